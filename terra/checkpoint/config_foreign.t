@@ -9,26 +9,31 @@ local ConfigReader = reader.ConfigReader
 local foreign = {}
 
 foreign.absent = {
-  "add_cross_attention", "alibi", "apply_layernorm_1p", "apply_residual_connection_post_layernorm",
+  "add_cross_attention", "alibi", "attention_logit_cap", "attn_logit_cap", "apply_layernorm_1p", "apply_residual_connection_post_layernorm",
   "apply_router_weight_on_input", "attention_output_gate", "attention_sink_bias", "attention_sinks", "attention_out_bias",
   "attn_logit_softcap", "attn_logit_softcapping", "attn_output_gate", "attn_temperature_tuning", "add_bias_linear",
   "add_full_attention_sink_bias", "add_swa_attention_sink_bias", "clip_qkv", "compression_config", "expert_bias",
-  "final_logit_softcap", "final_logit_softcapping", "index_topk", "is_encoder_decoder", "kv_lora_rank", "layernorm_1p",
-  "layernorm_zero_centered", "lm_head_bias", "logits_soft_cap", "mlp_bias", "mlp_only_layers",
+  "final_logit_cap", "final_logit_softcap", "final_logit_softcapping", "index_topk", "is_encoder_decoder", "kv_lora_rank", "layernorm_1p",
+  "layernorm_zero_centered", "lm_head_bias", "logit_softcapping", "logits_soft_cap", "logits_softcapping", "mlp_bias", "mlp_only_layers",
   "moe_apply_router_weight_on_input", "moe_bias", "no_rope_layer_interval", "nope_layer_interval", "norm_unit_offset",
   "normalize_embedding", "num_kv_shared_layers", "output_logit_softcapping", "parallel_attn", "parallel_residual",
-  "post_layer_norm", "post_norm", "q_lora_rank", "qk_clip", "quantization", "rms_norm_add_unit_offset",
+  "post_layer_norm", "post_norm", "q_lora_rank", "qk_clip", "qk_nope_head_dim", "quantization", "rms_norm_add_unit_offset",
   "rms_norm_unit_offset", "rope_interleave", "rope_interleaved", "rotary_interleaved", "router_logit_softcapping",
   "scale_depth", "scale_embedding", "swiglu_limit", "use_alibi", "use_attention_sink", "use_attention_sinks",
   "use_bidirectional_attention", "use_dynamic_ntk", "use_gated_attention", "use_gemma_rms_norm", "use_logn_attn",
-  "use_mla", "use_parallel_residual", "use_post_norm", "zero_centered_gamma", "zero_expert_num",
+  "use_mla", "use_mup", "use_parallel_residual", "use_post_norm", "use_shared_expert_gate", "zero_centered_gamma",
+  "zero_expert_num",
 }
 
 foreign.ones = {
   "attention_in_multiplier", "attention_out_multiplier", "decoder_sparse_step", "embedding_multiplier", "embedding_scale",
   "global_attn_every_n_layers", "interleave_moe_layer_step", "key_multiplier", "lm_head_multiplier", "logit_scale",
-  "logits_scaling", "output_multiplier", "residual_multiplier", "rope_ratio", "scale_emb",
+  "logits_scaling", "moe_layer_interval", "output_multiplier", "residual_multiplier", "residual_scale", "rope_ratio",
+  "scale_emb",
 }
+
+foreign.trues = { "is_causal", "moe_router_enable_expert_bias", "use_expert_bias", "use_routing_bias" }
+foreign.norms_of_heads = { "qk_layernorm", "qk_norm", "use_qk_layernorm" }
 
 foreign.words = {
   { key = "hidden_act", words = { "silu", "swish" } },
@@ -41,13 +46,16 @@ foreign.words = {
   { key = "qk_norm_type", words = { "per_head" } },
   { key = "rms_norm_type", words = { "rmsnorm", "rms_norm", "RMSNorm" } },
   { key = "router_score_function", words = { "sigmoid" } },
+  { key = "router_scoring_func", words = { "sigmoid" } },
   { key = "score_func", words = { "sigmoid" } },
   { key = "score_function", words = { "sigmoid" } },
   { key = "scoring_func", words = { "sigmoid" } },
   { key = "topk_method", words = { "noaux_tc" } },
 }
 
-foreign.windows = { "sliding_window", "attention_chunk_size" }
+foreign.windows = {
+  "attention_chunk_size", "attention_window", "attention_window_size", "sliding_window", "sliding_window_size", "window_size",
+}
 
 local function quoted(words)
   return '"' .. table.concat(words, '" or "') .. '"'
@@ -77,6 +85,13 @@ local terra expect_number(from : &ConfigReader, key : rawstring, wanted : double
   return from:refuse(key, node, &supported[0])
 end
 
+local terra expect_flag(from : &ConfigReader, key : rawstring, wanted : bool) : int32
+  if from:find(key) == nil then
+    return C.GLM_OK
+  end
+  return from:expect_flag(key, wanted)
+end
+
 local terra check_constants(from : &ConfigReader) : int32
   escape
     for _, key in ipairs(foreign.absent) do
@@ -100,8 +115,11 @@ local terra check_constants(from : &ConfigReader) : int32
         end
       end
     end
+    for _, key in ipairs(foreign.trues) do
+      emit quote status.try(expect_flag(from, key, true)) end
+    end
   end
-  return from:expect_flag("is_causal", true)
+  return C.GLM_OK
 end
 
 local struct Items {
@@ -184,6 +202,7 @@ function foreign.extend(ModelConfig)
   local terra check_layers(self : &ModelConfig, from : &ConfigReader) : int32
     status.try(expect_words(from, "mlp_layer_types", self.first_k_dense_replace, "dense", "sparse"))
     status.try(expect_numbers(from, "no_rope_layers", 0))
+    status.try(expect_numbers(from, "hybrid_layer_pattern", [2 ^ 31 - 1]))
     var node = from:find("moe_layer_freq")
     if node ~= nil and node.kind ~= json.array_kind then
       return expect_number(from, "moe_layer_freq", 1.0)
@@ -191,14 +210,26 @@ function foreign.extend(ModelConfig)
     return expect_numbers(from, "moe_layer_freq", self.first_k_dense_replace)
   end
 
+  local terra check_heads(self : &ModelConfig, from : &ConfigReader) : int32
+    escape
+      for _, key in ipairs(foreign.norms_of_heads) do
+        emit quote status.try(expect_flag(from, key, self.use_qk_norm)) end
+      end
+      for _, key in ipairs { "query_pre_attn_scalar", "qk_head_dim", "v_head_dim" } do
+        emit quote status.try(expect_number(from, key, self.head_dim)) end
+      end
+      for _, key in ipairs { "attention_multiplier", "softmax_scale" } do
+        emit quote status.try(expect_number(from, key, 1.0 / C.sqrt([double](self.head_dim)))) end
+      end
+    end
+    return expect_number(from, "rotary_dim", self.rotary_dim)
+  end
+
   terra ModelConfig:check_foreign(from : &ConfigReader) : int32
     status.try(check_constants(from))
     status.try(check_windows(from, self.max_position_embeddings))
     status.try(check_layers(self, from))
-    status.try(expect_number(from, "query_pre_attn_scalar", self.head_dim))
-    status.try(expect_number(from, "attention_multiplier", 1.0 / C.sqrt([double](self.head_dim))))
-    status.try(expect_number(from, "softmax_scale", 1.0 / C.sqrt([double](self.head_dim))))
-    status.try(expect_number(from, "rotary_dim", self.rotary_dim))
+    status.try(check_heads(self, from))
     return expect_number(from, "dim_model_base", self.hidden_size)
   end
 end

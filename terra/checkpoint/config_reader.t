@@ -185,7 +185,7 @@ terra ConfigReader:expect_flag(key : rawstring, wanted : bool) : int32
   status.try(self:flag(key, wanted, &value))
   if value ~= wanted then
     var words = arrayof(rawstring, "false", "true")
-    return self:refuse(key, self:find(key), words[terralib.select(wanted, 1, 0)])
+    return self:refuse(key, self.document:find(self.object, key), words[terralib.select(wanted, 1, 0)])
   end
   return C.GLM_OK
 end

@@ -60,6 +60,12 @@ REFUSED = [
     ({"is_causal": False}, ["is_causal is false"]),
     ({"use_bidirectional_attention": True}, ["use_bidirectional_attention is true"]),
     ({"kv_lora_rank": 512}, ["kv_lora_rank is 512"]),
+    ({"qk_norm": False}, ["qk_norm is false", "true"]),
+    ({"use_qk_norm": False, "qk_layernorm": True}, ["qk_layernorm is true", "false"]),
+    ({"use_routing_bias": False}, ["use_routing_bias is false"]),
+    ({"v_head_dim": 128}, ["v_head_dim is 128", "16"]),
+    ({"window_size": 64}, ["window_size is 64"]),
+    ({"hybrid_layer_pattern": [0, 1, 0]}, ["hybrid_layer_pattern[1] is 1", "0"]),
     ({"index_topk": 2048}, ["index_topk is 2048"]),
     ({"qk_norm_type": "per_layer"}, ['qk_norm_type is "per_layer"']),
     ({"compression_config": {"format": "marlin-24"}}, ["compression_config is an object"]),
@@ -84,8 +90,10 @@ NEUTRAL = [
     {"rms_norm_type": "rmsnorm", "layernorm_zero_centered": False},
     {"attention_dropout": 0.1, "initializer_range": 0.5, "router_aux_loss_coef": 0.1},
     {"no_rope_layers": [1, 1, 1]},
-    {"rotary_dim": 8},
+    {"rotary_dim": 8, "v_head_dim": 16, "qk_norm": True, "use_routing_bias": True},
+    {"hybrid_layer_pattern": [0, 0, 0], "window_size": None},
     {"rope_interleave": False, "is_causal": True},
+    {"is_causal": None, "qk_norm": None, "use_routing_bias": None},
     {"a_key_that_nobody_knows": {"very": "strange"}},
 ]
 
@@ -97,6 +105,8 @@ ARGUMENTS = [
     ("input_activations", "block_structure", "128x128"),
     ("input_activations", "group_size", 64),
     ("input_activations", "symmetric", False),
+    ("input_activations", "dynamic", None),
+    ("weights", "symmetric", None),
 ]
 
 QUANTISATIONS = [

@@ -336,584 +336,608 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.231" = private unnamed_addr constant [20 x i8] c"add_cross_attention\00", align 1
 @"$string.232" = private unnamed_addr constant [17 x i8] c"null, false or 0\00", align 1
 @"$string.233" = private unnamed_addr constant [6 x i8] c"alibi\00", align 1
-@"$string.234" = private unnamed_addr constant [19 x i8] c"apply_layernorm_1p\00", align 1
-@"$string.235" = private unnamed_addr constant [41 x i8] c"apply_residual_connection_post_layernorm\00", align 1
-@"$string.236" = private unnamed_addr constant [29 x i8] c"apply_router_weight_on_input\00", align 1
-@"$string.237" = private unnamed_addr constant [22 x i8] c"attention_output_gate\00", align 1
-@"$string.238" = private unnamed_addr constant [20 x i8] c"attention_sink_bias\00", align 1
-@"$string.239" = private unnamed_addr constant [16 x i8] c"attention_sinks\00", align 1
-@"$string.240" = private unnamed_addr constant [19 x i8] c"attention_out_bias\00", align 1
-@"$string.241" = private unnamed_addr constant [19 x i8] c"attn_logit_softcap\00", align 1
-@"$string.242" = private unnamed_addr constant [23 x i8] c"attn_logit_softcapping\00", align 1
-@"$string.243" = private unnamed_addr constant [17 x i8] c"attn_output_gate\00", align 1
-@"$string.244" = private unnamed_addr constant [24 x i8] c"attn_temperature_tuning\00", align 1
-@"$string.245" = private unnamed_addr constant [16 x i8] c"add_bias_linear\00", align 1
-@"$string.246" = private unnamed_addr constant [29 x i8] c"add_full_attention_sink_bias\00", align 1
-@"$string.247" = private unnamed_addr constant [28 x i8] c"add_swa_attention_sink_bias\00", align 1
-@"$string.248" = private unnamed_addr constant [9 x i8] c"clip_qkv\00", align 1
-@"$string.249" = private unnamed_addr constant [19 x i8] c"compression_config\00", align 1
-@"$string.250" = private unnamed_addr constant [12 x i8] c"expert_bias\00", align 1
-@"$string.251" = private unnamed_addr constant [20 x i8] c"final_logit_softcap\00", align 1
-@"$string.252" = private unnamed_addr constant [24 x i8] c"final_logit_softcapping\00", align 1
-@"$string.253" = private unnamed_addr constant [11 x i8] c"index_topk\00", align 1
-@"$string.254" = private unnamed_addr constant [19 x i8] c"is_encoder_decoder\00", align 1
-@"$string.255" = private unnamed_addr constant [13 x i8] c"kv_lora_rank\00", align 1
-@"$string.256" = private unnamed_addr constant [13 x i8] c"layernorm_1p\00", align 1
-@"$string.257" = private unnamed_addr constant [24 x i8] c"layernorm_zero_centered\00", align 1
-@"$string.258" = private unnamed_addr constant [13 x i8] c"lm_head_bias\00", align 1
-@"$string.259" = private unnamed_addr constant [16 x i8] c"logits_soft_cap\00", align 1
-@"$string.260" = private unnamed_addr constant [9 x i8] c"mlp_bias\00", align 1
-@"$string.261" = private unnamed_addr constant [16 x i8] c"mlp_only_layers\00", align 1
-@"$string.262" = private unnamed_addr constant [33 x i8] c"moe_apply_router_weight_on_input\00", align 1
-@"$string.263" = private unnamed_addr constant [9 x i8] c"moe_bias\00", align 1
-@"$string.264" = private unnamed_addr constant [23 x i8] c"no_rope_layer_interval\00", align 1
-@"$string.265" = private unnamed_addr constant [20 x i8] c"nope_layer_interval\00", align 1
-@"$string.266" = private unnamed_addr constant [17 x i8] c"norm_unit_offset\00", align 1
-@"$string.267" = private unnamed_addr constant [20 x i8] c"normalize_embedding\00", align 1
-@"$string.268" = private unnamed_addr constant [21 x i8] c"num_kv_shared_layers\00", align 1
-@"$string.269" = private unnamed_addr constant [25 x i8] c"output_logit_softcapping\00", align 1
-@"$string.270" = private unnamed_addr constant [14 x i8] c"parallel_attn\00", align 1
-@"$string.271" = private unnamed_addr constant [18 x i8] c"parallel_residual\00", align 1
-@"$string.272" = private unnamed_addr constant [16 x i8] c"post_layer_norm\00", align 1
-@"$string.273" = private unnamed_addr constant [10 x i8] c"post_norm\00", align 1
-@"$string.274" = private unnamed_addr constant [12 x i8] c"q_lora_rank\00", align 1
-@"$string.275" = private unnamed_addr constant [8 x i8] c"qk_clip\00", align 1
-@"$string.276" = private unnamed_addr constant [13 x i8] c"quantization\00", align 1
-@"$string.277" = private unnamed_addr constant [25 x i8] c"rms_norm_add_unit_offset\00", align 1
-@"$string.278" = private unnamed_addr constant [21 x i8] c"rms_norm_unit_offset\00", align 1
-@"$string.279" = private unnamed_addr constant [16 x i8] c"rope_interleave\00", align 1
-@"$string.280" = private unnamed_addr constant [17 x i8] c"rope_interleaved\00", align 1
-@"$string.281" = private unnamed_addr constant [19 x i8] c"rotary_interleaved\00", align 1
-@"$string.282" = private unnamed_addr constant [25 x i8] c"router_logit_softcapping\00", align 1
-@"$string.283" = private unnamed_addr constant [12 x i8] c"scale_depth\00", align 1
-@"$string.284" = private unnamed_addr constant [16 x i8] c"scale_embedding\00", align 1
-@"$string.285" = private unnamed_addr constant [13 x i8] c"swiglu_limit\00", align 1
-@"$string.286" = private unnamed_addr constant [10 x i8] c"use_alibi\00", align 1
-@"$string.287" = private unnamed_addr constant [19 x i8] c"use_attention_sink\00", align 1
-@"$string.288" = private unnamed_addr constant [20 x i8] c"use_attention_sinks\00", align 1
-@"$string.289" = private unnamed_addr constant [28 x i8] c"use_bidirectional_attention\00", align 1
-@"$string.290" = private unnamed_addr constant [16 x i8] c"use_dynamic_ntk\00", align 1
-@"$string.291" = private unnamed_addr constant [20 x i8] c"use_gated_attention\00", align 1
-@"$string.292" = private unnamed_addr constant [19 x i8] c"use_gemma_rms_norm\00", align 1
-@"$string.293" = private unnamed_addr constant [14 x i8] c"use_logn_attn\00", align 1
-@"$string.294" = private unnamed_addr constant [8 x i8] c"use_mla\00", align 1
-@"$string.295" = private unnamed_addr constant [22 x i8] c"use_parallel_residual\00", align 1
-@"$string.296" = private unnamed_addr constant [14 x i8] c"use_post_norm\00", align 1
-@"$string.297" = private unnamed_addr constant [20 x i8] c"zero_centered_gamma\00", align 1
-@"$string.298" = private unnamed_addr constant [16 x i8] c"zero_expert_num\00", align 1
-@"$string.299" = private unnamed_addr constant [24 x i8] c"attention_in_multiplier\00", align 1
-@"$string.300" = private unnamed_addr constant [25 x i8] c"attention_out_multiplier\00", align 1
-@"$string.301" = private unnamed_addr constant [20 x i8] c"decoder_sparse_step\00", align 1
-@"$string.302" = private unnamed_addr constant [21 x i8] c"embedding_multiplier\00", align 1
-@"$string.303" = private unnamed_addr constant [16 x i8] c"embedding_scale\00", align 1
-@"$string.304" = private unnamed_addr constant [27 x i8] c"global_attn_every_n_layers\00", align 1
-@"$string.305" = private unnamed_addr constant [26 x i8] c"interleave_moe_layer_step\00", align 1
-@"$string.306" = private unnamed_addr constant [15 x i8] c"key_multiplier\00", align 1
-@"$string.307" = private unnamed_addr constant [19 x i8] c"lm_head_multiplier\00", align 1
-@"$string.308" = private unnamed_addr constant [12 x i8] c"logit_scale\00", align 1
-@"$string.309" = private unnamed_addr constant [15 x i8] c"logits_scaling\00", align 1
-@"$string.310" = private unnamed_addr constant [18 x i8] c"output_multiplier\00", align 1
-@"$string.311" = private unnamed_addr constant [20 x i8] c"residual_multiplier\00", align 1
-@"$string.312" = private unnamed_addr constant [11 x i8] c"rope_ratio\00", align 1
-@"$string.313" = private unnamed_addr constant [10 x i8] c"scale_emb\00", align 1
-@"$string.314" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.315" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.316" = private unnamed_addr constant [6 x i8] c"swish\00", align 1
-@"$string.317" = private unnamed_addr constant [18 x i8] c"\22silu\22 or \22swish\22\00", align 1
-@"$string.318" = private unnamed_addr constant [18 x i8] c"hidden_activation\00", align 1
-@"$string.319" = private unnamed_addr constant [27 x i8] c"moe_router_activation_func\00", align 1
-@"$string.320" = private unnamed_addr constant [8 x i8] c"sigmoid\00", align 1
-@"$string.321" = private unnamed_addr constant [10 x i8] c"\22sigmoid\22\00", align 1
-@"$string.322" = private unnamed_addr constant [26 x i8] c"moe_router_score_function\00", align 1
-@"$string.323" = private unnamed_addr constant [10 x i8] c"norm_type\00", align 1
-@"$string.324" = private unnamed_addr constant [8 x i8] c"rmsnorm\00", align 1
-@"$string.325" = private unnamed_addr constant [9 x i8] c"rms_norm\00", align 1
-@"$string.326" = private unnamed_addr constant [8 x i8] c"RMSNorm\00", align 1
-@"$string.327" = private unnamed_addr constant [37 x i8] c"\22rmsnorm\22 or \22rms_norm\22 or \22RMSNorm\22\00", align 1
-@"$string.328" = private unnamed_addr constant [14 x i8] c"normalization\00", align 1
-@"$string.329" = private unnamed_addr constant [24 x i8] c"position_embedding_type\00", align 1
-@"$string.330" = private unnamed_addr constant [5 x i8] c"rope\00", align 1
-@"$string.331" = private unnamed_addr constant [7 x i8] c"rotary\00", align 1
-@"$string.332" = private unnamed_addr constant [19 x i8] c"\22rope\22 or \22rotary\22\00", align 1
-@"$string.333" = private unnamed_addr constant [13 x i8] c"qk_norm_type\00", align 1
-@"$string.334" = private unnamed_addr constant [9 x i8] c"per_head\00", align 1
-@"$string.335" = private unnamed_addr constant [11 x i8] c"\22per_head\22\00", align 1
-@"$string.336" = private unnamed_addr constant [14 x i8] c"rms_norm_type\00", align 1
-@"$string.337" = private unnamed_addr constant [22 x i8] c"router_score_function\00", align 1
-@"$string.338" = private unnamed_addr constant [11 x i8] c"score_func\00", align 1
-@"$string.339" = private unnamed_addr constant [15 x i8] c"score_function\00", align 1
-@"$string.340" = private unnamed_addr constant [13 x i8] c"scoring_func\00", align 1
-@"$string.341" = private unnamed_addr constant [12 x i8] c"topk_method\00", align 1
-@"$string.342" = private unnamed_addr constant [9 x i8] c"noaux_tc\00", align 1
-@"$string.343" = private unnamed_addr constant [11 x i8] c"\22noaux_tc\22\00", align 1
-@"$string.344" = private unnamed_addr constant [10 x i8] c"is_causal\00", align 1
-@"$string.345" = private unnamed_addr constant [36 x i8] c"a list with an entry for each layer\00", align 1
-@"$string.346" = private unnamed_addr constant [7 x i8] c"%s[%d]\00", align 1
-@"$string.347" = private unnamed_addr constant [3 x i8] c"%g\00", align 1
-@"$string.348" = private unnamed_addr constant [12 x i8] c"layer_types\00", align 1
-@"$string.349" = private unnamed_addr constant [15 x i8] c"full_attention\00", align 1
-@"$string.350" = private unnamed_addr constant [19 x i8] c"use_sliding_window\00", align 1
-@"$string.351" = private unnamed_addr constant [15 x i8] c"sliding_window\00", align 1
-@"$string.352" = private unnamed_addr constant [54 x i8] c"a window of max_position_embeddings or more, or null,\00", align 1
-@"$string.353" = private unnamed_addr constant [21 x i8] c"attention_chunk_size\00", align 1
-@"$string.354" = private unnamed_addr constant [16 x i8] c"mlp_layer_types\00", align 1
-@"$string.355" = private unnamed_addr constant [6 x i8] c"dense\00", align 1
-@"$string.356" = private unnamed_addr constant [7 x i8] c"sparse\00", align 1
-@"$string.357" = private unnamed_addr constant [15 x i8] c"no_rope_layers\00", align 1
-@"$string.358" = private unnamed_addr constant [15 x i8] c"moe_layer_freq\00", align 1
-@"$string.359" = private unnamed_addr constant [22 x i8] c"query_pre_attn_scalar\00", align 1
-@"$string.360" = private unnamed_addr constant [21 x i8] c"attention_multiplier\00", align 1
-@"$string.361" = private unnamed_addr constant [14 x i8] c"softmax_scale\00", align 1
-@"$string.362" = private unnamed_addr constant [11 x i8] c"rotary_dim\00", align 1
-@"$string.363" = private unnamed_addr constant [15 x i8] c"dim_model_base\00", align 1
-@"$string.364" = private unnamed_addr constant [18 x i8] c"weight_block_size\00", align 1
-@"$string.365" = private unnamed_addr constant [32 x i8] c"a scale for each channel (null)\00", align 1
-@"$string.366" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.367" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.368" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.369" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.370" = private unnamed_addr constant [13 x i8] c"\22%s\22 or \22%s\22\00", align 1
-@"$string.371" = private unnamed_addr constant [20 x i8] c"quantization_status\00", align 1
-@"$string.372" = private unnamed_addr constant [11 x i8] c"compressed\00", align 1
-@"$string.373" = private unnamed_addr constant [7 x i8] c"frozen\00", align 1
-@"$string.374" = private unnamed_addr constant [16 x i8] c"sparsity_config\00", align 1
-@"$string.375" = private unnamed_addr constant [17 x i8] c"transform_config\00", align 1
-@"$string.376" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.377" = private unnamed_addr constant [21 x i8] c"null or an empty one\00", align 1
-@"$string.378" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.379" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.380" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.381" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.382" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.383" = private unnamed_addr constant [10 x i8] c"attn_head\00", align 1
-@"$string.384" = private unnamed_addr constant [9 x i8] c"actorder\00", align 1
-@"$string.385" = private unnamed_addr constant [16 x i8] c"block_structure\00", align 1
-@"$string.386" = private unnamed_addr constant [11 x i8] c"group_size\00", align 1
-@"$string.387" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.388" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.389" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.390" = private unnamed_addr constant [5 x i8] c"%.*s\00", align 1
-@"$string.391" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.393" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.394" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.396" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.397" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.398" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.404" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.405" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.406" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.407" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.408" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.409" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.410" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.411" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.412" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.413" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.414" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.416" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.417" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.418" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.419" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.420" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.429" = private unnamed_addr constant [13 x i8] c"%s: %s%s: %s\00", align 1
-@"$string.441" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.442" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.446" = private unnamed_addr constant [11 x i8] c"quant_algo\00", align 1
-@"$string.447" = private unnamed_addr constant [20 x i8] c"kv_cache_quant_algo\00", align 1
-@"$string.448" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.452" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.453" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.455" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.456" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.457" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.458" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.459" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.460" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.461" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.462" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.464" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.465" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.466" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.468" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.470" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.471" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.472" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.474" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.475" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.476" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.478" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.479" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.480" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.481" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.482" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.484" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
-@"$string.485" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
-@"$string.489" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
-@"<global>.490" = internal global i32 0
-@"<global>.491" = internal local_unnamed_addr global ptr null
-@"<global>.492" = internal global %1 undef
-@"$string.497" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.498" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.499" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.500" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.502" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.505" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
-@"$string.506" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.507" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.508" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.509" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.510" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.511" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.512" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.513" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.514" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
-@"$string.515" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
-@"$string.516" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.517" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.518" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.519" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.520" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.521" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.522" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.523" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.524" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.525" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.526" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.527" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.528" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.529" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.530" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.531" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.532" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.533" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.534" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.535" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.536" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.537" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.538" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.539" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.540" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.541" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.542" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.543" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.545" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.546" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.547" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.548" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.550" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
-@"$string.554" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.555" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.556" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.557" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.558" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.559" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.560" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.561" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.562" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.563" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.564" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.565" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.566" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.567" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.568" = private unnamed_addr constant [112 x i8] c"expected the dtype F8_E4M3 (BF16 or F32 where quantization_config of config.json leaves a linear alone), got %s\00", align 1
-@"$string.569" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.570" = private unnamed_addr constant [66 x i8] c"the weight is F8_E4M3, but config.json has no quantization_config\00", align 1
-@"$string.571" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.572" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.573" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.574" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.575" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.576" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.577" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
-@"$string.578" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
-@"$string.579" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.580" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
-@"$string.581" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
-@"$string.583" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
-@"$string.584" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
-@"$string.585" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.586" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.587" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.588" = private unnamed_addr constant [65 x i8] c"config.json ties it to %s: expected the dtype %s of that, got %s\00", align 1
-@"$string.589" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.590" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.591" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.593" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.594" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.595" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.596" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
-@"$string.597" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.598" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.599" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.600" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.601" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.602" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.603" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.604" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.605" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.606" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.607" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.608" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.609" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.610" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.611" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.612" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.613" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.614" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.616" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.621" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.622" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.623" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.624" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.625" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.626" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.627" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.628" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.629" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.630" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.631" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.632" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.633" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.634" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.635" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
-@"$string.636" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
-@"$string.637" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.638" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
-@"$string.639" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.640" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.641" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.642" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.643" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.644" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.645" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.646" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.647" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.648" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.649" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.650" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.651" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.652" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.653" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.654" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.655" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.656" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.657" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.658" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.659" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.660" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.661" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
-@"$string.662" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
-@"$string.663" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.664" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.665" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.666" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.667" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.668" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.669" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
-@"$string.670" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.671" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.672" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.673" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.674" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
-@"$string.675" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.676" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.677" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.678" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.679" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.680" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.681" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.682" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
-@"$string.683" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.687" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.688" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.689" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.690" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.691" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.692" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.693" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.694" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.695" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.696" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.697" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.698" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.699" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.700" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.702" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.703" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.704" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.705" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.707" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.708" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.709" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.710" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.711" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.712" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.713" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.714" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.715" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.716" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.717" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.718" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.719" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.720" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.721" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.722" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.723" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.724" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.725" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.726" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.727" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.728" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.729" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
-@"$string.730" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.731" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.732" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.733" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.734" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.735" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.736" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.737" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.738" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
-@"$string.739" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
-@"$string.740" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.741" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.742" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.743" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.744" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.745" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.746" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.747" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
-@"$string.748" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
-@"$string.749" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.750" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.751" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.752" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.753" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.754" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.755" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.756" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.757" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.758" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.759" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.760" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.761" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.762" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.763" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.764" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.765" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.766" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.767" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.768" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.769" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.770" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.771" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.772" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.773" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.774" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.775" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.776" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.777" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.778" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.779" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.780" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.781" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.782" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.783" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.784" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.785" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.786" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.787" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.788" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.789" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.790" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.791" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.792" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.793" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.794" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.795" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.796" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.797" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.798" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.799" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.800" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.801" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.802" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.803" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.804" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.805" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.806" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.807" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.808" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.809" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.810" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.811" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.812" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.813" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.814" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.815" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.816" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.817" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.818" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.819" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.820" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.821" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.822" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.823" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.826" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.827" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.828" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.829" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.833" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.842" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.843" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.844" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.845" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.846" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.847" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.848" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.849" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.850" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.851" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.852" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.853" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.854" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.855" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
-@"$string.857" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.858" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.859" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.861" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.862" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.867" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.868" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.869" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.870" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.871" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.872" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.875" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.876" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.877" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.878" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.879" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.880" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.883" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.884" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.885" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.886" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.888" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.889" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.891" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.892" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.893" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.894" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.895" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.896" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.897" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.898" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.899" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1071" = private unnamed_addr constant [6 x ptr] [ptr @"$string.156", ptr @"$string.155", ptr @"$string.154", ptr @"$string.160", ptr @"$string.161", ptr @"$string.162"], align 8
-@"switch.table.$Checkpoint.read_shards.1074" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.518", ptr @"$string.519", ptr @"$string.520", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.518", ptr @"$string.521", ptr @"$string.522", ptr @"$string.523", ptr @"$string.524", ptr @"$string.525", ptr @"$string.526", ptr @"$string.527", ptr @"$string.528", ptr @"$string.529", ptr @"$string.530", ptr @"$string.531", ptr @"$string.532"], align 8
-@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.224" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.717" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.521" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.522" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.523" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.524" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.525" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.526" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.527" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.528" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.529" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.530" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.531" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.532" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
+@"$string.234" = private unnamed_addr constant [20 x i8] c"attention_logit_cap\00", align 1
+@"$string.235" = private unnamed_addr constant [15 x i8] c"attn_logit_cap\00", align 1
+@"$string.236" = private unnamed_addr constant [19 x i8] c"apply_layernorm_1p\00", align 1
+@"$string.237" = private unnamed_addr constant [41 x i8] c"apply_residual_connection_post_layernorm\00", align 1
+@"$string.238" = private unnamed_addr constant [29 x i8] c"apply_router_weight_on_input\00", align 1
+@"$string.239" = private unnamed_addr constant [22 x i8] c"attention_output_gate\00", align 1
+@"$string.240" = private unnamed_addr constant [20 x i8] c"attention_sink_bias\00", align 1
+@"$string.241" = private unnamed_addr constant [16 x i8] c"attention_sinks\00", align 1
+@"$string.242" = private unnamed_addr constant [19 x i8] c"attention_out_bias\00", align 1
+@"$string.243" = private unnamed_addr constant [19 x i8] c"attn_logit_softcap\00", align 1
+@"$string.244" = private unnamed_addr constant [23 x i8] c"attn_logit_softcapping\00", align 1
+@"$string.245" = private unnamed_addr constant [17 x i8] c"attn_output_gate\00", align 1
+@"$string.246" = private unnamed_addr constant [24 x i8] c"attn_temperature_tuning\00", align 1
+@"$string.247" = private unnamed_addr constant [16 x i8] c"add_bias_linear\00", align 1
+@"$string.248" = private unnamed_addr constant [29 x i8] c"add_full_attention_sink_bias\00", align 1
+@"$string.249" = private unnamed_addr constant [28 x i8] c"add_swa_attention_sink_bias\00", align 1
+@"$string.250" = private unnamed_addr constant [9 x i8] c"clip_qkv\00", align 1
+@"$string.251" = private unnamed_addr constant [19 x i8] c"compression_config\00", align 1
+@"$string.252" = private unnamed_addr constant [12 x i8] c"expert_bias\00", align 1
+@"$string.253" = private unnamed_addr constant [16 x i8] c"final_logit_cap\00", align 1
+@"$string.254" = private unnamed_addr constant [20 x i8] c"final_logit_softcap\00", align 1
+@"$string.255" = private unnamed_addr constant [24 x i8] c"final_logit_softcapping\00", align 1
+@"$string.256" = private unnamed_addr constant [11 x i8] c"index_topk\00", align 1
+@"$string.257" = private unnamed_addr constant [19 x i8] c"is_encoder_decoder\00", align 1
+@"$string.258" = private unnamed_addr constant [13 x i8] c"kv_lora_rank\00", align 1
+@"$string.259" = private unnamed_addr constant [13 x i8] c"layernorm_1p\00", align 1
+@"$string.260" = private unnamed_addr constant [24 x i8] c"layernorm_zero_centered\00", align 1
+@"$string.261" = private unnamed_addr constant [13 x i8] c"lm_head_bias\00", align 1
+@"$string.262" = private unnamed_addr constant [18 x i8] c"logit_softcapping\00", align 1
+@"$string.263" = private unnamed_addr constant [16 x i8] c"logits_soft_cap\00", align 1
+@"$string.264" = private unnamed_addr constant [19 x i8] c"logits_softcapping\00", align 1
+@"$string.265" = private unnamed_addr constant [9 x i8] c"mlp_bias\00", align 1
+@"$string.266" = private unnamed_addr constant [16 x i8] c"mlp_only_layers\00", align 1
+@"$string.267" = private unnamed_addr constant [33 x i8] c"moe_apply_router_weight_on_input\00", align 1
+@"$string.268" = private unnamed_addr constant [9 x i8] c"moe_bias\00", align 1
+@"$string.269" = private unnamed_addr constant [23 x i8] c"no_rope_layer_interval\00", align 1
+@"$string.270" = private unnamed_addr constant [20 x i8] c"nope_layer_interval\00", align 1
+@"$string.271" = private unnamed_addr constant [17 x i8] c"norm_unit_offset\00", align 1
+@"$string.272" = private unnamed_addr constant [20 x i8] c"normalize_embedding\00", align 1
+@"$string.273" = private unnamed_addr constant [21 x i8] c"num_kv_shared_layers\00", align 1
+@"$string.274" = private unnamed_addr constant [25 x i8] c"output_logit_softcapping\00", align 1
+@"$string.275" = private unnamed_addr constant [14 x i8] c"parallel_attn\00", align 1
+@"$string.276" = private unnamed_addr constant [18 x i8] c"parallel_residual\00", align 1
+@"$string.277" = private unnamed_addr constant [16 x i8] c"post_layer_norm\00", align 1
+@"$string.278" = private unnamed_addr constant [10 x i8] c"post_norm\00", align 1
+@"$string.279" = private unnamed_addr constant [12 x i8] c"q_lora_rank\00", align 1
+@"$string.280" = private unnamed_addr constant [8 x i8] c"qk_clip\00", align 1
+@"$string.281" = private unnamed_addr constant [17 x i8] c"qk_nope_head_dim\00", align 1
+@"$string.282" = private unnamed_addr constant [13 x i8] c"quantization\00", align 1
+@"$string.283" = private unnamed_addr constant [25 x i8] c"rms_norm_add_unit_offset\00", align 1
+@"$string.284" = private unnamed_addr constant [21 x i8] c"rms_norm_unit_offset\00", align 1
+@"$string.285" = private unnamed_addr constant [16 x i8] c"rope_interleave\00", align 1
+@"$string.286" = private unnamed_addr constant [17 x i8] c"rope_interleaved\00", align 1
+@"$string.287" = private unnamed_addr constant [19 x i8] c"rotary_interleaved\00", align 1
+@"$string.288" = private unnamed_addr constant [25 x i8] c"router_logit_softcapping\00", align 1
+@"$string.289" = private unnamed_addr constant [12 x i8] c"scale_depth\00", align 1
+@"$string.290" = private unnamed_addr constant [16 x i8] c"scale_embedding\00", align 1
+@"$string.291" = private unnamed_addr constant [13 x i8] c"swiglu_limit\00", align 1
+@"$string.292" = private unnamed_addr constant [10 x i8] c"use_alibi\00", align 1
+@"$string.293" = private unnamed_addr constant [19 x i8] c"use_attention_sink\00", align 1
+@"$string.294" = private unnamed_addr constant [20 x i8] c"use_attention_sinks\00", align 1
+@"$string.295" = private unnamed_addr constant [28 x i8] c"use_bidirectional_attention\00", align 1
+@"$string.296" = private unnamed_addr constant [16 x i8] c"use_dynamic_ntk\00", align 1
+@"$string.297" = private unnamed_addr constant [20 x i8] c"use_gated_attention\00", align 1
+@"$string.298" = private unnamed_addr constant [19 x i8] c"use_gemma_rms_norm\00", align 1
+@"$string.299" = private unnamed_addr constant [14 x i8] c"use_logn_attn\00", align 1
+@"$string.300" = private unnamed_addr constant [8 x i8] c"use_mla\00", align 1
+@"$string.301" = private unnamed_addr constant [8 x i8] c"use_mup\00", align 1
+@"$string.302" = private unnamed_addr constant [22 x i8] c"use_parallel_residual\00", align 1
+@"$string.303" = private unnamed_addr constant [14 x i8] c"use_post_norm\00", align 1
+@"$string.304" = private unnamed_addr constant [23 x i8] c"use_shared_expert_gate\00", align 1
+@"$string.305" = private unnamed_addr constant [20 x i8] c"zero_centered_gamma\00", align 1
+@"$string.306" = private unnamed_addr constant [16 x i8] c"zero_expert_num\00", align 1
+@"$string.307" = private unnamed_addr constant [24 x i8] c"attention_in_multiplier\00", align 1
+@"$string.308" = private unnamed_addr constant [25 x i8] c"attention_out_multiplier\00", align 1
+@"$string.309" = private unnamed_addr constant [20 x i8] c"decoder_sparse_step\00", align 1
+@"$string.310" = private unnamed_addr constant [21 x i8] c"embedding_multiplier\00", align 1
+@"$string.311" = private unnamed_addr constant [16 x i8] c"embedding_scale\00", align 1
+@"$string.312" = private unnamed_addr constant [27 x i8] c"global_attn_every_n_layers\00", align 1
+@"$string.313" = private unnamed_addr constant [26 x i8] c"interleave_moe_layer_step\00", align 1
+@"$string.314" = private unnamed_addr constant [15 x i8] c"key_multiplier\00", align 1
+@"$string.315" = private unnamed_addr constant [19 x i8] c"lm_head_multiplier\00", align 1
+@"$string.316" = private unnamed_addr constant [12 x i8] c"logit_scale\00", align 1
+@"$string.317" = private unnamed_addr constant [15 x i8] c"logits_scaling\00", align 1
+@"$string.318" = private unnamed_addr constant [19 x i8] c"moe_layer_interval\00", align 1
+@"$string.319" = private unnamed_addr constant [18 x i8] c"output_multiplier\00", align 1
+@"$string.320" = private unnamed_addr constant [20 x i8] c"residual_multiplier\00", align 1
+@"$string.321" = private unnamed_addr constant [15 x i8] c"residual_scale\00", align 1
+@"$string.322" = private unnamed_addr constant [11 x i8] c"rope_ratio\00", align 1
+@"$string.323" = private unnamed_addr constant [10 x i8] c"scale_emb\00", align 1
+@"$string.324" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.325" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.326" = private unnamed_addr constant [6 x i8] c"swish\00", align 1
+@"$string.327" = private unnamed_addr constant [18 x i8] c"\22silu\22 or \22swish\22\00", align 1
+@"$string.328" = private unnamed_addr constant [18 x i8] c"hidden_activation\00", align 1
+@"$string.329" = private unnamed_addr constant [27 x i8] c"moe_router_activation_func\00", align 1
+@"$string.330" = private unnamed_addr constant [8 x i8] c"sigmoid\00", align 1
+@"$string.331" = private unnamed_addr constant [10 x i8] c"\22sigmoid\22\00", align 1
+@"$string.332" = private unnamed_addr constant [26 x i8] c"moe_router_score_function\00", align 1
+@"$string.333" = private unnamed_addr constant [10 x i8] c"norm_type\00", align 1
+@"$string.334" = private unnamed_addr constant [8 x i8] c"rmsnorm\00", align 1
+@"$string.335" = private unnamed_addr constant [9 x i8] c"rms_norm\00", align 1
+@"$string.336" = private unnamed_addr constant [8 x i8] c"RMSNorm\00", align 1
+@"$string.337" = private unnamed_addr constant [37 x i8] c"\22rmsnorm\22 or \22rms_norm\22 or \22RMSNorm\22\00", align 1
+@"$string.338" = private unnamed_addr constant [14 x i8] c"normalization\00", align 1
+@"$string.339" = private unnamed_addr constant [24 x i8] c"position_embedding_type\00", align 1
+@"$string.340" = private unnamed_addr constant [5 x i8] c"rope\00", align 1
+@"$string.341" = private unnamed_addr constant [7 x i8] c"rotary\00", align 1
+@"$string.342" = private unnamed_addr constant [19 x i8] c"\22rope\22 or \22rotary\22\00", align 1
+@"$string.343" = private unnamed_addr constant [13 x i8] c"qk_norm_type\00", align 1
+@"$string.344" = private unnamed_addr constant [9 x i8] c"per_head\00", align 1
+@"$string.345" = private unnamed_addr constant [11 x i8] c"\22per_head\22\00", align 1
+@"$string.346" = private unnamed_addr constant [14 x i8] c"rms_norm_type\00", align 1
+@"$string.347" = private unnamed_addr constant [22 x i8] c"router_score_function\00", align 1
+@"$string.348" = private unnamed_addr constant [20 x i8] c"router_scoring_func\00", align 1
+@"$string.349" = private unnamed_addr constant [11 x i8] c"score_func\00", align 1
+@"$string.350" = private unnamed_addr constant [15 x i8] c"score_function\00", align 1
+@"$string.351" = private unnamed_addr constant [13 x i8] c"scoring_func\00", align 1
+@"$string.352" = private unnamed_addr constant [12 x i8] c"topk_method\00", align 1
+@"$string.353" = private unnamed_addr constant [9 x i8] c"noaux_tc\00", align 1
+@"$string.354" = private unnamed_addr constant [11 x i8] c"\22noaux_tc\22\00", align 1
+@"$string.355" = private unnamed_addr constant [10 x i8] c"is_causal\00", align 1
+@"$string.356" = private unnamed_addr constant [30 x i8] c"moe_router_enable_expert_bias\00", align 1
+@"$string.357" = private unnamed_addr constant [16 x i8] c"use_expert_bias\00", align 1
+@"$string.358" = private unnamed_addr constant [17 x i8] c"use_routing_bias\00", align 1
+@"$string.359" = private unnamed_addr constant [36 x i8] c"a list with an entry for each layer\00", align 1
+@"$string.360" = private unnamed_addr constant [7 x i8] c"%s[%d]\00", align 1
+@"$string.361" = private unnamed_addr constant [3 x i8] c"%g\00", align 1
+@"$string.362" = private unnamed_addr constant [12 x i8] c"layer_types\00", align 1
+@"$string.363" = private unnamed_addr constant [15 x i8] c"full_attention\00", align 1
+@"$string.364" = private unnamed_addr constant [19 x i8] c"use_sliding_window\00", align 1
+@"$string.365" = private unnamed_addr constant [21 x i8] c"attention_chunk_size\00", align 1
+@"$string.366" = private unnamed_addr constant [54 x i8] c"a window of max_position_embeddings or more, or null,\00", align 1
+@"$string.367" = private unnamed_addr constant [17 x i8] c"attention_window\00", align 1
+@"$string.368" = private unnamed_addr constant [22 x i8] c"attention_window_size\00", align 1
+@"$string.369" = private unnamed_addr constant [15 x i8] c"sliding_window\00", align 1
+@"$string.370" = private unnamed_addr constant [20 x i8] c"sliding_window_size\00", align 1
+@"$string.371" = private unnamed_addr constant [12 x i8] c"window_size\00", align 1
+@"$string.372" = private unnamed_addr constant [16 x i8] c"mlp_layer_types\00", align 1
+@"$string.373" = private unnamed_addr constant [6 x i8] c"dense\00", align 1
+@"$string.374" = private unnamed_addr constant [7 x i8] c"sparse\00", align 1
+@"$string.375" = private unnamed_addr constant [15 x i8] c"no_rope_layers\00", align 1
+@"$string.376" = private unnamed_addr constant [21 x i8] c"hybrid_layer_pattern\00", align 1
+@"$string.377" = private unnamed_addr constant [15 x i8] c"moe_layer_freq\00", align 1
+@"$string.378" = private unnamed_addr constant [13 x i8] c"qk_layernorm\00", align 1
+@"$string.379" = private unnamed_addr constant [8 x i8] c"qk_norm\00", align 1
+@"$string.380" = private unnamed_addr constant [17 x i8] c"use_qk_layernorm\00", align 1
+@"$string.381" = private unnamed_addr constant [22 x i8] c"query_pre_attn_scalar\00", align 1
+@"$string.382" = private unnamed_addr constant [12 x i8] c"qk_head_dim\00", align 1
+@"$string.383" = private unnamed_addr constant [11 x i8] c"v_head_dim\00", align 1
+@"$string.384" = private unnamed_addr constant [21 x i8] c"attention_multiplier\00", align 1
+@"$string.385" = private unnamed_addr constant [14 x i8] c"softmax_scale\00", align 1
+@"$string.386" = private unnamed_addr constant [11 x i8] c"rotary_dim\00", align 1
+@"$string.387" = private unnamed_addr constant [15 x i8] c"dim_model_base\00", align 1
+@"$string.388" = private unnamed_addr constant [18 x i8] c"weight_block_size\00", align 1
+@"$string.389" = private unnamed_addr constant [32 x i8] c"a scale for each channel (null)\00", align 1
+@"$string.390" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.391" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.392" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.393" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.394" = private unnamed_addr constant [13 x i8] c"\22%s\22 or \22%s\22\00", align 1
+@"$string.395" = private unnamed_addr constant [20 x i8] c"quantization_status\00", align 1
+@"$string.396" = private unnamed_addr constant [11 x i8] c"compressed\00", align 1
+@"$string.397" = private unnamed_addr constant [7 x i8] c"frozen\00", align 1
+@"$string.398" = private unnamed_addr constant [16 x i8] c"sparsity_config\00", align 1
+@"$string.399" = private unnamed_addr constant [17 x i8] c"transform_config\00", align 1
+@"$string.400" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.401" = private unnamed_addr constant [21 x i8] c"null or an empty one\00", align 1
+@"$string.402" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.403" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.404" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.405" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.406" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.407" = private unnamed_addr constant [10 x i8] c"attn_head\00", align 1
+@"$string.408" = private unnamed_addr constant [9 x i8] c"actorder\00", align 1
+@"$string.409" = private unnamed_addr constant [16 x i8] c"block_structure\00", align 1
+@"$string.410" = private unnamed_addr constant [11 x i8] c"group_size\00", align 1
+@"$string.411" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.412" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.413" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.414" = private unnamed_addr constant [5 x i8] c"%.*s\00", align 1
+@"$string.415" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.417" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.418" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.420" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.421" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.422" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.428" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.429" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.430" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.431" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.432" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.433" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.434" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.435" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.436" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.437" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.438" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.440" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.441" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.442" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.443" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.444" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.453" = private unnamed_addr constant [13 x i8] c"%s: %s%s: %s\00", align 1
+@"$string.465" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.466" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.470" = private unnamed_addr constant [11 x i8] c"quant_algo\00", align 1
+@"$string.471" = private unnamed_addr constant [20 x i8] c"kv_cache_quant_algo\00", align 1
+@"$string.472" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.476" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.477" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.479" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.480" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.481" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.482" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.483" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.484" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.485" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.486" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.488" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.489" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.490" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.492" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.494" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.495" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.496" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.498" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.499" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.500" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.502" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.503" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.504" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.505" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.506" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.508" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
+@"$string.509" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
+@"$string.513" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
+@"<global>.514" = internal global i32 0
+@"<global>.515" = internal local_unnamed_addr global ptr null
+@"<global>.516" = internal global %1 undef
+@"$string.521" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.522" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.523" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.524" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.526" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.529" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
+@"$string.530" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.531" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.532" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.533" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.534" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.535" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.536" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.537" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.538" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
+@"$string.539" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
+@"$string.540" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.541" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.542" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.543" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.544" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.545" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.546" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.547" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.548" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.549" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.550" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.551" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.552" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.553" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.554" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.555" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.556" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.557" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.558" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.559" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.560" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.561" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.562" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.563" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.564" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.565" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.566" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.567" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.569" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.570" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.571" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.572" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.574" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
+@"$string.578" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.579" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.580" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.581" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.582" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.583" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.584" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.585" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.586" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.587" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.588" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.589" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.590" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.591" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.592" = private unnamed_addr constant [112 x i8] c"expected the dtype F8_E4M3 (BF16 or F32 where quantization_config of config.json leaves a linear alone), got %s\00", align 1
+@"$string.593" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.594" = private unnamed_addr constant [66 x i8] c"the weight is F8_E4M3, but config.json has no quantization_config\00", align 1
+@"$string.595" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.596" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.597" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.598" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.599" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.600" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.601" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.602" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.603" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.604" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.605" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.607" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.608" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.609" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.610" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.611" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
+@"$string.612" = private unnamed_addr constant [65 x i8] c"config.json ties it to %s: expected the dtype %s of that, got %s\00", align 1
+@"$string.613" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.614" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.615" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.617" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.618" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.619" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.620" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
+@"$string.621" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.622" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.623" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.624" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.625" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.626" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.627" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.628" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.629" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.630" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.631" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.632" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.633" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.634" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.635" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.636" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.637" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.638" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.640" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.645" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.646" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.647" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.648" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.649" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.650" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.651" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.652" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.653" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.654" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.655" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.656" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.657" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.658" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.659" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.660" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.661" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.662" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.663" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.664" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.665" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.666" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.667" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.668" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.669" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.670" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.671" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.672" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.673" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.674" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.675" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.676" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.677" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.678" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.679" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.680" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.681" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.682" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.683" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.684" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
+@"$string.685" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
+@"$string.686" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
+@"$string.687" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.688" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.689" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.690" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.691" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.692" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.693" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.694" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.695" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.696" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.697" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.698" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
+@"$string.699" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.700" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.701" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.702" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.703" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.704" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.705" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.706" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
+@"$string.707" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.711" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.712" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.713" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.714" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.715" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.716" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.717" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.718" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.719" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.720" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.721" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.722" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.723" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.724" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.726" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.727" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.728" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.729" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.731" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.732" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.733" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.734" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.735" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.736" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.737" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.738" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.739" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.740" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.741" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.742" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.743" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.744" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.745" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.746" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.747" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.748" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.749" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.750" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.751" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.752" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.753" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
+@"$string.754" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.755" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.756" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.757" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.758" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
+@"$string.759" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.760" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.761" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.762" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.763" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
+@"$string.764" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.765" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.766" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.767" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.768" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.769" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.770" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.771" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
+@"$string.772" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
+@"$string.773" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.774" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.775" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.776" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.777" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.778" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.779" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.780" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.781" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.782" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.783" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.784" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.785" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.786" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.787" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.788" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.789" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.790" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.791" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.792" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.793" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.794" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.795" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.796" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.797" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.798" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.799" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.800" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.801" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.802" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.803" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.804" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.805" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.806" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.807" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.808" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.809" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.810" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.811" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.812" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.813" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.814" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.815" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.816" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.817" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.818" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.819" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.820" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.821" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.822" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.823" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.824" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.825" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.826" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.827" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.828" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.829" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.830" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.831" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.832" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.833" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.834" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.835" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.836" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.837" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.838" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.839" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.840" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.841" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.842" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.843" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.844" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.845" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.846" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.847" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.850" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.851" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.852" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.853" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.857" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.866" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.867" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.868" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.869" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.870" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.871" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.872" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.873" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.874" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.875" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.876" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.877" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.878" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.879" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
+@"$string.881" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.882" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.883" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.885" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.886" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.891" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.892" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.893" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.894" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.895" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.896" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.899" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.900" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.901" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.902" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.903" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.904" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.907" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.908" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.909" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.910" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.912" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.913" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.915" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.916" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.917" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.918" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.919" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.920" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.921" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.922" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.923" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1095" = private unnamed_addr constant [6 x ptr] [ptr @"$string.156", ptr @"$string.155", ptr @"$string.154", ptr @"$string.160", ptr @"$string.161", ptr @"$string.162"], align 8
+@"switch.table.$Checkpoint.read_shards.1098" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.542", ptr @"$string.543", ptr @"$string.544", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.542", ptr @"$string.545", ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556"], align 8
+@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.224" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.741" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.223" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.545" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.546" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.547" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.548" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.549" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.550" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.551" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.552" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.553" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.554" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.555" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.556" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -14413,7 +14437,7 @@ then.i3.i279:                                     ; preds = %merge.i.i.i.i274
   store i8 0, ptr %11, align 8
   %16 = getelementptr inbounds i8, ptr %source, i64 8
   %17 = load ptr, ptr %16, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.598")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.622")
   %18 = load i64, ptr %12, align 8
   %19 = add i64 %18, 1
   %20 = load i64, ptr %13, align 8
@@ -14454,7 +14478,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %17)
   %30 = getelementptr inbounds i8, ptr %source, i64 32
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.599")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.623")
   %31 = load i64, ptr %12, align 8
   %32 = add i64 %31, 1
   %33 = load i64, ptr %13, align 8
@@ -14497,7 +14521,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
   %43 = getelementptr inbounds i8, ptr %source, i64 100
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.600")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.624")
   %46 = load i64, ptr %12, align 8
   %47 = add i64 %46, 1
   %48 = load i64, ptr %13, align 8
@@ -14579,7 +14603,7 @@ then2.i.i.i.i253:                                 ; preds = %merge.i.i.i.i252
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i249)
   %71 = getelementptr inbounds i8, ptr %source, i64 768
   %72 = load i64, ptr %71, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.601")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.625")
   %73 = load i64, ptr %12, align 8
   %74 = add i64 %73, 1
   %75 = load i64, ptr %13, align 8
@@ -14661,7 +14685,7 @@ then2.i.i.i.i232:                                 ; preds = %merge.i.i.i.i231
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i228)
   %98 = getelementptr inbounds i8, ptr %source, i64 776
   %99 = load i64, ptr %98, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.602")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.626")
   %100 = load i64, ptr %12, align 8
   %101 = add i64 %100, 1
   %102 = load i64, ptr %13, align 8
@@ -14743,7 +14767,7 @@ then2.i.i.i.i211:                                 ; preds = %merge.i.i.i.i210
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i207)
   %125 = getelementptr inbounds i8, ptr %source, i64 784
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.603")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.627")
   %127 = load i64, ptr %12, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %13, align 8
@@ -14825,7 +14849,7 @@ then2.i.i.i.i190:                                 ; preds = %merge.i.i.i.i189
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i186)
   %152 = getelementptr inbounds i8, ptr %source, i64 792
   %153 = load i64, ptr %152, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.604")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.628")
   %154 = load i64, ptr %12, align 8
   %155 = add i64 %154, 1
   %156 = load i64, ptr %13, align 8
@@ -14905,7 +14929,7 @@ then2.i.i.i.i169:                                 ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.integer.exit185":                    ; preds = %then.i.i.i.i174, %merge.i.i.i.i168, %then2.i.i.i.i169
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i165)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.605")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.629")
   %179 = load i64, ptr %12, align 8
   %180 = add i64 %179, 1
   %181 = load i64, ptr %13, align 8
@@ -15077,7 +15101,7 @@ then.i3.i132:                                     ; preds = %merge.i.i.i.i127
 "$JsonWriter.open.exit143":                       ; preds = %"$Vector.push.86.exit.thread.i.i126", %then.i3.i132
   store i8 0, ptr %11, align 8
   %231 = load ptr, ptr %209, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.606")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.630")
   %232 = load i64, ptr %12, align 8
   %233 = add i64 %232, 1
   %234 = load i64, ptr %13, align 8
@@ -15118,7 +15142,7 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %231)
   %243 = getelementptr i8, ptr %209, i64 16
   %244 = load i64, ptr %243, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.607")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.631")
   %245 = load i64, ptr %12, align 8
   %246 = add i64 %245, 1
   %247 = load i64, ptr %13, align 8
@@ -15199,7 +15223,7 @@ then2.i.i.i.i106:                                 ; preds = %merge.i.i.i.i105
   %268 = getelementptr i8, ptr %209, i64 32
   %269 = load i32, ptr %268, align 4
   %270 = sext i32 %269 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.608")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.632")
   %271 = load i64, ptr %12, align 8
   %272 = add i64 %271, 1
   %273 = load i64, ptr %13, align 8
@@ -15357,7 +15381,7 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i43.i
 
 "$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.86.exit.thread.i.i.i42.i.i"
   store i8 1, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.609")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.633")
   %318 = load i64, ptr %12, align 8
   %319 = add i64 %318, 1
   %320 = load i64, ptr %13, align 8
@@ -15500,7 +15524,7 @@ forbody4.i.i:                                     ; preds = %"$write_module.exit
   ]
 
 then.i.i.i:                                       ; preds = %forbody4.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.566", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.590", i32 %375, i32 1, i64 1)
   br label %merge.i.i.i
 
 then1.i.i.i:                                      ; preds = %forbody4.i.i
@@ -15508,7 +15532,7 @@ then1.i.i.i:                                      ; preds = %forbody4.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %360, i8 0, i64 80, i1 false)
   %378 = load ptr, ptr %374, align 8
-  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %378, ptr nonnull @"$string.567")
+  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %378, ptr nonnull @"$string.591")
   store ptr %name.i.i.i.i, ptr %view.i.i.i.i, align 8
   store i32 0, ptr %361, align 8
   store i32 1, ptr %362, align 4
@@ -15535,7 +15559,7 @@ else2.i.i.i:                                      ; preds = %forbody4.i.i
   %389 = getelementptr i8, ptr %374, i64 24
   %390 = load i32, ptr %389, align 4
   %391 = sext i32 %390 to i64
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.566", i32 %spec.select.i.i.i, i32 2, i64 %391)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.590", i32 %spec.select.i.i.i, i32 2, i64 %391)
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i.i, %then1.i.i.i, %then.i.i.i
@@ -15549,7 +15573,7 @@ then4.i.i.i:                                      ; preds = %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i26.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %367, i8 0, i64 80, i1 false)
   %395 = load ptr, ptr %374, align 8
-  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %395, ptr nonnull @"$string.575")
+  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %395, ptr nonnull @"$string.599")
   store ptr %name.i26.i.i.i, ptr %view.i25.i.i.i, align 8
   store i32 0, ptr %368, align 8
   store i32 2, ptr %369, align 4
@@ -15575,7 +15599,7 @@ merge3.i.i.i:                                     ; preds = %then4.i.i.i, %merge
   br i1 %405, label %then7.i.i.i, label %"$write_module.exit.i.i"
 
 then7.i.i.i:                                      ; preds = %merge3.i.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.576", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.600", i32 %375, i32 1, i64 1)
   br label %"$write_module.exit.i.i"
 
 "$write_module.exit.i.i":                         ; preds = %then7.i.i.i, %merge3.i.i.i
@@ -15625,7 +15649,7 @@ then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97
   %419 = getelementptr inbounds i8, ptr %source, i64 712
   %420 = getelementptr inbounds i8, ptr %source, i64 736
   %421 = load i64, ptr %420, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.613")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.637")
   %422 = load i64, ptr %12, align 8
   %423 = add i64 %422, 1
   %424 = load i64, ptr %13, align 8
@@ -15705,7 +15729,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i44
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i49, %merge.i.i.i.i44, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.614")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.638")
   %447 = load i64, ptr %12, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %13, align 8
@@ -15876,7 +15900,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.86.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %11, align 8
   %498 = getelementptr i8, ptr %476, i64 4
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.606")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.630")
   %499 = load i64, ptr %12, align 8
   %500 = add i64 %499, 1
   %501 = load i64, ptr %13, align 8
@@ -15916,7 +15940,7 @@ then.i.i.i22.i.i:                                 ; preds = %merge.i.i.i.i.i17.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %498)
   %510 = getelementptr i8, ptr %476, i64 260
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.382")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.406")
   %511 = load i64, ptr %12, align 8
   %512 = add i64 %511, 1
   %513 = load i64, ptr %13, align 8
@@ -15956,7 +15980,7 @@ then.i.i.i31.i.i:                                 ; preds = %merge.i.i.i.i.i26.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %510)
   %522 = getelementptr i8, ptr %476, i64 516
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.616")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.640")
   %523 = load i64, ptr %12, align 8
   %524 = add i64 %523, 1
   %525 = load i64, ptr %13, align 8
@@ -16269,7 +16293,7 @@ then.i.i:                                         ; preds = %merge.i15
   br i1 %.not.i.i20.i, label %"$files.find_name.exit.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %then.i.i
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.117", ptr %48, ptr nonnull @"$string.484", ptr %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.117", ptr %48, ptr nonnull @"$string.508", ptr %53)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %55, i64 1023)
@@ -16301,7 +16325,7 @@ merge.i.i:                                        ; preds = %merge.i15
 whilebody.i.i:                                    ; preds = %merge.i.i, %merge3.i.i
   %entry1.02.i.i = phi ptr [ %65, %merge3.i.i ], [ %60, %merge.i.i ]
   %62 = getelementptr i8, ptr %entry1.02.i.i, i64 19
-  %63 = tail call ptr @strstr(ptr noundef nonnull dereferenceable(1) %62, ptr noundef nonnull dereferenceable(1) @"$string.485")
+  %63 = tail call ptr @strstr(ptr noundef nonnull dereferenceable(1) %62, ptr noundef nonnull dereferenceable(1) @"$string.509")
   %.not17.i.i = icmp eq ptr %63, null
   br i1 %.not17.i.i, label %merge3.i.i, label %and.lhs.true.i.i
 
@@ -16346,7 +16370,7 @@ then6.i:                                          ; preds = %"$files.find_name.e
 
 then9.i:                                          ; preds = %then6.i
   %77 = getelementptr i8, ptr %76, i64 516
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 512, ptr nonnull @"$string.489", ptr nonnull %name.i)
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 512, ptr nonnull @"$string.513", ptr nonnull %name.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %79 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %77)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -16445,7 +16469,7 @@ then.i.i31:                                       ; preds = %"$Arena.allocate.ex
   br i1 %.not.i42.i.i, label %"$Model.read_weights.exit", label %then.i43.i.i
 
 then.i43.i.i:                                     ; preds = %then.i.i31
-  %114 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", ptr nonnull @"$string.84")
+  %114 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.521", ptr nonnull @"$string.84")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i16)
   %115 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i32 = tail call i64 @llvm.smin.i64(i64 %115, i64 1023)
@@ -16576,7 +16600,7 @@ then2.i.i:                                        ; preds = %"$safetensors.join.
 
 then.i64.i.i:                                     ; preds = %then2.i.i
   %170 = load ptr, ptr %20, align 8
-  %171 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", ptr %170)
+  %171 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.521", ptr %170)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   %172 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i65.i.i = tail call i64 @llvm.smin.i64(i64 %172, i64 1023)
@@ -16663,7 +16687,7 @@ whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i.i, 
   %199 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %199, align 8
   %200 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %200, ptr noundef nonnull readonly dereferenceable(10) @"$string.498", i64 10)
+  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %200, ptr noundef nonnull readonly dereferenceable(10) @"$string.522", i64 10)
   %201 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %201, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -16687,7 +16711,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
   br i1 %.not41.i.i.i.i.i, label %merge1.i.i.i.i.i, label %then2.i.i.i72.i.i
 
 then5.i.i.i.i.i:                                  ; preds = %then2.i.i.i72.i.i
-  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", ptr nonnull @"$string.114")
+  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.523", ptr nonnull @"$string.114")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %208 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %208, i64 1023)
@@ -16773,7 +16797,7 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %merge.i51.i.i.i.i.i
   ]
 
 "$is_plain_file_name.exit.i.i.i.i.i":             ; preds = %and.lhs.true.i.i.i.i.i.i
-  %bcmp.i.i18.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %219, ptr noundef nonnull readonly dereferenceable(2) @"$string.500", i64 2)
+  %bcmp.i.i18.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %219, ptr noundef nonnull readonly dereferenceable(2) @"$string.524", i64 2)
   %.not65.i.i.i.i.i = icmp eq i32 %bcmp.i.i18.i.i.i.i.i.i, 0
   br i1 %.not65.i.i.i.i.i, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
 
@@ -16783,7 +16807,7 @@ then16.i.i.i.i.i:                                 ; preds = %then11.i.i.i.i.i
   %229 = load i64, ptr %228, align 8
   %230 = trunc i64 %229 to i32
   %231 = load ptr, ptr %227, align 8
-  %232 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", ptr nonnull @"$string.114", i32 %230, ptr %231)
+  %232 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.526", ptr nonnull @"$string.114", i32 %230, ptr %231)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i52.i.i.i.i.i)
   %233 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i53.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %233, i64 1023)
@@ -16833,7 +16857,7 @@ then.i.i.i.i.i:                                   ; preds = %whilebody.i34.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
   %246 = load ptr, ptr %20, align 8
-  %247 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", ptr %246)
+  %247 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.521", ptr %246)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   %248 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -16863,7 +16887,7 @@ then4.i.i.i.i.i:                                  ; preds = %merge2.i.i.i.i.i
   br i1 %.not19.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then7.i.i.i.i.i
 
 then7.i.i.i.i.i:                                  ; preds = %then4.i.i.i.i.i
-  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", ptr nonnull @"$string.114", i32 10000)
+  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.529", ptr nonnull @"$string.114", i32 10000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i.i.i.i)
   %256 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i37.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %256, i64 1023)
@@ -16949,7 +16973,7 @@ then6.i.i.i.i:                                    ; preds = %"$Checkpoint.sort_s
 
 then.i46.i.i.i.i:                                 ; preds = %then6.i.i.i.i
   %285 = load ptr, ptr %20, align 8
-  %286 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", ptr %285)
+  %286 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.521", ptr %285)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i44.i.i.i.i)
   %287 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i47.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %287, i64 1023)
@@ -17040,7 +17064,7 @@ then3.i.i.i.i.i.i:                                ; preds = %then.i.i72.i.i.i.i
 then6.i.i.i.i.i.i:                                ; preds = %then3.i.i.i.i.i.i
   %315 = getelementptr i8, ptr %314, i64 516
   %316 = load ptr, ptr %304, align 8
-  %317 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %315, i64 512, ptr nonnull @"$string.558", ptr %316)
+  %317 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %315, i64 512, ptr nonnull @"$string.582", ptr %316)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i52.i.i.i.i)
   %318 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %315)
   %spec.select.i.i.i.i73.i.i.i.i = call i64 @llvm.smin.i64(i64 %318, i64 1023)
@@ -17084,7 +17108,7 @@ then13.i.i.i.i.i.i:                               ; preds = %then9.i.i.i.i.i.i
   %331 = sext i32 %.val43.i.i.i.i.i.i to i64
   %332 = getelementptr %72, ptr %.val42.i.i.i.i.i.i, i64 %331
   %333 = load ptr, ptr %332, align 8
-  %334 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %329, i64 512, ptr nonnull @"$string.559", ptr %330, ptr %333)
+  %334 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %329, i64 512, ptr nonnull @"$string.583", ptr %330, ptr %333)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i.i.i.i.i.i)
   %335 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %329)
   %spec.select.i.i45.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %335, i64 1023)
@@ -17149,7 +17173,7 @@ then.i67.i.i.i.i:                                 ; preds = %forbody.i66.i.i.i.i
 
 then5.i69.i.i.i.i:                                ; preds = %then.i67.i.i.i.i
   %359 = getelementptr i8, ptr %358, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %359, ptr noundef nonnull align 1 dereferenceable(36) @"$string.560", i64 36, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %359, ptr noundef nonnull align 1 dereferenceable(36) @"$string.584", i64 36, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i51.i.i.i.i)
   %360 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %359)
   %spec.select.i.i28.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %360, i64 1023)
@@ -17226,7 +17250,7 @@ then.i79.i.i:                                     ; preds = %then9.i.i
 
 then.i.i81.i.i:                                   ; preds = %then.i79.i.i
   %379 = load ptr, ptr %20, align 8
-  %380 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", ptr %379)
+  %380 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.521", ptr %379)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %381 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %381, i64 1023)
@@ -17255,7 +17279,7 @@ merge5.i.i:                                       ; preds = %else7.i.i
   br i1 %.not.i.i24, label %"$Model.read_weights.exit", label %then13.i.i
 
 then13.i.i:                                       ; preds = %merge5.i.i
-  %387 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.561", ptr %84, ptr nonnull @"$string.114", ptr nonnull @"$string.115")
+  %387 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.585", ptr %84, ptr nonnull @"$string.114", ptr nonnull @"$string.115")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %388 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %388, i64 1023)
@@ -17329,7 +17353,7 @@ then.i35.i:                                       ; preds = %forbody.i.i
 
 then.i.i37.i:                                     ; preds = %then.i35.i
   %.val11.i.i.i = load ptr, ptr %407, align 8
-  %413 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val11.i.i.i, ptr nonnull @"$string.566")
+  %413 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val11.i.i.i, ptr nonnull @"$string.590")
   %414 = getelementptr i8, ptr %407, i64 20
   %415 = load i32, ptr %414, align 4
   %416 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
@@ -17347,7 +17371,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i37.i
 
 then1.i.i.i:                                      ; preds = %then.i35.i
   %.val.i.i.i = load ptr, ptr %407, align 8
-  %421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i, ptr nonnull @"$string.567")
+  %421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i, ptr nonnull @"$string.591")
   %422 = getelementptr i8, ptr %407, i64 20
   %423 = load i32, ptr %422, align 4
   %424 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
@@ -17366,7 +17390,7 @@ or.lhs.false1.i12.i.i.i:                          ; preds = %then1.i.i.i
 else2.i.i.i:                                      ; preds = %then.i35.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   %.val36.i.i.i.i = load ptr, ptr %407, align 8
-  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val36.i.i.i.i, ptr nonnull @"$string.566")
+  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val36.i.i.i.i, ptr nonnull @"$string.590")
   %430 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
   %.not.i.i.i39.i = icmp eq ptr %430, null
   br i1 %.not.i.i.i39.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
@@ -17428,8 +17452,8 @@ then6.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i54.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %then6.i.i.i.i.i
   %459 = icmp eq i32 %457, 32
-  %spec.select.i.i.i.i.i60.i = select i1 %459, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i"
+  %spec.select.i.i.i.i.i60.i = select i1 %459, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
 
 switch.hole_check:                                ; preds = %then6.i.i.i.i.i
   %switch.shifted = lshr i32 -1048569, %457
@@ -17440,22 +17464,22 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %460 = zext nneg i32 %457 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %460
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
   %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i60.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %461 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %456, i64 512, ptr nonnull @"$string.568", ptr nonnull %common.ret.op.i.i.i.i.i.i)
+  %461 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %456, i64 512, ptr nonnull @"$string.592", ptr nonnull %common.ret.op.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i23.i)
   %462 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %456)
   %spec.select.i.i.i.i.i.i57.i = call i64 @llvm.smin.i64(i64 %462, i64 1023)
   %463 = icmp sgt i64 %462, 0
   br i1 %463, label %then2.i.i.i.i.i.i59.i, label %"$printable.clean.exit.i.i.i.i58.i"
 
-then2.i.i.i.i.i.i59.i:                            ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i"
+then2.i.i.i.i.i.i59.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i23.i, ptr align 1 %456, i64 %spec.select.i.i.i.i.i.i57.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i58.i"
 
-"$printable.clean.exit.i.i.i.i58.i":              ; preds = %then2.i.i.i.i.i.i59.i, %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i"
+"$printable.clean.exit.i.i.i.i58.i":              ; preds = %then2.i.i.i.i.i.i59.i, %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i"
   %464 = getelementptr i8, ptr %raw.i.i.i.i.i23.i, i64 %spec.select.i.i.i.i.i.i57.i
   store i8 0, ptr %464, align 1
   %465 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i23.i)
@@ -17522,8 +17546,8 @@ then4.i.i.i.i45.i:                                ; preds = %then1.i41.i.i.i.i
 
 merge53.i.i63.i.i.i.i:                            ; preds = %switch.hole_check104, %then4.i.i.i.i45.i
   %497 = icmp eq i32 %495, 32
-  %spec.select.i.i64.i.i.i.i = select i1 %497, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i44.i.i.i.i"
+  %spec.select.i.i64.i.i.i.i = select i1 %497, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
 
 switch.hole_check104:                             ; preds = %then4.i.i.i.i45.i
   %switch.shifted106 = lshr i32 -1048569, %495
@@ -17534,21 +17558,21 @@ switch.lookup105:                                 ; preds = %switch.hole_check10
   %498 = zext nneg i32 %495 to i64
   %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %498
   %switch.load109 = load ptr, ptr %switch.gep108, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i44.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).549.exit.i44.i.i.i.i": ; preds = %switch.lookup105, %merge53.i.i63.i.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i": ; preds = %switch.lookup105, %merge53.i.i63.i.i.i.i
   %common.ret.op.i.i45.i.i.i.i = phi ptr [ %spec.select.i.i64.i.i.i.i, %merge53.i.i63.i.i.i.i ], [ %switch.load109, %switch.lookup105 ]
   %499 = load i32, ptr %481, align 4
   %500 = load i32, ptr %488, align 4
   %501 = icmp ult i32 %500, 32
   br i1 %501, label %switch.hole_check111, label %merge53.i38.i.i.i.i.i
 
-merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check111, %"$anon (./terra/base/codes.t:4).549.exit.i44.i.i.i.i"
+merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check111, %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
   %502 = icmp eq i32 %500, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %502, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit40.i.i.i.i.i"
+  %spec.select.i39.i.i.i.i.i = select i1 %502, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
 
-switch.hole_check111:                             ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i44.i.i.i.i"
+switch.hole_check111:                             ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i44.i.i.i.i"
   %switch.shifted113 = lshr i32 -1048569, %500
   %switch.lobit114 = trunc i32 %switch.shifted113 to i1
   br i1 %switch.lobit114, label %switch.lookup112, label %merge53.i38.i.i.i.i.i
@@ -17557,22 +17581,22 @@ switch.lookup112:                                 ; preds = %switch.hole_check11
   %503 = zext nneg i32 %500 to i64
   %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %503
   %switch.load116 = load ptr, ptr %switch.gep115, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit40.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).549.exit40.i.i.i.i.i": ; preds = %switch.lookup112, %merge53.i38.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i": ; preds = %switch.lookup112, %merge53.i38.i.i.i.i.i
   %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load116, %switch.lookup112 ]
-  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %494, i64 512, ptr nonnull @"$string.573", ptr nonnull %common.ret.op.i.i45.i.i.i.i, i32 %499, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %494, i64 512, ptr nonnull @"$string.597", ptr nonnull %common.ret.op.i.i45.i.i.i.i, i32 %499, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i37.i.i.i.i)
   %505 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %494)
   %spec.select.i.i.i46.i.i.i.i = call i64 @llvm.smin.i64(i64 %505, i64 1023)
   %506 = icmp sgt i64 %505, 0
   br i1 %506, label %then2.i.i.i49.i.i.i.i, label %"$printable.clean.exit.i47.i.i.i.i"
 
-then2.i.i.i49.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).549.exit40.i.i.i.i.i"
+then2.i.i.i49.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i37.i.i.i.i, ptr align 1 %494, i64 %spec.select.i.i.i46.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i47.i.i.i.i"
 
-"$printable.clean.exit.i47.i.i.i.i":              ; preds = %then2.i.i.i49.i.i.i.i, %"$anon (./terra/base/codes.t:4).549.exit40.i.i.i.i.i"
+"$printable.clean.exit.i47.i.i.i.i":              ; preds = %then2.i.i.i49.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit40.i.i.i.i.i"
   %507 = getelementptr i8, ptr %raw.i.i37.i.i.i.i, i64 %spec.select.i.i.i46.i.i.i.i
   store i8 0, ptr %507, align 1
   %508 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i37.i.i.i.i)
@@ -17623,8 +17647,8 @@ then3.i.i.i.i.i:                                  ; preds = %then.i70.i.i.i.i
 
 merge53.i.i91.i.i.i.i:                            ; preds = %switch.hole_check118, %then3.i.i.i.i.i
   %530 = icmp eq i32 %528, 32
-  %spec.select.i.i92.i.i.i.i = select i1 %530, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i72.i.i.i.i"
+  %spec.select.i.i92.i.i.i.i = select i1 %530, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
 
 switch.hole_check118:                             ; preds = %then3.i.i.i.i.i
   %switch.shifted120 = lshr i32 -1048569, %528
@@ -17635,20 +17659,20 @@ switch.lookup119:                                 ; preds = %switch.hole_check11
   %531 = zext nneg i32 %528 to i64
   %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %531
   %switch.load123 = load ptr, ptr %switch.gep122, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i72.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).549.exit.i72.i.i.i.i": ; preds = %switch.lookup119, %merge53.i.i91.i.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i": ; preds = %switch.lookup119, %merge53.i.i91.i.i.i.i
   %common.ret.op.i.i73.i.i.i.i = phi ptr [ %spec.select.i.i92.i.i.i.i, %merge53.i.i91.i.i.i.i ], [ %switch.load123, %switch.lookup119 ]
   %532 = load i32, ptr %481, align 4
   %533 = icmp ult i32 %515, 32
   br i1 %533, label %switch.hole_check125, label %merge53.i36.i.i.i.i.i
 
-merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check125, %"$anon (./terra/base/codes.t:4).549.exit.i72.i.i.i.i"
+merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check125, %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
   %534 = icmp eq i32 %515, 32
-  %spec.select.i37.i.i.i.i.i = select i1 %534, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit38.i.i.i.i.i"
+  %spec.select.i37.i.i.i.i.i = select i1 %534, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
 
-switch.hole_check125:                             ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i72.i.i.i.i"
+switch.hole_check125:                             ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i72.i.i.i.i"
   %switch.shifted127 = lshr i32 -1048569, %515
   %switch.lobit128 = trunc i32 %switch.shifted127 to i1
   br i1 %switch.lobit128, label %switch.lookup126, label %merge53.i36.i.i.i.i.i
@@ -17657,22 +17681,22 @@ switch.lookup126:                                 ; preds = %switch.hole_check12
   %535 = zext nneg i32 %515 to i64
   %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %535
   %switch.load130 = load ptr, ptr %switch.gep129, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit38.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).549.exit38.i.i.i.i.i": ; preds = %switch.lookup126, %merge53.i36.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i": ; preds = %switch.lookup126, %merge53.i36.i.i.i.i.i
   %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load130, %switch.lookup126 ]
-  %536 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %527, i64 512, ptr nonnull @"$string.574", ptr nonnull %common.ret.op.i.i73.i.i.i.i, i32 %532, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
+  %536 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %527, i64 512, ptr nonnull @"$string.598", ptr nonnull %common.ret.op.i.i73.i.i.i.i, i32 %532, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
   %537 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %527)
   %spec.select.i.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %537, i64 1023)
   %538 = icmp sgt i64 %537, 0
   br i1 %538, label %then2.i.i.i77.i.i.i.i, label %"$printable.clean.exit.i75.i.i.i.i"
 
-then2.i.i.i77.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).549.exit38.i.i.i.i.i"
+then2.i.i.i77.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i65.i.i.i.i, ptr align 1 %527, i64 %spec.select.i.i.i74.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i75.i.i.i.i"
 
-"$printable.clean.exit.i75.i.i.i.i":              ; preds = %then2.i.i.i77.i.i.i.i, %"$anon (./terra/base/codes.t:4).549.exit38.i.i.i.i.i"
+"$printable.clean.exit.i75.i.i.i.i":              ; preds = %then2.i.i.i77.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit38.i.i.i.i.i"
   %539 = getelementptr i8, ptr %raw.i.i65.i.i.i.i, i64 %spec.select.i.i.i74.i.i.i.i
   store i8 0, ptr %539, align 1
   %540 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i65.i.i.i.i)
@@ -17719,7 +17743,7 @@ and.lhs.true.i114.i.i.i.i:                        ; preds = %and.lhs.true4.i.i.i
 
 then2.i.i.i.i53.i:                                ; preds = %then.i116.i.i.i.i
   %560 = getelementptr i8, ptr %552, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %560, ptr noundef nonnull align 1 dereferenceable(39) @"$string.569", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %560, ptr noundef nonnull align 1 dereferenceable(39) @"$string.593", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i.i.i.i)
   %561 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %560)
   %spec.select.i.i.i117.i.i.i.i = call i64 @llvm.smin.i64(i64 %561, i64 1023)
@@ -17754,7 +17778,7 @@ and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i114.i
 
 then10.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i50.i
   %572 = getelementptr i8, ptr %567, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %572, ptr noundef nonnull align 1 dereferenceable(66) @"$string.570", i64 66, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %572, ptr noundef nonnull align 1 dereferenceable(66) @"$string.594", i64 66, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i.i.i.i.i)
   %573 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %572)
   %spec.select.i.i70.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %573, i64 1023)
@@ -17789,7 +17813,7 @@ and.lhs.true16.i.i.i.i.i:                         ; preds = %and.lhs.true7.i.i.i
 then19.i.i.i.i.i:                                 ; preds = %then14.i.i.i.i.i
   %583 = getelementptr i8, ptr %579, i64 516
   %584 = load ptr, ptr %407, align 8
-  %585 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %583, i64 512, ptr nonnull @"$string.571", ptr %584)
+  %585 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %583, i64 512, ptr nonnull @"$string.595", ptr %584)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i21.i)
   %586 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %583)
   %spec.select.i.i43.i.i = call i64 @llvm.smin.i64(i64 %586, i64 1023)
@@ -17833,8 +17857,8 @@ then28.i.i.i.i.i:                                 ; preds = %then23.i.i.i.i.i
 
 merge53.i.i112.i.i.i.i:                           ; preds = %switch.hole_check132, %then28.i.i.i.i.i
   %598 = icmp eq i32 %596, 32
-  %spec.select.i.i113.i.i.i.i = select i1 %598, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i97.i.i.i.i"
+  %spec.select.i.i113.i.i.i.i = select i1 %598, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
 
 switch.hole_check132:                             ; preds = %then28.i.i.i.i.i
   %switch.shifted134 = lshr i32 -1048569, %596
@@ -17845,23 +17869,23 @@ switch.lookup133:                                 ; preds = %switch.hole_check13
   %599 = zext nneg i32 %596 to i64
   %switch.gep136 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %599
   %switch.load137 = load ptr, ptr %switch.gep136, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i97.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).549.exit.i97.i.i.i.i": ; preds = %switch.lookup133, %merge53.i.i112.i.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i": ; preds = %switch.lookup133, %merge53.i.i112.i.i.i.i
   %common.ret.op.i.i98.i.i.i.i = phi ptr [ %spec.select.i.i113.i.i.i.i, %merge53.i.i112.i.i.i.i ], [ %switch.load137, %switch.lookup133 ]
   %600 = load ptr, ptr %407, align 8
-  %601 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %595, i64 512, ptr nonnull @"$string.572", ptr nonnull %common.ret.op.i.i98.i.i.i.i, ptr %600)
+  %601 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %595, i64 512, ptr nonnull @"$string.596", ptr nonnull %common.ret.op.i.i98.i.i.i.i, ptr %600)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i.i.i)
   %602 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %595)
   %spec.select.i.i74.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %602, i64 1023)
   %603 = icmp sgt i64 %602, 0
   br i1 %603, label %then2.i.i75.i.i.i.i.i, label %"$printable.clean.exit76.i.i.i.i.i"
 
-then2.i.i75.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i97.i.i.i.i"
+then2.i.i75.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i73.i.i.i.i.i, ptr align 1 %595, i64 %spec.select.i.i74.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit76.i.i.i.i.i"
 
-"$printable.clean.exit76.i.i.i.i.i":              ; preds = %then2.i.i75.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).549.exit.i97.i.i.i.i"
+"$printable.clean.exit76.i.i.i.i.i":              ; preds = %then2.i.i75.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit.i97.i.i.i.i"
   %604 = getelementptr i8, ptr %raw.i73.i.i.i.i.i, i64 %spec.select.i.i74.i.i.i.i.i
   store i8 0, ptr %604, align 1
   %605 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i.i.i.i.i)
@@ -17871,7 +17895,7 @@ then2.i.i75.i.i.i.i.i:                            ; preds = %"$anon (./terra/bas
 
 then6.i.i.i41.i:                                  ; preds = %merge.i.i.i.i
   %.val35.i.i.i.i = load ptr, ptr %407, align 8
-  %606 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val35.i.i.i.i, ptr nonnull @"$string.575")
+  %606 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val35.i.i.i.i, ptr nonnull @"$string.599")
   %607 = getelementptr i8, ptr %407, i64 20
   %608 = load i32, ptr %607, align 4
   %609 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
@@ -17895,7 +17919,7 @@ merge5.i.i.i40.i:                                 ; preds = %or.lhs.false1.i.i.i
 
 then9.i.i.i.i:                                    ; preds = %merge5.i.i.i40.i
   %.val.i.i.i.i = load ptr, ptr %407, align 8
-  %617 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i.i, ptr nonnull @"$string.576")
+  %617 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i.i, ptr nonnull @"$string.600")
   %618 = getelementptr i8, ptr %407, i64 20
   %619 = load i32, ptr %618, align 4
   %620 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
@@ -17948,9 +17972,9 @@ merge.i.i33.i:                                    ; preds = %merge.i24.i
 forbody.i.i.i:                                    ; preds = %merge.i.i33.i, %forbody.i.i.i
   %layer.013.i.i.i = phi i32 [ %636, %forbody.i.i.i ], [ 0, %merge.i.i33.i ]
   %634 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %626, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %634, ptr nonnull @"$string.581")
-  %635 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).582"(ptr %626, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %635, ptr nonnull @"$string.585")
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %634, ptr nonnull @"$string.605")
+  %635 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).606"(ptr %626, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %635, ptr nonnull @"$string.609")
   %636 = add nuw nsw i32 %layer.013.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i32 %636, %632
   br i1 %exitcond.not.i.i.i, label %"$Validator.check_head_scales.exit.i.i", label %forbody.i.i.i
@@ -17963,7 +17987,7 @@ forbody.i.i.i:                                    ; preds = %merge.i.i33.i, %for
 
 merge.i.i25.i.i:                                  ; preds = %"$Validator.check_head_scales.exit.i.i"
   %640 = getelementptr i8, ptr %626, i64 128
-  %641 = call fastcc ptr @"$Map.find"(ptr readonly %640, i64 ptrtoint (ptr @"$string.586" to i64), i64 14)
+  %641 = call fastcc ptr @"$Map.find"(ptr readonly %640, i64 ptrtoint (ptr @"$string.610" to i64), i64 14)
   %642 = icmp eq ptr %641, null
   br i1 %642, label %"$Validator.tied_head.exit.i.i.i", label %merge.i.i.i26.i.i
 
@@ -17978,7 +18002,7 @@ merge.i.i.i26.i.i:                                ; preds = %merge.i.i25.i.i
 "$Validator.tied_head.exit.i.i.i":                ; preds = %merge.i.i.i26.i.i, %merge.i.i25.i.i, %"$Validator.check_head_scales.exit.i.i"
   %common.ret.op.i.i.i25.i = phi ptr [ null, %"$Validator.check_head_scales.exit.i.i" ], [ %646, %merge.i.i.i26.i.i ], [ null, %merge.i.i25.i.i ]
   %647 = getelementptr i8, ptr %626, i64 128
-  %648 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.587" to i64), i64 25)
+  %648 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.611" to i64), i64 25)
   %649 = icmp eq ptr %648, null
   br i1 %649, label %"$Validator.check_tied_head.exit.i.i", label %"$Checkpoint.find.exit.i.i.i"
 
@@ -18034,8 +18058,8 @@ then6.i.i.i:                                      ; preds = %then3.i.i.i
 
 merge53.i.i.i.i:                                  ; preds = %switch.hole_check139, %then6.i.i.i
   %679 = icmp eq i32 %677, 32
-  %spec.select.i.i.i32.i = select i1 %679, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i"
+  %spec.select.i.i.i32.i = select i1 %679, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
 
 switch.hole_check139:                             ; preds = %then6.i.i.i
   %switch.shifted141 = lshr i32 -1048569, %677
@@ -18046,20 +18070,20 @@ switch.lookup140:                                 ; preds = %switch.hole_check13
   %680 = zext nneg i32 %677 to i64
   %switch.gep143 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %680
   %switch.load144 = load ptr, ptr %switch.gep143, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
 
-"$anon (./terra/base/codes.t:4).549.exit.i.i.i":  ; preds = %switch.lookup140, %merge53.i.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit.i.i.i":  ; preds = %switch.lookup140, %merge53.i.i.i.i
   %common.ret.op.i30.i.i.i = phi ptr [ %spec.select.i.i.i32.i, %merge53.i.i.i.i ], [ %switch.load144, %switch.lookup140 ]
   %681 = load i32, ptr %663, align 4
   %682 = icmp ult i32 %681, 32
   br i1 %682, label %switch.hole_check146, label %merge53.i46.i.i.i
 
-merge53.i46.i.i.i:                                ; preds = %switch.hole_check146, %"$anon (./terra/base/codes.t:4).549.exit.i.i.i"
+merge53.i46.i.i.i:                                ; preds = %switch.hole_check146, %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
   %683 = icmp eq i32 %681, 32
-  %spec.select.i47.i.i.i = select i1 %683, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit48.i.i.i"
+  %spec.select.i47.i.i.i = select i1 %683, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
 
-switch.hole_check146:                             ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i.i.i"
+switch.hole_check146:                             ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i.i.i"
   %switch.shifted148 = lshr i32 -1048569, %681
   %switch.lobit149 = trunc i32 %switch.shifted148 to i1
   br i1 %switch.lobit149, label %switch.lookup147, label %merge53.i46.i.i.i
@@ -18068,22 +18092,22 @@ switch.lookup147:                                 ; preds = %switch.hole_check14
   %684 = zext nneg i32 %681 to i64
   %switch.gep150 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %684
   %switch.load151 = load ptr, ptr %switch.gep150, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit48.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
 
-"$anon (./terra/base/codes.t:4).549.exit48.i.i.i": ; preds = %switch.lookup147, %merge53.i46.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit48.i.i.i": ; preds = %switch.lookup147, %merge53.i46.i.i.i
   %common.ret.op.i32.i.i.i = phi ptr [ %spec.select.i47.i.i.i, %merge53.i46.i.i.i ], [ %switch.load151, %switch.lookup147 ]
-  %685 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %675, i64 512, ptr nonnull @"$string.588", ptr %676, ptr nonnull %common.ret.op.i30.i.i.i, ptr nonnull %common.ret.op.i32.i.i.i)
+  %685 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %675, i64 512, ptr nonnull @"$string.612", ptr %676, ptr nonnull %common.ret.op.i30.i.i.i, ptr nonnull %common.ret.op.i32.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i22.i)
   %686 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %675)
   %spec.select.i.i.i.i30.i = call i64 @llvm.smin.i64(i64 %686, i64 1023)
   %687 = icmp sgt i64 %686, 0
   br i1 %687, label %then2.i.i.i24.i.i, label %"$printable.clean.exit.i.i31.i"
 
-then2.i.i.i24.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).549.exit48.i.i.i"
+then2.i.i.i24.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i22.i, ptr align 1 %675, i64 %spec.select.i.i.i.i30.i, i1 false)
   br label %"$printable.clean.exit.i.i31.i"
 
-"$printable.clean.exit.i.i31.i":                  ; preds = %then2.i.i.i24.i.i, %"$anon (./terra/base/codes.t:4).549.exit48.i.i.i"
+"$printable.clean.exit.i.i31.i":                  ; preds = %then2.i.i.i24.i.i, %"$anon (./terra/base/codes.t:4).573.exit48.i.i.i"
   %688 = getelementptr i8, ptr %raw.i.i.i22.i, i64 %spec.select.i.i.i.i30.i
   store i8 0, ptr %688, align 1
   %689 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i22.i)
@@ -18119,7 +18143,7 @@ forbody4.i.i:                                     ; preds = %"$Validator.account
 then.i29.i.i:                                     ; preds = %forbody4.i.i
   %703 = load ptr, ptr %699, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %704 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %703, ptr noundef nonnull dereferenceable(14) @"$string.589", i64 13)
+  %704 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %703, ptr noundef nonnull dereferenceable(14) @"$string.613", i64 13)
   %.not.i.i.i30.i.i = icmp eq i32 %704, 0
   br i1 %.not.i.i.i30.i.i, label %or.lhs.false1.i.i.i38.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
@@ -18157,7 +18181,7 @@ merge.i.i33.i.i:                                  ; preds = %"$validate.layer_of
   br i1 %714, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
 "$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i33.i.i
-  %715 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i28.i, ptr noundef nonnull dereferenceable(15) @"$string.586")
+  %715 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i28.i, ptr noundef nonnull dereferenceable(15) @"$string.610")
   %716 = icmp eq i32 %715, 0
   br i1 %716, label %then2.i.i.i28, label %else3.i.i.i
 
@@ -18179,7 +18203,7 @@ else3.i.i.i:                                      ; preds = %"$Validator.may_ski
 
 then5.i.i.i:                                      ; preds = %else3.i.i.i
   %723 = getelementptr i8, ptr %722, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %723, ptr noundef nonnull align 1 dereferenceable(38) @"$string.590", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %723, ptr noundef nonnull align 1 dereferenceable(38) @"$string.614", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i28.i.i)
   %724 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %723)
   %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %724, i64 1023)
@@ -18209,7 +18233,7 @@ or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i32.i.i
   %730 = add i64 %729, -6
   %731 = add i64 %730, %728
   %732 = inttoptr i64 %731 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %732, ptr noundef nonnull dereferenceable(6) @"$string.591", i64 6)
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %732, ptr noundef nonnull dereferenceable(6) @"$string.615", i64 6)
   %733 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
@@ -18312,7 +18336,7 @@ then.i.i81.i:                                     ; preds = %then2.i
 forbody.i.i.i83.i:                                ; preds = %then.i.i81.i, %merge4.1.i.i.i.i
   %layer.013.i.i.i.i = phi i32 [ %768, %merge4.1.i.i.i.i ], [ 0, %then.i.i81.i ]
   %766 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %626, i32 %layer.013.i.i.i.i)
-  %767 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).582"(ptr %626, i32 %layer.013.i.i.i.i)
+  %767 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).606"(ptr %626, i32 %layer.013.i.i.i.i)
   %.not.i.i.i84.i = icmp eq ptr %766, null
   br i1 %.not.i.i.i84.i, label %merge4.i.i.i.i, label %then.i.i.i85.i
 
@@ -18356,7 +18380,7 @@ forbody.i.i73.i:                                  ; preds = %merge2.i.i.i, %forb
 
 then3.i.i76.i:                                    ; preds = %and.lhs.true.i.i.i
   %.val17.i.i.i = load ptr, ptr %775, align 8
-  %779 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i62.i, i64 160, ptr nonnull @"$string.64", ptr %.val17.i.i.i, ptr nonnull @"$string.575")
+  %779 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i62.i, i64 160, ptr nonnull @"$string.64", ptr %.val17.i.i.i, ptr nonnull @"$string.599")
   %780 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i62.i)
   %781 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 %773, i64 %780)
   %782 = icmp eq ptr %781, null
@@ -18392,7 +18416,7 @@ merge2.i.i.i:                                     ; preds = %then6.i.i80.i, %and
   br i1 %791, label %merge.i.i.i70.i, label %"$Validator.tied_head.exit.i.i64.i"
 
 merge.i.i.i70.i:                                  ; preds = %"$Validator.check_scales.exit.i.i"
-  %792 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.586" to i64), i64 14)
+  %792 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.610" to i64), i64 14)
   %793 = icmp eq ptr %792, null
   br i1 %793, label %"$Validator.tied_head.exit.i.i64.i", label %merge.i.i.i.i71.i
 
@@ -18406,7 +18430,7 @@ merge.i.i.i.i71.i:                                ; preds = %merge.i.i.i70.i
 
 "$Validator.tied_head.exit.i.i64.i":              ; preds = %merge.i.i.i.i71.i, %merge.i.i.i70.i, %"$Validator.check_scales.exit.i.i"
   %common.ret.op.i.i.i65.i = phi ptr [ null, %"$Validator.check_scales.exit.i.i" ], [ %797, %merge.i.i.i.i71.i ], [ null, %merge.i.i.i70.i ]
-  %798 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.587" to i64), i64 25)
+  %798 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.611" to i64), i64 25)
   %799 = icmp eq ptr %798, null
   br i1 %799, label %merge1.i, label %"$Checkpoint.find.exit.i2.i.i"
 
@@ -18463,7 +18487,7 @@ and.lhs.true2.i.i.i:                              ; preds = %and.rhs.i.i.i
 then4.i.i.i:                                      ; preds = %then.i7.i.i
   %826 = getelementptr i8, ptr %821, i64 516
   %827 = load ptr, ptr %803, align 8
-  %828 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %826, i64 512, ptr nonnull @"$string.596", ptr %827)
+  %828 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %826, i64 512, ptr nonnull @"$string.620", ptr %827)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i61.i)
   %829 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %826)
   %spec.select.i.i.i.i67.i = call i64 @llvm.smin.i64(i64 %829, i64 1023)
@@ -18518,7 +18542,7 @@ then.i95.i:                                       ; preds = %"$MappedFile.is_bro
 
 then3.i.i:                                        ; preds = %then.i95.i
   %847 = getelementptr i8, ptr %846, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(92) %847, ptr noundef nonnull align 1 dereferenceable(92) @"$string.597", i64 92, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(92) %847, ptr noundef nonnull align 1 dereferenceable(92) @"$string.621", i64 92, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i87.i)
   %848 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %847)
   %spec.select.i.i.i97.i = call i64 @llvm.smin.i64(i64 %848, i64 1023)
@@ -18988,7 +19012,7 @@ then6.i.i.i:                                      ; preds = %then2.i.i.i
 
 switch.lookup:                                    ; preds = %then6.i.i.i
   %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1071", i64 0, i64 %17
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1095", i64 0, i64 %17
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i"
 
@@ -19446,7 +19470,7 @@ and.rhs.i.i.i.i.i.i.i:                            ; preds = %whilebody.i.i.i.i.i
   %138 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %138, align 8
   %139 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %139, ptr noundef nonnull readonly dereferenceable(17) @"$string.364", i64 17)
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %139, ptr noundef nonnull readonly dereferenceable(17) @"$string.388", i64 17)
   %140 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %140, label %and.lhs.true.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -19466,21 +19490,21 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %and.rhs.i.i.i.i.i.i
   br i1 %146, label %merge.i.i11.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.i.i
-  call fastcc void @"$ConfigReader.refuse"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.364", ptr nonnull %child.023.i.i.i.i.i.i, ptr nonnull @"$string.365")
+  call fastcc void @"$ConfigReader.refuse"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.388", ptr nonnull %child.023.i.i.i.i.i.i, ptr nonnull @"$string.389")
   br label %"$Quantisation.read.exit.i.i"
 
 merge.i.i11.i.i:                                  ; preds = %merge2.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i", %merge.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i
-  %147 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.366", ptr nonnull @"$string.367")
+  %147 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.390", ptr nonnull @"$string.391")
   %.not44.i.i.i.i = icmp eq i32 %147, 0
   br i1 %.not44.i.i.i.i, label %merge1.i.i.i.i, label %"$Quantisation.read.exit.i.i"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i11.i.i
-  %148 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.368", ptr nonnull @"$string.369")
+  %148 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.392", ptr nonnull @"$string.393")
   %.not45.i.i.i.i = icmp eq i32 %148, 0
   br i1 %.not45.i.i.i.i, label %merge6.i.i.i.i, label %"$Quantisation.read.exit.i.i"
 
 merge6.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
-  %149 = call fastcc i32 @"$expect_either"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.371", ptr nonnull @"$string.372", ptr nonnull @"$string.373")
+  %149 = call fastcc i32 @"$expect_either"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.395", ptr nonnull @"$string.396", ptr nonnull @"$string.397")
   %.not46.i.i.i.i = icmp eq i32 %149, 0
   br i1 %.not46.i.i.i.i, label %merge11.i.i.i.i, label %"$Quantisation.read.exit.i.i"
 
@@ -19537,7 +19561,7 @@ and.rhs.i.i.i.i60.i.i.i:                          ; preds = %whilebody.i.i.i52.i
   %160 = getelementptr i8, ptr %child.023.i.i.i53.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i61.i.i.i = load i64, ptr %160, align 8
   %161 = inttoptr i64 %.sroa.013.0.copyload.i.i.i61.i.i.i to ptr
-  %bcmp.i.i.i.i62.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %161, ptr noundef nonnull readonly dereferenceable(13) @"$string.376", i64 13)
+  %bcmp.i.i.i.i62.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %161, ptr noundef nonnull readonly dereferenceable(13) @"$string.400", i64 13)
   %162 = icmp eq i32 %bcmp.i.i.i.i62.i.i.i, 0
   br i1 %162, label %and.lhs.true.i.i63.i.i.i, label %merge2.i.i.i56.i.i.i
 
@@ -19557,7 +19581,7 @@ and.lhs.true.i.i63.i.i.i:                         ; preds = %and.rhs.i.i.i.i60.i
   br i1 %168, label %then.i45.i.i.i, label %merge.i64.i.i.i
 
 then.i45.i.i.i:                                   ; preds = %merge2.i.i.i56.i.i.i, %and.lhs.true.i.i63.i.i.i, %"$Document.child.exit.i.i.i49.i.i.i", %merge.i.i.i47.i.i.i, %or.lhs.false.i.i.i43.i.i.i, %merge6.i.i.i
-  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.376")
+  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.400")
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 merge.i64.i.i.i:                                  ; preds = %and.lhs.true.i.i63.i.i.i
@@ -19575,7 +19599,7 @@ merge.i64.i.i.i:                                  ; preds = %and.lhs.true.i.i63.
   br i1 %or.cond.i.i.i.i, label %then2.i.i.i.i, label %merge1.i66.i.i.i
 
 then2.i.i.i.i:                                    ; preds = %"$Document.child.exit.i.i.i.i", %merge.i64.i.i.i
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.376", ptr nonnull @"$string.389", ptr nonnull %child.023.i.i.i53.i.i.i)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.400", ptr nonnull @"$string.413", ptr nonnull %child.023.i.i.i53.i.i.i)
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 merge1.i66.i.i.i:                                 ; preds = %"$Document.child.exit.i.i.i.i"
@@ -19585,7 +19609,7 @@ merge1.i66.i.i.i:                                 ; preds = %"$Document.child.ex
   store ptr %child.023.i.i.i53.i.i.i, ptr %174, align 8, !noalias !55
   %175 = getelementptr inbounds i8, ptr %reader.i.i.i.i.i, i64 32
   %176 = getelementptr inbounds i8, ptr %inside.i.i.i, i64 32
-  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %175, i64 192, ptr nonnull @"$string.210", ptr nonnull %176, i32 13, ptr nonnull @"$string.376"), !noalias !55
+  %177 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %175, i64 192, ptr nonnull @"$string.210", ptr nonnull %176, i32 13, ptr nonnull @"$string.400"), !noalias !55
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %all.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %reader.i.i.i.i.i, i64 224, i1 false)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %reader.i.i.i.i.i)
   %178 = getelementptr inbounds i8, ptr %reader.i53.i.i.i.i, i64 8
@@ -19621,7 +19645,7 @@ then7.i.i.i.i:                                    ; preds = %whilebody.i.i.i.i
   %191 = load i64, ptr %.sroa.240.0..sroa_idx.i.i.i.i.le, align 8
   %192 = trunc i64 %191 to i32
   %193 = load ptr, ptr %190, align 8
-  %194 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 64, ptr nonnull @"$string.390", i32 %192, ptr %193)
+  %194 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 64, ptr nonnull @"$string.414", i32 %192, ptr %193)
   call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %all.i.i.i.i, ptr nonnull %name.i.i.i.i, ptr nonnull @"$string.209", ptr nonnull %group.0126.i.i.i.i)
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
@@ -19662,7 +19686,7 @@ and.rhs.i.i.i.i.i.i32.i.i:                        ; preds = %whilebody.i.i.i.i.i
   %202 = getelementptr i8, ptr %child.023.i.i.i.i.i19.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i33.i.i = load i64, ptr %202, align 8
   %203 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i33.i.i to ptr
-  %bcmp.i.i.i.i.i.i34.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %203, ptr noundef nonnull readonly dereferenceable(6) @"$string.368", i64 6)
+  %bcmp.i.i.i.i.i.i34.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %203, ptr noundef nonnull readonly dereferenceable(6) @"$string.392", i64 6)
   %204 = icmp eq i32 %bcmp.i.i.i.i.i.i34.i.i, 0
   br i1 %204, label %and.lhs.true.i.i.i.i35.i.i, label %merge2.i.i.i.i.i22.i.i
 
@@ -19682,7 +19706,7 @@ and.lhs.true.i.i.i.i35.i.i:                       ; preds = %and.rhs.i.i.i.i.i.i
   br i1 %210, label %merge.i56.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i35.i.i
-  %211 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.368", ptr nonnull @"$string.369")
+  %211 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.392", ptr nonnull @"$string.393")
   %.not51.i.i.i.i.i = icmp eq i32 %211, 0
   br i1 %.not51.i.i.i.i.i, label %then.merge_crit_edge.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
@@ -19731,7 +19755,7 @@ and.rhs.i.i.i79.i.i.i.i.i:                        ; preds = %whilebody.i.i71.i.i
   %216 = getelementptr i8, ptr %child.023.i.i72.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i80.i.i.i.i.i = load i64, ptr %216, align 8
   %217 = inttoptr i64 %.sroa.013.0.copyload.i.i80.i.i.i.i.i to ptr
-  %bcmp.i.i.i81.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %217, ptr noundef nonnull readonly dereferenceable(7) @"$string.391", i64 7)
+  %bcmp.i.i.i81.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %217, ptr noundef nonnull readonly dereferenceable(7) @"$string.415", i64 7)
   %218 = icmp eq i32 %bcmp.i.i.i81.i.i.i.i.i, 0
   br i1 %218, label %and.lhs.true.i82.i.i.i.i.i, label %merge2.i.i75.i.i.i.i.i
 
@@ -19751,51 +19775,51 @@ and.lhs.true.i82.i.i.i.i.i:                       ; preds = %and.rhs.i.i.i79.i.i
   br i1 %224, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %merge4.i.i.i.i.i
 
 merge4.i.i.i.i.i:                                 ; preds = %and.lhs.true.i82.i.i.i.i.i
-  %225 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.391", ptr nonnull %inside.i.i.i.i.i)
+  %225 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.415", ptr nonnull %inside.i.i.i.i.i)
   %.not52.i.i.i.i.i = icmp eq i32 %225, 0
   br i1 %.not52.i.i.i.i.i, label %merge9.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge9.i.i.i.i.i:                                 ; preds = %merge4.i.i.i.i.i
-  %226 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.214", ptr nonnull @"$string.379")
+  %226 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.214", ptr nonnull @"$string.403")
   %.not.i.i57.i.i.i.i = icmp eq i32 %226, 0
   br i1 %.not.i.i57.i.i.i.i, label %merge.i.i58.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge.i.i58.i.i.i.i:                              ; preds = %merge9.i.i.i.i.i
-  %227 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.380", i64 8)
+  %227 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.404", i64 8)
   %.not52.i.i.i.i.i.i = icmp eq i32 %227, 0
   br i1 %.not52.i.i.i.i.i.i, label %merge2.i.i59.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge2.i.i59.i.i.i.i:                             ; preds = %merge.i.i58.i.i.i.i
-  %228 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.381", ptr nonnull @"$string.393")
+  %228 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.405", ptr nonnull @"$string.417")
   %.not53.i.i.i.i.i.i = icmp eq i32 %228, 0
   br i1 %.not53.i.i.i.i.i.i, label %merge7.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge7.i.i.i.i.i.i:                               ; preds = %merge2.i.i59.i.i.i.i
-  %229 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.384")
+  %229 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.408")
   %.not54.i.i.i.i.i.i = icmp eq i32 %229, 0
   br i1 %.not54.i.i.i.i.i.i, label %merge12.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge12.i.i.i.i.i.i:                              ; preds = %merge7.i.i.i.i.i.i
-  %230 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.385")
+  %230 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.409")
   %.not55.i.i.i.i.i.i = icmp eq i32 %230, 0
   br i1 %.not55.i.i.i.i.i.i, label %merge17.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge17.i.i.i.i.i.i:                              ; preds = %merge12.i.i.i.i.i.i
-  %231 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.386")
+  %231 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.410")
   %.not56.i.i.i.i.i.i = icmp eq i32 %231, 0
   br i1 %.not56.i.i.i.i.i.i, label %merge22.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge22.i.i.i.i.i.i:                              ; preds = %merge17.i.i.i.i.i.i
-  %232 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.387", i1 zeroext true)
+  %232 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.411", i1 zeroext true)
   %.not57.i.i.i.i.i.i = icmp eq i32 %232, 0
-  br i1 %.not57.i.i.i.i.i.i, label %"$anon (./terra/checkpoint/quantisation.t:147).392.exit.i.i.i.i.i", label %"$check_group.exit.thread.i.i.i.i"
+  br i1 %.not57.i.i.i.i.i.i, label %"$anon (./terra/checkpoint/quantisation.t:147).416.exit.i.i.i.i.i", label %"$check_group.exit.thread.i.i.i.i"
 
-"$anon (./terra/checkpoint/quantisation.t:147).392.exit.i.i.i.i.i": ; preds = %merge22.i.i.i.i.i.i
-  %233 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.388", i1 zeroext false)
+"$anon (./terra/checkpoint/quantisation.t:147).416.exit.i.i.i.i.i": ; preds = %merge22.i.i.i.i.i.i
+  %233 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.412", i1 zeroext false)
   %.not53.i.i.i.i.i = icmp eq i32 %233, 0
   br i1 %.not53.i.i.i.i.i, label %merge14.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
-merge14.i.i.i.i.i:                                ; preds = %"$anon (./terra/checkpoint/quantisation.t:147).392.exit.i.i.i.i.i"
+merge14.i.i.i.i.i:                                ; preds = %"$anon (./terra/checkpoint/quantisation.t:147).416.exit.i.i.i.i.i"
   %.val.i60.i.i.i.i = load ptr, ptr %inside.i.i.i.i, align 8
   %.val56.i.i.i.i.i = load ptr, ptr %181, align 8
   %234 = icmp eq ptr %.val56.i.i.i.i.i, null
@@ -19830,7 +19854,7 @@ and.rhs.i.i.i113.i.i.i.i.i:                       ; preds = %whilebody.i.i105.i.
   %241 = getelementptr i8, ptr %child.023.i.i106.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i114.i.i.i.i.i = load i64, ptr %241, align 8
   %242 = inttoptr i64 %.sroa.013.0.copyload.i.i114.i.i.i.i.i to ptr
-  %bcmp.i.i.i115.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %242, ptr noundef nonnull readonly dereferenceable(17) @"$string.394", i64 17)
+  %bcmp.i.i.i115.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %242, ptr noundef nonnull readonly dereferenceable(17) @"$string.418", i64 17)
   %243 = icmp eq i32 %bcmp.i.i.i115.i.i.i.i.i, 0
   br i1 %243, label %and.lhs.true.i116.i.i.i.i.i, label %merge2.i.i109.i.i.i.i.i
 
@@ -19850,28 +19874,28 @@ and.lhs.true.i116.i.i.i.i.i:                      ; preds = %and.rhs.i.i.i113.i.
   br i1 %249, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %merge18.i.i.i.i.i
 
 merge18.i.i.i.i.i:                                ; preds = %and.lhs.true.i116.i.i.i.i.i
-  %250 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.394", ptr nonnull %inside22.i.i.i.i.i)
+  %250 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.418", ptr nonnull %inside22.i.i.i.i.i)
   %.not54.i.i.i.i.i = icmp eq i32 %250, 0
   br i1 %.not54.i.i.i.i.i, label %merge24.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge24.i.i.i.i.i:                                ; preds = %merge18.i.i.i.i.i
-  %251 = call fastcc i32 @"$anon (./terra/checkpoint/quantisation.t:147).395"(ptr nonnull %inside22.i.i.i.i.i)
+  %251 = call fastcc i32 @"$anon (./terra/checkpoint/quantisation.t:147).419"(ptr nonnull %inside22.i.i.i.i.i)
   %.not55.i.i.i.i.i = icmp eq i32 %251, 0
   br i1 %.not55.i.i.i.i.i, label %"$check_group.exit.i.i.i.i", label %"$check_group.exit.thread.i.i.i.i"
 
 "$check_group.exit.thread.sink.split.i.i.i.i":    ; preds = %and.lhs.true.i116.i.i.i.i.i, %"$Document.child.exit.i.i101.i.i.i.i.i", %merge.i.i98.i.i.i.i.i, %or.lhs.false.i.i95.i.i.i.i.i, %merge14.i.i.i.i.i, %and.lhs.true.i82.i.i.i.i.i, %"$Document.child.exit.i.i67.i.i.i.i.i", %merge.i.i64.i.i.i.i.i, %or.lhs.false.i.i61.i.i.i.i.i, %merge.i56.i.i.i.i, %merge.i.i.i.i.i14.i.i, %or.lhs.false.i.i.i.i.i12.i.i, %merge6.i68.i.i.i, %merge2.i.i75.i.i.i.i.i, %merge2.i.i109.i.i.i.i.i
-  %"$string.391.sink.i.i.i.i" = phi ptr [ @"$string.394", %merge2.i.i109.i.i.i.i.i ], [ @"$string.391", %merge2.i.i75.i.i.i.i.i ], [ @"$string.391", %and.lhs.true.i82.i.i.i.i.i ], [ @"$string.391", %"$Document.child.exit.i.i67.i.i.i.i.i" ], [ @"$string.391", %merge.i.i64.i.i.i.i.i ], [ @"$string.391", %or.lhs.false.i.i61.i.i.i.i.i ], [ @"$string.391", %merge.i56.i.i.i.i ], [ @"$string.391", %or.lhs.false.i.i.i.i.i12.i.i ], [ @"$string.391", %merge6.i68.i.i.i ], [ @"$string.394", %and.lhs.true.i116.i.i.i.i.i ], [ @"$string.394", %"$Document.child.exit.i.i101.i.i.i.i.i" ], [ @"$string.394", %merge.i.i98.i.i.i.i.i ], [ @"$string.394", %or.lhs.false.i.i95.i.i.i.i.i ], [ @"$string.394", %merge14.i.i.i.i.i ], [ @"$string.391", %merge.i.i.i.i.i14.i.i ]
-  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i.i, ptr nonnull %"$string.391.sink.i.i.i.i")
+  %"$string.415.sink.i.i.i.i" = phi ptr [ @"$string.418", %merge2.i.i109.i.i.i.i.i ], [ @"$string.415", %merge2.i.i75.i.i.i.i.i ], [ @"$string.415", %and.lhs.true.i82.i.i.i.i.i ], [ @"$string.415", %"$Document.child.exit.i.i67.i.i.i.i.i" ], [ @"$string.415", %merge.i.i64.i.i.i.i.i ], [ @"$string.415", %or.lhs.false.i.i61.i.i.i.i.i ], [ @"$string.415", %merge.i56.i.i.i.i ], [ @"$string.415", %or.lhs.false.i.i.i.i.i12.i.i ], [ @"$string.415", %merge6.i68.i.i.i ], [ @"$string.418", %and.lhs.true.i116.i.i.i.i.i ], [ @"$string.418", %"$Document.child.exit.i.i101.i.i.i.i.i" ], [ @"$string.418", %merge.i.i98.i.i.i.i.i ], [ @"$string.418", %or.lhs.false.i.i95.i.i.i.i.i ], [ @"$string.418", %merge14.i.i.i.i.i ], [ @"$string.415", %merge.i.i.i.i.i14.i.i ]
+  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i.i, ptr nonnull %"$string.415.sink.i.i.i.i")
   br label %"$check_group.exit.thread.i.i.i.i"
 
-"$check_group.exit.thread.i.i.i.i":               ; preds = %merge24.i.i.i.i.i, %merge18.i.i.i.i.i, %"$anon (./terra/checkpoint/quantisation.t:147).392.exit.i.i.i.i.i", %merge22.i.i.i.i.i.i, %merge17.i.i.i.i.i.i, %merge12.i.i.i.i.i.i, %merge7.i.i.i.i.i.i, %merge2.i.i59.i.i.i.i, %merge.i.i58.i.i.i.i, %merge9.i.i.i.i.i, %merge4.i.i.i.i.i, %then.i.i.i.i.i, %"$check_group.exit.thread.sink.split.i.i.i.i"
-  %common.ret.op.i54.ph.i.i.i.i = phi i32 [ 2, %"$check_group.exit.thread.sink.split.i.i.i.i" ], [ %211, %then.i.i.i.i.i ], [ %225, %merge4.i.i.i.i.i ], [ %233, %"$anon (./terra/checkpoint/quantisation.t:147).392.exit.i.i.i.i.i" ], [ %250, %merge18.i.i.i.i.i ], [ %251, %merge24.i.i.i.i.i ], [ %232, %merge22.i.i.i.i.i.i ], [ %231, %merge17.i.i.i.i.i.i ], [ %230, %merge12.i.i.i.i.i.i ], [ %229, %merge7.i.i.i.i.i.i ], [ %228, %merge2.i.i59.i.i.i.i ], [ %227, %merge.i.i58.i.i.i.i ], [ %226, %merge9.i.i.i.i.i ]
+"$check_group.exit.thread.i.i.i.i":               ; preds = %merge24.i.i.i.i.i, %merge18.i.i.i.i.i, %"$anon (./terra/checkpoint/quantisation.t:147).416.exit.i.i.i.i.i", %merge22.i.i.i.i.i.i, %merge17.i.i.i.i.i.i, %merge12.i.i.i.i.i.i, %merge7.i.i.i.i.i.i, %merge2.i.i59.i.i.i.i, %merge.i.i58.i.i.i.i, %merge9.i.i.i.i.i, %merge4.i.i.i.i.i, %then.i.i.i.i.i, %"$check_group.exit.thread.sink.split.i.i.i.i"
+  %common.ret.op.i54.ph.i.i.i.i = phi i32 [ 2, %"$check_group.exit.thread.sink.split.i.i.i.i" ], [ %211, %then.i.i.i.i.i ], [ %225, %merge4.i.i.i.i.i ], [ %233, %"$anon (./terra/checkpoint/quantisation.t:147).416.exit.i.i.i.i.i" ], [ %250, %merge18.i.i.i.i.i ], [ %251, %merge24.i.i.i.i.i ], [ %232, %merge22.i.i.i.i.i.i ], [ %231, %merge17.i.i.i.i.i.i ], [ %230, %merge12.i.i.i.i.i.i ], [ %229, %merge7.i.i.i.i.i.i ], [ %228, %merge2.i.i59.i.i.i.i ], [ %227, %merge.i.i58.i.i.i.i ], [ %226, %merge9.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside22.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside.i.i.i.i.i)
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 "$check_group.exit.i.i.i.i":                      ; preds = %merge24.i.i.i.i.i
-  %252 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.396")
+  %252 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.420")
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside22.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside.i.i.i.i.i)
   %.not48.i69.i.i.i = icmp eq i32 %252, 0
@@ -19912,7 +19936,7 @@ and.rhs.i.i.i.i79.i.i.i.i:                        ; preds = %whilebody.i.i.i71.i
   %260 = getelementptr i8, ptr %child.023.i.i.i72.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i80.i.i.i.i = load i64, ptr %260, align 8
   %261 = inttoptr i64 %.sroa.013.0.copyload.i.i.i80.i.i.i.i to ptr
-  %bcmp.i.i.i.i81.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %261, ptr noundef nonnull readonly dereferenceable(7) @"$string.397", i64 7)
+  %bcmp.i.i.i.i81.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %261, ptr noundef nonnull readonly dereferenceable(7) @"$string.421", i64 7)
   %262 = icmp eq i32 %bcmp.i.i.i.i81.i.i.i.i, 0
   br i1 %262, label %and.lhs.true.i.i82.i.i.i.i, label %merge2.i.i.i75.i.i.i.i
 
@@ -19932,16 +19956,16 @@ and.lhs.true.i.i82.i.i.i.i:                       ; preds = %and.rhs.i.i.i.i79.i
   br i1 %268, label %then.i64.i.i.i.i, label %merge.i83.i.i.i.i
 
 then.i64.i.i.i.i:                                 ; preds = %and.lhs.true.i.i82.i.i.i.i, %"$Document.child.exit.i.i.i68.i.i.i.i", %merge.i.i.i66.i.i.i.i, %or.lhs.false.i.i.i62.i.i.i.i, %merge10.i.i.i.i, %merge2.i.i.i75.i.i.i.i
-  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.397")
+  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.421")
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 merge.i83.i.i.i.i:                                ; preds = %and.lhs.true.i.i82.i.i.i.i
-  %269 = call fastcc i32 @"$NameMatcher.read"(ptr %182, ptr nonnull %child.023.i.i.i72.i.i.i.i, ptr %183, ptr nonnull @"$string.397", ptr nonnull %inside.i.i.i.i)
+  %269 = call fastcc i32 @"$NameMatcher.read"(ptr %182, ptr nonnull %child.023.i.i.i72.i.i.i.i, ptr %183, ptr nonnull @"$string.421", ptr nonnull %inside.i.i.i.i)
   %.not.i.i.i26.i.i = icmp eq i32 %269, 0
   br i1 %.not.i.i.i26.i.i, label %merge15.i.i.i.i, label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 merge15.i.i.i.i:                                  ; preds = %merge.i83.i.i.i.i
-  %270 = call fastcc ptr @"$Map.find.440"(ptr readonly %182, i64 ptrtoint (ptr @"$string.441" to i64), i64 6)
+  %270 = call fastcc ptr @"$Map.find.464"(ptr readonly %182, i64 ptrtoint (ptr @"$string.465" to i64), i64 6)
   %271 = icmp ne ptr %270, null
   %272 = zext i1 %271 to i8
   store i8 %272, ptr %184, align 1
@@ -20002,7 +20026,7 @@ and.rhs.i.i.i.i.i.i:                              ; preds = %whilebody.i.i.i.i.i
   %284 = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i = load i64, ptr %284, align 8
   %285 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %285, ptr noundef nonnull readonly dereferenceable(6) @"$string.442", i64 6)
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %285, ptr noundef nonnull readonly dereferenceable(6) @"$string.466", i64 6)
   %286 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
   br i1 %286, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i31.i.i
 
@@ -20023,12 +20047,12 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.rhs.i.i.i.i.i.i
 
 merge15.i.i.i:                                    ; preds = %and.lhs.true.i.i.i.i
   %293 = getelementptr i8, ptr %0, i64 264
-  %294 = call fastcc i32 @"$NameMatcher.read"(ptr %293, ptr nonnull %child.023.i.i.i.i.i, ptr %183, ptr nonnull @"$string.442", ptr nonnull %inside.i.i.i)
+  %294 = call fastcc i32 @"$NameMatcher.read"(ptr %293, ptr nonnull %child.023.i.i.i.i.i, ptr %183, ptr nonnull @"$string.466", ptr nonnull %inside.i.i.i)
   %.not41.i.i.i = icmp eq i32 %294, 0
   br i1 %.not41.i.i.i, label %merge20.i.i.i, label %"$Quantisation.read.exit.i.i"
 
 merge20.i.i.i:                                    ; preds = %merge15.i.i.i
-  %295 = call fastcc ptr @"$Map.find.440"(ptr readonly %293, i64 ptrtoint (ptr @"$string.441" to i64), i64 6)
+  %295 = call fastcc ptr @"$Map.find.464"(ptr readonly %293, i64 ptrtoint (ptr @"$string.465" to i64), i64 6)
   %296 = icmp ne ptr %295, null
   %297 = zext i1 %296 to i8
   %298 = getelementptr i8, ptr %0, i64 258
@@ -20074,8 +20098,8 @@ whilebody.i.i.i:                                  ; preds = %"$Model.parse_confi
   %.not = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$anon (./terra/checkpoint/model.t:77).exit.thread", %"$anon (./terra/checkpoint/model.t:77).exit", %merge, %or.lhs.false4, %or.lhs.false, %"$anon (./terra/checkpoint/model.t:77).445.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i20, %"$anon (./terra/checkpoint/model.t:77).445.exit" ], [ 0, %or.lhs.false ], [ 0, %or.lhs.false4 ], [ 0, %merge ], [ %common.ret.op.i.i, %"$anon (./terra/checkpoint/model.t:77).exit" ], [ %4, %"$anon (./terra/checkpoint/model.t:77).exit.thread" ]
+common.ret:                                       ; preds = %"$anon (./terra/checkpoint/model.t:77).exit.thread", %"$anon (./terra/checkpoint/model.t:77).exit", %merge, %or.lhs.false4, %or.lhs.false, %"$anon (./terra/checkpoint/model.t:77).469.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i20, %"$anon (./terra/checkpoint/model.t:77).469.exit" ], [ 0, %or.lhs.false ], [ 0, %or.lhs.false4 ], [ 0, %merge ], [ %common.ret.op.i.i, %"$anon (./terra/checkpoint/model.t:77).exit" ], [ %4, %"$anon (./terra/checkpoint/model.t:77).exit.thread" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$anon (./terra/checkpoint/model.t:77).exit"
@@ -20108,7 +20132,7 @@ merge1:                                           ; preds = %or.lhs.false
   %319 = load ptr, ptr %316, align 8
   %320 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file.i18, ptr %319, ptr %1)
   %.not.i19 = icmp eq i32 %320, 0
-  br i1 %.not.i19, label %merge.i21, label %"$anon (./terra/checkpoint/model.t:77).445.exit"
+  br i1 %.not.i19, label %merge.i21, label %"$anon (./terra/checkpoint/model.t:77).469.exit"
 
 merge.i21:                                        ; preds = %merge1
   %321 = getelementptr inbounds i8, ptr %document.i17, i64 32
@@ -20142,17 +20166,17 @@ merge.i.i35:                                      ; preds = %merge.i21
   store ptr %1, ptr %.sroa.4.0.from.sroa_idx.i.i.i39, align 8
   %.sroa.5.0.from.sroa_idx.i.i.i40 = getelementptr inbounds i8, ptr %from.i.i.i16, i64 32
   store i8 0, ptr %.sroa.5.0.from.sroa_idx.i.i.i40, align 8
-  %331 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %from.i.i.i16, ptr nonnull @"$string.276", ptr nonnull %inside.i.i.i15)
+  %331 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %from.i.i.i16, ptr nonnull @"$string.282", ptr nonnull %inside.i.i.i15)
   %.not.i.i.i41 = icmp eq i32 %331, 0
   br i1 %.not.i.i.i41, label %merge.i.i.i42, label %"$quantisation.check_side_file.exit.i.i"
 
 merge.i.i.i42:                                    ; preds = %merge.i.i35
-  %332 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i15, ptr nonnull @"$string.446")
+  %332 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i15, ptr nonnull @"$string.470")
   %.not10.i.i.i = icmp eq i32 %332, 0
   br i1 %.not10.i.i.i, label %merge2.i.i.i, label %"$quantisation.check_side_file.exit.i.i"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i42
-  %333 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i15, ptr nonnull @"$string.447")
+  %333 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i15, ptr nonnull @"$string.471")
   br label %"$quantisation.check_side_file.exit.i.i"
 
 "$quantisation.check_side_file.exit.i.i":         ; preds = %merge2.i.i.i, %merge.i.i.i42, %merge.i.i35
@@ -20187,9 +20211,9 @@ whilebody.i.i.i32:                                ; preds = %"$Model.check_side_
   %340 = load ptr, ptr %339, align 8
   call void @free(ptr %340)
   call void @free(ptr %file.val.i26)
-  br label %"$anon (./terra/checkpoint/model.t:77).445.exit"
+  br label %"$anon (./terra/checkpoint/model.t:77).469.exit"
 
-"$anon (./terra/checkpoint/model.t:77).445.exit": ; preds = %merge1, %"$Document.free.exit.i34"
+"$anon (./terra/checkpoint/model.t:77).469.exit": ; preds = %merge1, %"$Document.free.exit.i34"
   %common.ret.op.i20 = phi i32 [ %common.ret.op.i.i29, %"$Document.free.exit.i34" ], [ %320, %merge1 ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %document.i17)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i18)
@@ -23933,7 +23957,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1071", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1095", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit"
 
@@ -25910,437 +25934,799 @@ entry:
   %3 = alloca %84, align 8
   %4 = alloca %84, align 8
   %5 = alloca %84, align 8
-  %6 = tail call fastcc i32 @"$check_constants"(ptr %1)
-  %.not = icmp eq i32 %6, 0
+  %6 = alloca %84, align 8
+  %7 = tail call fastcc i32 @"$check_constants"(ptr %1)
+  %.not = icmp eq i32 %7, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %merge.i69, %merge2, %then13.i, %then6.i, %merge, %merge22, %merge17, %merge12, %merge7, %"$check_layers.exit", %entry, %merge27
-  %common.ret.op = phi i32 [ %119, %merge27 ], [ %6, %entry ], [ %common.ret.op.i68, %"$check_layers.exit" ], [ %101, %merge7 ], [ %106, %merge12 ], [ %111, %merge17 ], [ %115, %merge22 ], [ 4, %then6.i ], [ 4, %then13.i ], [ %9, %merge ], [ %79, %merge.i69 ], [ %78, %merge2 ]
+common.ret:                                       ; preds = %merge27.i, %merge22.i, %merge17.i, %merge12.i, %merge7.i63, %merge2.i62, %merge.i61, %merge7, %merge2.i, %merge.i39, %merge2, %then45.i, %then37.i, %then29.i, %then21.i, %then13.i, %then6.i, %merge, %"$check_heads.exit", %"$check_layers.exit", %entry, %merge12
+  %common.ret.op = phi i32 [ %224, %merge12 ], [ %7, %entry ], [ %common.ret.op.i38, %"$check_layers.exit" ], [ %220, %"$check_heads.exit" ], [ 4, %then6.i ], [ 4, %then13.i ], [ 4, %then21.i ], [ 4, %then29.i ], [ 4, %then37.i ], [ 4, %then45.i ], [ %10, %merge ], [ %168, %merge2.i ], [ %167, %merge.i39 ], [ %166, %merge2 ], [ %216, %merge27.i ], [ %211, %merge22.i ], [ %206, %merge17.i ], [ %203, %merge12.i ], [ %200, %merge7.i63 ], [ %196, %merge2.i62 ], [ %193, %merge.i61 ], [ %190, %merge7 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 108
-  %8 = load i32, ptr %7, align 4
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %5)
-  store i32 0, ptr %5, align 8
-  %.sroa.23.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 8
+  %8 = getelementptr i8, ptr %0, i64 108
+  %9 = load i32, ptr %8, align 4
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %6)
+  store i32 0, ptr %6, align 8
+  %.sroa.23.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %6, i64 8
   store ptr null, ptr %.sroa.23.0..sroa_idx.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 16
-  store ptr @"$string.349", ptr %.sroa.3.0..sroa_idx.i.i, align 8
-  %.sroa.44.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %5, i64 24
+  %.sroa.3.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %6, i64 16
+  store ptr @"$string.363", ptr %.sroa.3.0..sroa_idx.i.i, align 8
+  %.sroa.44.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %6, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0..sroa_idx.i.i, i8 0, i64 16, i1 false)
-  %9 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.348", ptr nonnull byval(%84) %5)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %5)
-  %.not.i = icmp eq i32 %9, 0
+  %10 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.362", ptr nonnull byval(%84) %6)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %6)
+  %.not.i = icmp eq i32 %10, 0
   br i1 %.not.i, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %.val47.i = load ptr, ptr %1, align 8
-  %10 = getelementptr i8, ptr %1, i64 8
-  %.val48.i = load ptr, ptr %10, align 8
-  %11 = icmp eq ptr %.val48.i, null
-  br i1 %11, label %merge2, label %or.lhs.false.i.i.i
+  %.val131.i = load ptr, ptr %1, align 8
+  %11 = getelementptr i8, ptr %1, i64 8
+  %.val132.i = load ptr, ptr %11, align 8
+  %12 = icmp eq ptr %.val132.i, null
+  br i1 %12, label %merge2, label %or.lhs.false.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %merge.i
-  %12 = load i32, ptr %.val48.i, align 4
-  %.not.i.i.i = icmp eq i32 %12, 6
+  %13 = load i32, ptr %.val132.i, align 4
+  %.not.i.i.i = icmp eq i32 %13, 6
   br i1 %.not.i.i.i, label %merge.i.i.i, label %merge2
 
 merge.i.i.i:                                      ; preds = %or.lhs.false.i.i.i
-  %13 = getelementptr i8, ptr %.val48.i, i64 12
-  %.val.i.i.i = load i32, ptr %13, align 4
-  %14 = icmp eq i32 %.val.i.i.i, -1
-  br i1 %14, label %merge2, label %"$Document.child.exit.i.i.i"
+  %14 = getelementptr i8, ptr %.val132.i, i64 12
+  %.val.i.i.i = load i32, ptr %14, align 4
+  %15 = icmp eq i32 %.val.i.i.i, -1
+  br i1 %15, label %merge2, label %"$Document.child.exit.i.i.i"
 
 "$Document.child.exit.i.i.i":                     ; preds = %merge.i.i.i
-  %.val.i.i.i.i = load ptr, ptr %.val47.i, align 8
-  %15 = sext i32 %.val.i.i.i to i64
-  %16 = getelementptr %81, ptr %.val.i.i.i.i, i64 %15
-  %.not1722.i.i.i = icmp eq ptr %16, null
-  br i1 %.not1722.i.i.i, label %merge2, label %whilebody.i.i.i
+  %.val.i.i.i.i = load ptr, ptr %.val131.i, align 8
+  %16 = sext i32 %.val.i.i.i to i64
+  %17 = getelementptr %81, ptr %.val.i.i.i.i, i64 %16
+  %.not1722.i.i.i = icmp eq ptr %17, null
+  br i1 %.not1722.i.i.i, label %"$Document.child.exit.i.i107", label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %"$Document.child.exit.i.i.i", %merge2.i.i.i
-  %child.023.i.i.i = phi ptr [ %24, %merge2.i.i.i ], [ %16, %"$Document.child.exit.i.i.i" ]
+  %child.023.i.i.i = phi ptr [ %25, %merge2.i.i.i ], [ %17, %"$Document.child.exit.i.i.i" ]
   %.sroa.214.0..sroa_idx.i.i.i = getelementptr i8, ptr %child.023.i.i.i, i64 32
   %.sroa.214.0.copyload.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i, align 8
-  %17 = icmp eq i64 %.sroa.214.0.copyload.i.i.i, 11
-  br i1 %17, label %and.rhs.i.i.i.i, label %merge2.i.i.i
+  %18 = icmp eq i64 %.sroa.214.0.copyload.i.i.i, 11
+  br i1 %18, label %and.rhs.i.i.i.i, label %merge2.i.i.i
 
 and.rhs.i.i.i.i:                                  ; preds = %whilebody.i.i.i
-  %18 = getelementptr i8, ptr %child.023.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i = load i64, ptr %18, align 8
-  %19 = inttoptr i64 %.sroa.013.0.copyload.i.i.i to ptr
-  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %19, ptr noundef nonnull readonly dereferenceable(11) @"$string.348", i64 11)
-  %20 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %20, label %and.lhs.true.i.i, label %merge2.i.i.i
+  %19 = getelementptr i8, ptr %child.023.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i = load i64, ptr %19, align 8
+  %20 = inttoptr i64 %.sroa.013.0.copyload.i.i.i to ptr
+  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %20, ptr noundef nonnull readonly dereferenceable(11) @"$string.362", i64 11)
+  %21 = icmp eq i32 %bcmp.i.i.i.i, 0
+  br i1 %21, label %and.lhs.true.i.i, label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i.i, %whilebody.i.i.i
-  %21 = getelementptr i8, ptr %child.023.i.i.i, i64 20
-  %child.0.val.i.i.i = load i32, ptr %21, align 4
-  %22 = icmp eq i32 %child.0.val.i.i.i, -1
-  %23 = sext i32 %child.0.val.i.i.i to i64
-  %24 = getelementptr %81, ptr %.val.i.i.i.i, i64 %23
-  %.not17.i.i.i = icmp eq ptr %24, null
-  %or.cond.i.i = or i1 %22, %.not17.i.i.i
+  %22 = getelementptr i8, ptr %child.023.i.i.i, i64 20
+  %child.0.val.i.i.i = load i32, ptr %22, align 4
+  %23 = icmp eq i32 %child.0.val.i.i.i, -1
+  %24 = sext i32 %child.0.val.i.i.i to i64
+  %25 = getelementptr %81, ptr %.val.i.i.i.i, i64 %24
+  %.not17.i.i.i = icmp eq ptr %25, null
+  %or.cond.i.i = or i1 %23, %.not17.i.i.i
   br i1 %or.cond.i.i, label %whilebody.i.i.i.i.preheader, label %whilebody.i.i.i
 
 and.lhs.true.i.i:                                 ; preds = %and.rhs.i.i.i.i
-  %25 = load i32, ptr %child.023.i.i.i, align 4
-  %.not177.i.not = icmp eq i32 %25, 0
-  br i1 %.not177.i.not, label %whilebody.i.i.i.i.preheader, label %merge2
+  %26 = load i32, ptr %child.023.i.i.i, align 4
+  %27 = icmp eq i32 %26, 0
+  br i1 %27, label %whilebody.i.i.i.i.preheader, label %merge2
 
 whilebody.i.i.i.i.preheader:                      ; preds = %merge2.i.i.i, %and.lhs.true.i.i
   br label %whilebody.i.i.i.i
 
 whilebody.i.i.i.i:                                ; preds = %whilebody.i.i.i.i.preheader, %merge2.i.i.i.i
-  %child.023.i.i.i.i = phi ptr [ %33, %merge2.i.i.i.i ], [ %16, %whilebody.i.i.i.i.preheader ]
+  %child.023.i.i.i.i = phi ptr [ %35, %merge2.i.i.i.i ], [ %17, %whilebody.i.i.i.i.preheader ]
   %.sroa.214.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i, i64 32
   %.sroa.214.0.copyload.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i, align 8
-  %26 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i, 18
-  br i1 %26, label %and.rhs.i.i.i.i.i, label %merge2.i.i.i.i
+  %28 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i, 18
+  br i1 %28, label %and.rhs.i.i.i.i.i, label %merge2.i.i.i.i
 
 and.rhs.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i
-  %27 = getelementptr i8, ptr %child.023.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i.i = load i64, ptr %27, align 8
-  %28 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %28, ptr noundef nonnull readonly dereferenceable(18) @"$string.350", i64 18)
-  %29 = icmp eq i32 %bcmp.i.i.i.i.i, 0
-  br i1 %29, label %"$is_off.exit.i", label %merge2.i.i.i.i
+  %29 = getelementptr i8, ptr %child.023.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i.i = load i64, ptr %29, align 8
+  %30 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i to ptr
+  %bcmp.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %30, ptr noundef nonnull readonly dereferenceable(18) @"$string.364", i64 18)
+  %31 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %31, label %"$is_off.exit.i", label %merge2.i.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %whilebody.i.i.i.i
-  %30 = getelementptr i8, ptr %child.023.i.i.i.i, i64 20
-  %child.0.val.i.i.i.i = load i32, ptr %30, align 4
-  %31 = icmp eq i32 %child.0.val.i.i.i.i, -1
-  %32 = sext i32 %child.0.val.i.i.i.i to i64
-  %33 = getelementptr %81, ptr %.val.i.i.i.i, i64 %32
-  %.not17.i.i.i.i = icmp eq ptr %33, null
-  %or.cond.i.i.i = or i1 %31, %.not17.i.i.i.i
-  br i1 %or.cond.i.i.i, label %whilebody.i.i62.i.preheader, label %whilebody.i.i.i.i
+  %32 = getelementptr i8, ptr %child.023.i.i.i.i, i64 20
+  %child.0.val.i.i.i.i = load i32, ptr %32, align 4
+  %33 = icmp eq i32 %child.0.val.i.i.i.i, -1
+  %34 = sext i32 %child.0.val.i.i.i.i to i64
+  %35 = getelementptr %81, ptr %.val.i.i.i.i, i64 %34
+  %.not17.i.i.i.i = icmp eq ptr %35, null
+  %or.cond.i.i.i = or i1 %33, %.not17.i.i.i.i
+  br i1 %or.cond.i.i.i, label %whilebody.i.i146.i.preheader, label %whilebody.i.i.i.i
 
 "$is_off.exit.i":                                 ; preds = %and.rhs.i.i.i.i.i
-  %34 = load i32, ptr %child.023.i.i.i.i, align 4
-  %35 = icmp eq i32 %34, 1
-  br i1 %35, label %merge2, label %whilebody.i.i62.i.preheader
+  %36 = load i32, ptr %child.023.i.i.i.i, align 4
+  %37 = icmp eq i32 %36, 1
+  br i1 %37, label %merge2, label %whilebody.i.i146.i.preheader
 
-whilebody.i.i62.i.preheader:                      ; preds = %merge2.i.i.i.i, %"$is_off.exit.i"
-  br label %whilebody.i.i62.i
+whilebody.i.i146.i.preheader:                     ; preds = %merge2.i.i.i.i, %"$is_off.exit.i"
+  br label %whilebody.i.i146.i
 
-whilebody.i.i62.i:                                ; preds = %whilebody.i.i62.i.preheader, %merge2.i.i66.i
-  %child.023.i.i63.i = phi ptr [ %43, %merge2.i.i66.i ], [ %16, %whilebody.i.i62.i.preheader ]
-  %.sroa.214.0..sroa_idx.i.i64.i = getelementptr i8, ptr %child.023.i.i63.i, i64 32
-  %.sroa.214.0.copyload.i.i65.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i64.i, align 8
-  %36 = icmp eq i64 %.sroa.214.0.copyload.i.i65.i, 14
-  br i1 %36, label %and.rhs.i.i.i70.i, label %merge2.i.i66.i
+whilebody.i.i146.i:                               ; preds = %whilebody.i.i146.i.preheader, %merge2.i.i150.i
+  %child.023.i.i147.i = phi ptr [ %45, %merge2.i.i150.i ], [ %17, %whilebody.i.i146.i.preheader ]
+  %.sroa.214.0..sroa_idx.i.i148.i = getelementptr i8, ptr %child.023.i.i147.i, i64 32
+  %.sroa.214.0.copyload.i.i149.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i148.i, align 8
+  %38 = icmp eq i64 %.sroa.214.0.copyload.i.i149.i, 20
+  br i1 %38, label %and.rhs.i.i.i154.i, label %merge2.i.i150.i
 
-and.rhs.i.i.i70.i:                                ; preds = %whilebody.i.i62.i
-  %37 = getelementptr i8, ptr %child.023.i.i63.i, i64 24
-  %.sroa.013.0.copyload.i.i71.i = load i64, ptr %37, align 8
-  %38 = inttoptr i64 %.sroa.013.0.copyload.i.i71.i to ptr
-  %bcmp.i.i.i72.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %38, ptr noundef nonnull readonly dereferenceable(14) @"$string.351", i64 14)
-  %39 = icmp eq i32 %bcmp.i.i.i72.i, 0
-  br i1 %39, label %and.lhs.true.i73.i, label %merge2.i.i66.i
+and.rhs.i.i.i154.i:                               ; preds = %whilebody.i.i146.i
+  %39 = getelementptr i8, ptr %child.023.i.i147.i, i64 24
+  %.sroa.013.0.copyload.i.i155.i = load i64, ptr %39, align 8
+  %40 = inttoptr i64 %.sroa.013.0.copyload.i.i155.i to ptr
+  %bcmp.i.i.i156.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(20) %40, ptr noundef nonnull readonly dereferenceable(20) @"$string.365", i64 20)
+  %41 = icmp eq i32 %bcmp.i.i.i156.i, 0
+  br i1 %41, label %and.lhs.true.i157.i, label %merge2.i.i150.i
 
-merge2.i.i66.i:                                   ; preds = %and.rhs.i.i.i70.i, %whilebody.i.i62.i
-  %40 = getelementptr i8, ptr %child.023.i.i63.i, i64 20
-  %child.0.val.i.i67.i = load i32, ptr %40, align 4
-  %41 = icmp eq i32 %child.0.val.i.i67.i, -1
-  %42 = sext i32 %child.0.val.i.i67.i to i64
-  %43 = getelementptr %81, ptr %.val.i.i.i.i, i64 %42
-  %.not17.i.i68.i = icmp eq ptr %43, null
-  %or.cond.i69.i = or i1 %41, %.not17.i.i68.i
-  br i1 %or.cond.i69.i, label %whilebody.i.i96.i.preheader, label %whilebody.i.i62.i
+merge2.i.i150.i:                                  ; preds = %and.rhs.i.i.i154.i, %whilebody.i.i146.i
+  %42 = getelementptr i8, ptr %child.023.i.i147.i, i64 20
+  %child.0.val.i.i151.i = load i32, ptr %42, align 4
+  %43 = icmp eq i32 %child.0.val.i.i151.i, -1
+  %44 = sext i32 %child.0.val.i.i151.i to i64
+  %45 = getelementptr %81, ptr %.val.i.i.i.i, i64 %44
+  %.not17.i.i152.i = icmp eq ptr %45, null
+  %or.cond.i153.i = or i1 %43, %.not17.i.i152.i
+  br i1 %or.cond.i153.i, label %whilebody.i.i180.i.preheader, label %whilebody.i.i146.i
 
-and.lhs.true.i73.i:                               ; preds = %and.rhs.i.i.i70.i
-  %44 = load i32, ptr %child.023.i.i63.i, align 4
-  switch i32 %44, label %or.rhs.i.i [
-    i32 0, label %whilebody.i.i96.i.preheader
-    i32 1, label %whilebody.i.i96.i.preheader
-    i32 3, label %and.lhs.true.i85.i
+and.lhs.true.i157.i:                              ; preds = %and.rhs.i.i.i154.i
+  %46 = load i32, ptr %child.023.i.i147.i, align 4
+  switch i32 %46, label %or.rhs.i.i [
+    i32 0, label %whilebody.i.i180.i.preheader
+    i32 1, label %whilebody.i.i180.i.preheader
+    i32 3, label %and.lhs.true.i169.i
   ]
 
-or.rhs.i.i:                                       ; preds = %and.lhs.true.i73.i
-  %45 = icmp sgt i32 %44, 4
-  br i1 %45, label %"$says_nothing.exit.i", label %and.lhs.true.i
+or.rhs.i.i:                                       ; preds = %and.lhs.true.i157.i
+  %47 = icmp sgt i32 %46, 4
+  br i1 %47, label %"$says_nothing.exit.i", label %and.lhs.true.i
 
-and.lhs.true.i85.i:                               ; preds = %and.lhs.true.i73.i
-  %46 = getelementptr i8, ptr %child.023.i.i63.i, i64 64
-  %47 = load double, ptr %46, align 8
-  %48 = fcmp oeq double %47, 0.000000e+00
-  br i1 %48, label %whilebody.i.i96.i.preheader, label %or.lhs.false8.i
+and.lhs.true.i169.i:                              ; preds = %and.lhs.true.i157.i
+  %48 = getelementptr i8, ptr %child.023.i.i147.i, i64 64
+  %49 = load double, ptr %48, align 8
+  %50 = fcmp oeq double %49, 0.000000e+00
+  br i1 %50, label %whilebody.i.i180.i.preheader, label %or.lhs.false8.i
 
 "$says_nothing.exit.i":                           ; preds = %or.rhs.i.i
-  %49 = getelementptr i8, ptr %child.023.i.i63.i, i64 8
-  %50 = load i32, ptr %49, align 4
-  %51 = icmp eq i32 %50, 0
-  br i1 %51, label %whilebody.i.i96.i.preheader, label %then6.i
+  %51 = getelementptr i8, ptr %child.023.i.i147.i, i64 8
+  %52 = load i32, ptr %51, align 4
+  %53 = icmp eq i32 %52, 0
+  br i1 %53, label %whilebody.i.i180.i.preheader, label %then6.i
 
 then6.i:                                          ; preds = %or.lhs.false8.i, %and.lhs.true.i, %"$says_nothing.exit.i"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.351", ptr nonnull %child.023.i.i63.i, ptr nonnull @"$string.352")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.365", ptr nonnull %child.023.i.i147.i, ptr nonnull @"$string.366")
   br label %common.ret
 
 and.lhs.true.i:                                   ; preds = %or.rhs.i.i
-  %.not39.i = icmp eq i32 %44, 3
-  br i1 %.not39.i, label %and.lhs.true.or.lhs.false8_crit_edge.i, label %then6.i
+  %.not103.i = icmp eq i32 %46, 3
+  br i1 %.not103.i, label %and.lhs.true.or.lhs.false8_crit_edge.i, label %then6.i
 
 and.lhs.true.or.lhs.false8_crit_edge.i:           ; preds = %and.lhs.true.i
-  %.phi.trans.insert.i = getelementptr i8, ptr %child.023.i.i63.i, i64 64
+  %.phi.trans.insert.i = getelementptr i8, ptr %child.023.i.i147.i, i64 64
   %.pre.i = load double, ptr %.phi.trans.insert.i, align 8
   br label %or.lhs.false8.i
 
-or.lhs.false8.i:                                  ; preds = %and.lhs.true.or.lhs.false8_crit_edge.i, %and.lhs.true.i85.i
-  %52 = phi double [ %.pre.i, %and.lhs.true.or.lhs.false8_crit_edge.i ], [ %47, %and.lhs.true.i85.i ]
-  %53 = fcmp ogt double %52, 0.000000e+00
-  %54 = sitofp i32 %8 to double
-  %55 = fcmp olt double %52, %54
-  %or.cond.i = select i1 %53, i1 %55, i1 false
-  br i1 %or.cond.i, label %then6.i, label %whilebody.i.i96.i.preheader
+or.lhs.false8.i:                                  ; preds = %and.lhs.true.or.lhs.false8_crit_edge.i, %and.lhs.true.i169.i
+  %54 = phi double [ %.pre.i, %and.lhs.true.or.lhs.false8_crit_edge.i ], [ %49, %and.lhs.true.i169.i ]
+  %55 = fcmp ogt double %54, 0.000000e+00
+  %56 = sitofp i32 %9 to double
+  %57 = fcmp olt double %54, %56
+  %or.cond.i = select i1 %55, i1 %57, i1 false
+  br i1 %or.cond.i, label %then6.i, label %whilebody.i.i180.i.preheader
 
-whilebody.i.i96.i.preheader:                      ; preds = %merge2.i.i66.i, %or.lhs.false8.i, %"$says_nothing.exit.i", %and.lhs.true.i85.i, %and.lhs.true.i73.i, %and.lhs.true.i73.i
-  br label %whilebody.i.i96.i
+whilebody.i.i180.i.preheader:                     ; preds = %merge2.i.i150.i, %or.lhs.false8.i, %"$says_nothing.exit.i", %and.lhs.true.i169.i, %and.lhs.true.i157.i, %and.lhs.true.i157.i
+  br label %whilebody.i.i180.i
 
-whilebody.i.i96.i:                                ; preds = %whilebody.i.i96.i.preheader, %merge2.i.i100.i
-  %child.023.i.i97.i = phi ptr [ %63, %merge2.i.i100.i ], [ %16, %whilebody.i.i96.i.preheader ]
-  %.sroa.214.0..sroa_idx.i.i98.i = getelementptr i8, ptr %child.023.i.i97.i, i64 32
-  %.sroa.214.0.copyload.i.i99.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i98.i, align 8
-  %56 = icmp eq i64 %.sroa.214.0.copyload.i.i99.i, 20
-  br i1 %56, label %and.rhs.i.i.i104.i, label %merge2.i.i100.i
+whilebody.i.i180.i:                               ; preds = %whilebody.i.i180.i.preheader, %merge2.i.i184.i
+  %child.023.i.i181.i = phi ptr [ %65, %merge2.i.i184.i ], [ %17, %whilebody.i.i180.i.preheader ]
+  %.sroa.214.0..sroa_idx.i.i182.i = getelementptr i8, ptr %child.023.i.i181.i, i64 32
+  %.sroa.214.0.copyload.i.i183.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i182.i, align 8
+  %58 = icmp eq i64 %.sroa.214.0.copyload.i.i183.i, 16
+  br i1 %58, label %and.rhs.i.i.i188.i, label %merge2.i.i184.i
 
-and.rhs.i.i.i104.i:                               ; preds = %whilebody.i.i96.i
-  %57 = getelementptr i8, ptr %child.023.i.i97.i, i64 24
-  %.sroa.013.0.copyload.i.i105.i = load i64, ptr %57, align 8
-  %58 = inttoptr i64 %.sroa.013.0.copyload.i.i105.i to ptr
-  %bcmp.i.i.i106.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(20) %58, ptr noundef nonnull readonly dereferenceable(20) @"$string.353", i64 20)
-  %59 = icmp eq i32 %bcmp.i.i.i106.i, 0
-  br i1 %59, label %and.lhs.true.i107.i, label %merge2.i.i100.i
+and.rhs.i.i.i188.i:                               ; preds = %whilebody.i.i180.i
+  %59 = getelementptr i8, ptr %child.023.i.i181.i, i64 24
+  %.sroa.013.0.copyload.i.i189.i = load i64, ptr %59, align 8
+  %60 = inttoptr i64 %.sroa.013.0.copyload.i.i189.i to ptr
+  %bcmp.i.i.i190.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(16) %60, ptr noundef nonnull readonly dereferenceable(16) @"$string.367", i64 16)
+  %61 = icmp eq i32 %bcmp.i.i.i190.i, 0
+  br i1 %61, label %and.lhs.true.i191.i, label %merge2.i.i184.i
 
-merge2.i.i100.i:                                  ; preds = %and.rhs.i.i.i104.i, %whilebody.i.i96.i
-  %60 = getelementptr i8, ptr %child.023.i.i97.i, i64 20
-  %child.0.val.i.i101.i = load i32, ptr %60, align 4
-  %61 = icmp eq i32 %child.0.val.i.i101.i, -1
-  %62 = sext i32 %child.0.val.i.i101.i to i64
-  %63 = getelementptr %81, ptr %.val.i.i.i.i, i64 %62
-  %.not17.i.i102.i = icmp eq ptr %63, null
-  %or.cond.i103.i = or i1 %61, %.not17.i.i102.i
-  br i1 %or.cond.i103.i, label %merge2, label %whilebody.i.i96.i
+merge2.i.i184.i:                                  ; preds = %and.rhs.i.i.i188.i, %whilebody.i.i180.i
+  %62 = getelementptr i8, ptr %child.023.i.i181.i, i64 20
+  %child.0.val.i.i185.i = load i32, ptr %62, align 4
+  %63 = icmp eq i32 %child.0.val.i.i185.i, -1
+  %64 = sext i32 %child.0.val.i.i185.i to i64
+  %65 = getelementptr %81, ptr %.val.i.i.i.i, i64 %64
+  %.not17.i.i186.i = icmp eq ptr %65, null
+  %or.cond.i187.i = or i1 %63, %.not17.i.i186.i
+  br i1 %or.cond.i187.i, label %whilebody.i.i219.i.preheader, label %whilebody.i.i180.i
 
-and.lhs.true.i107.i:                              ; preds = %and.rhs.i.i.i104.i
-  %64 = load i32, ptr %child.023.i.i97.i, align 4
-  switch i32 %64, label %or.rhs.i122.i [
-    i32 0, label %merge2
-    i32 1, label %merge2
-    i32 3, label %and.lhs.true.i120.i
+and.lhs.true.i191.i:                              ; preds = %and.rhs.i.i.i188.i
+  %66 = load i32, ptr %child.023.i.i181.i, align 4
+  switch i32 %66, label %or.rhs.i206.i [
+    i32 0, label %whilebody.i.i219.i.preheader
+    i32 1, label %whilebody.i.i219.i.preheader
+    i32 3, label %and.lhs.true.i204.i
   ]
 
-or.rhs.i122.i:                                    ; preds = %and.lhs.true.i107.i
-  %65 = icmp sgt i32 %64, 4
-  br i1 %65, label %"$says_nothing.exit124.i", label %and.lhs.true15.i
+or.rhs.i206.i:                                    ; preds = %and.lhs.true.i191.i
+  %67 = icmp sgt i32 %66, 4
+  br i1 %67, label %"$says_nothing.exit208.i", label %and.lhs.true15.i
 
-and.lhs.true.i120.i:                              ; preds = %and.lhs.true.i107.i
-  %66 = getelementptr i8, ptr %child.023.i.i97.i, i64 64
-  %67 = load double, ptr %66, align 8
-  %68 = fcmp oeq double %67, 0.000000e+00
-  br i1 %68, label %merge2, label %or.lhs.false16.i
+and.lhs.true.i204.i:                              ; preds = %and.lhs.true.i191.i
+  %68 = getelementptr i8, ptr %child.023.i.i181.i, i64 64
+  %69 = load double, ptr %68, align 8
+  %70 = fcmp oeq double %69, 0.000000e+00
+  br i1 %70, label %whilebody.i.i219.i.preheader, label %or.lhs.false16.i
 
-"$says_nothing.exit124.i":                        ; preds = %or.rhs.i122.i
-  %69 = getelementptr i8, ptr %child.023.i.i97.i, i64 8
-  %70 = load i32, ptr %69, align 4
-  %71 = icmp eq i32 %70, 0
-  br i1 %71, label %merge2, label %then13.i
+"$says_nothing.exit208.i":                        ; preds = %or.rhs.i206.i
+  %71 = getelementptr i8, ptr %child.023.i.i181.i, i64 8
+  %72 = load i32, ptr %71, align 4
+  %73 = icmp eq i32 %72, 0
+  br i1 %73, label %whilebody.i.i219.i.preheader, label %then13.i
 
-then13.i:                                         ; preds = %or.lhs.false16.i, %and.lhs.true15.i, %"$says_nothing.exit124.i"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.353", ptr nonnull %child.023.i.i97.i, ptr nonnull @"$string.352")
+then13.i:                                         ; preds = %or.lhs.false16.i, %and.lhs.true15.i, %"$says_nothing.exit208.i"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.367", ptr nonnull %child.023.i.i181.i, ptr nonnull @"$string.366")
   br label %common.ret
 
-and.lhs.true15.i:                                 ; preds = %or.rhs.i122.i
-  %.not40.i = icmp eq i32 %64, 3
-  br i1 %.not40.i, label %and.lhs.true15.or.lhs.false16_crit_edge.i, label %then13.i
+and.lhs.true15.i:                                 ; preds = %or.rhs.i206.i
+  %.not104.i = icmp eq i32 %66, 3
+  br i1 %.not104.i, label %and.lhs.true15.or.lhs.false16_crit_edge.i, label %then13.i
 
 and.lhs.true15.or.lhs.false16_crit_edge.i:        ; preds = %and.lhs.true15.i
-  %.phi.trans.insert182.i = getelementptr i8, ptr %child.023.i.i97.i, i64 64
-  %.pre183.i = load double, ptr %.phi.trans.insert182.i, align 8
+  %.phi.trans.insert353.i = getelementptr i8, ptr %child.023.i.i181.i, i64 64
+  %.pre354.i = load double, ptr %.phi.trans.insert353.i, align 8
   br label %or.lhs.false16.i
 
-or.lhs.false16.i:                                 ; preds = %and.lhs.true15.or.lhs.false16_crit_edge.i, %and.lhs.true.i120.i
-  %72 = phi double [ %.pre183.i, %and.lhs.true15.or.lhs.false16_crit_edge.i ], [ %67, %and.lhs.true.i120.i ]
-  %73 = fcmp ogt double %72, 0.000000e+00
-  %74 = sitofp i32 %8 to double
-  %75 = fcmp olt double %72, %74
-  %or.cond43.i = select i1 %73, i1 %75, i1 false
-  br i1 %or.cond43.i, label %then13.i, label %merge2
+or.lhs.false16.i:                                 ; preds = %and.lhs.true15.or.lhs.false16_crit_edge.i, %and.lhs.true.i204.i
+  %74 = phi double [ %.pre354.i, %and.lhs.true15.or.lhs.false16_crit_edge.i ], [ %69, %and.lhs.true.i204.i ]
+  %75 = fcmp ogt double %74, 0.000000e+00
+  %76 = sitofp i32 %9 to double
+  %77 = fcmp olt double %74, %76
+  %or.cond111.i = select i1 %75, i1 %77, i1 false
+  br i1 %or.cond111.i, label %then13.i, label %whilebody.i.i219.i.preheader
 
-merge2:                                           ; preds = %merge2.i.i100.i, %"$is_off.exit.i", %and.lhs.true.i.i, %"$Document.child.exit.i.i.i", %"$says_nothing.exit124.i", %or.lhs.false16.i, %and.lhs.true.i120.i, %and.lhs.true.i107.i, %and.lhs.true.i107.i, %merge.i, %or.lhs.false.i.i.i, %merge.i.i.i
-  %76 = getelementptr i8, ptr %0, i64 124
-  %77 = load i32, ptr %76, align 4
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %4)
-  store i32 %77, ptr %4, align 8
-  %.sroa.23.0..sroa_idx.i.i64 = getelementptr inbounds i8, ptr %4, i64 8
-  store ptr @"$string.355", ptr %.sroa.23.0..sroa_idx.i.i64, align 8
-  %.sroa.3.0..sroa_idx.i.i65 = getelementptr inbounds i8, ptr %4, i64 16
-  store ptr @"$string.356", ptr %.sroa.3.0..sroa_idx.i.i65, align 8
-  %.sroa.44.0..sroa_idx.i.i66 = getelementptr inbounds i8, ptr %4, i64 24
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0..sroa_idx.i.i66, i8 0, i64 16, i1 false)
-  %78 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.354", ptr nonnull byval(%84) %4)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %4)
-  %.not.i67 = icmp eq i32 %78, 0
-  br i1 %.not.i67, label %merge.i69, label %common.ret
+whilebody.i.i219.i.preheader:                     ; preds = %merge2.i.i184.i, %or.lhs.false16.i, %"$says_nothing.exit208.i", %and.lhs.true.i204.i, %and.lhs.true.i191.i, %and.lhs.true.i191.i
+  br label %whilebody.i.i219.i
 
-merge.i69:                                        ; preds = %merge2
-  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %3)
-  store i32 0, ptr %3, align 8
-  %.sroa.23.0..sroa_idx.i25.i = getelementptr inbounds i8, ptr %3, i64 8
-  %.sroa.5.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %3, i64 32
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.23.0..sroa_idx.i25.i, i8 0, i64 24, i1 false)
-  store double 1.000000e+00, ptr %.sroa.5.0..sroa_idx.i.i, align 8
-  %79 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.357", ptr nonnull byval(%84) %3)
-  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %3)
-  %.not21.i = icmp eq i32 %79, 0
-  br i1 %.not21.i, label %merge2.i, label %common.ret
+whilebody.i.i219.i:                               ; preds = %whilebody.i.i219.i.preheader, %merge2.i.i223.i
+  %child.023.i.i220.i = phi ptr [ %85, %merge2.i.i223.i ], [ %17, %whilebody.i.i219.i.preheader ]
+  %.sroa.214.0..sroa_idx.i.i221.i = getelementptr i8, ptr %child.023.i.i220.i, i64 32
+  %.sroa.214.0.copyload.i.i222.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i221.i, align 8
+  %78 = icmp eq i64 %.sroa.214.0.copyload.i.i222.i, 21
+  br i1 %78, label %and.rhs.i.i.i227.i, label %merge2.i.i223.i
 
-merge2.i:                                         ; preds = %merge.i69
-  %.val.i = load ptr, ptr %1, align 8
-  %.val24.i = load ptr, ptr %10, align 8
-  %80 = icmp eq ptr %.val24.i, null
-  br i1 %80, label %merge6.i, label %or.lhs.false.i.i.i70
+and.rhs.i.i.i227.i:                               ; preds = %whilebody.i.i219.i
+  %79 = getelementptr i8, ptr %child.023.i.i220.i, i64 24
+  %.sroa.013.0.copyload.i.i228.i = load i64, ptr %79, align 8
+  %80 = inttoptr i64 %.sroa.013.0.copyload.i.i228.i to ptr
+  %bcmp.i.i.i229.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %80, ptr noundef nonnull readonly dereferenceable(21) @"$string.368", i64 21)
+  %81 = icmp eq i32 %bcmp.i.i.i229.i, 0
+  br i1 %81, label %and.lhs.true.i230.i, label %merge2.i.i223.i
 
-or.lhs.false.i.i.i70:                             ; preds = %merge2.i
-  %81 = load i32, ptr %.val24.i, align 4
-  %.not.i.i.i71 = icmp eq i32 %81, 6
-  br i1 %.not.i.i.i71, label %merge.i.i.i72, label %merge6.i
+merge2.i.i223.i:                                  ; preds = %and.rhs.i.i.i227.i, %whilebody.i.i219.i
+  %82 = getelementptr i8, ptr %child.023.i.i220.i, i64 20
+  %child.0.val.i.i224.i = load i32, ptr %82, align 4
+  %83 = icmp eq i32 %child.0.val.i.i224.i, -1
+  %84 = sext i32 %child.0.val.i.i224.i to i64
+  %85 = getelementptr %81, ptr %.val.i.i.i.i, i64 %84
+  %.not17.i.i225.i = icmp eq ptr %85, null
+  %or.cond.i226.i = or i1 %83, %.not17.i.i225.i
+  br i1 %or.cond.i226.i, label %merge.i.i104, label %whilebody.i.i219.i
 
-merge.i.i.i72:                                    ; preds = %or.lhs.false.i.i.i70
-  %82 = getelementptr i8, ptr %.val24.i, i64 12
-  %.val.i.i.i73 = load i32, ptr %82, align 4
-  %83 = icmp eq i32 %.val.i.i.i73, -1
-  br i1 %83, label %merge6.i, label %"$Document.child.exit.i.i.i74"
-
-"$Document.child.exit.i.i.i74":                   ; preds = %merge.i.i.i72
-  %.val.i.i.i.i75 = load ptr, ptr %.val.i, align 8
-  %84 = sext i32 %.val.i.i.i73 to i64
-  %85 = getelementptr %81, ptr %.val.i.i.i.i75, i64 %84
-  %.not1722.i.i.i76 = icmp eq ptr %85, null
-  br i1 %.not1722.i.i.i76, label %merge6.i, label %whilebody.i.i.i77
-
-whilebody.i.i.i77:                                ; preds = %"$Document.child.exit.i.i.i74", %merge2.i.i.i81
-  %child.023.i.i.i78 = phi ptr [ %93, %merge2.i.i.i81 ], [ %85, %"$Document.child.exit.i.i.i74" ]
-  %.sroa.214.0..sroa_idx.i.i.i79 = getelementptr i8, ptr %child.023.i.i.i78, i64 32
-  %.sroa.214.0.copyload.i.i.i80 = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i79, align 8
-  %86 = icmp eq i64 %.sroa.214.0.copyload.i.i.i80, 14
-  br i1 %86, label %and.rhs.i.i.i.i85, label %merge2.i.i.i81
-
-and.rhs.i.i.i.i85:                                ; preds = %whilebody.i.i.i77
-  %87 = getelementptr i8, ptr %child.023.i.i.i78, i64 24
-  %.sroa.013.0.copyload.i.i.i86 = load i64, ptr %87, align 8
-  %88 = inttoptr i64 %.sroa.013.0.copyload.i.i.i86 to ptr
-  %bcmp.i.i.i.i87 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %88, ptr noundef nonnull readonly dereferenceable(14) @"$string.358", i64 14)
-  %89 = icmp eq i32 %bcmp.i.i.i.i87, 0
-  br i1 %89, label %and.lhs.true.i.i88, label %merge2.i.i.i81
-
-merge2.i.i.i81:                                   ; preds = %and.rhs.i.i.i.i85, %whilebody.i.i.i77
-  %90 = getelementptr i8, ptr %child.023.i.i.i78, i64 20
-  %child.0.val.i.i.i82 = load i32, ptr %90, align 4
-  %91 = icmp eq i32 %child.0.val.i.i.i82, -1
-  %92 = sext i32 %child.0.val.i.i.i82 to i64
-  %93 = getelementptr %81, ptr %.val.i.i.i.i75, i64 %92
-  %.not17.i.i.i83 = icmp eq ptr %93, null
-  %or.cond.i.i84 = or i1 %91, %.not17.i.i.i83
-  br i1 %or.cond.i.i84, label %merge6.i, label %whilebody.i.i.i77
-
-and.lhs.true.i.i88:                               ; preds = %and.rhs.i.i.i.i85
-  %94 = load i32, ptr %child.023.i.i.i78, align 4
-  switch i32 %94, label %then7.i [
-    i32 0, label %merge6.i
-    i32 5, label %merge6.i
+and.lhs.true.i230.i:                              ; preds = %and.rhs.i.i.i227.i
+  %86 = load i32, ptr %child.023.i.i220.i, align 4
+  switch i32 %86, label %or.rhs.i245.i [
+    i32 0, label %merge.i.i104
+    i32 1, label %merge.i.i104
+    i32 3, label %and.lhs.true.i243.i
   ]
 
-then7.i:                                          ; preds = %and.lhs.true.i.i88
-  %95 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.358", double 1.000000e+00)
+or.rhs.i245.i:                                    ; preds = %and.lhs.true.i230.i
+  %87 = icmp sgt i32 %86, 4
+  br i1 %87, label %"$says_nothing.exit247.i", label %and.lhs.true23.i
+
+and.lhs.true.i243.i:                              ; preds = %and.lhs.true.i230.i
+  %88 = getelementptr i8, ptr %child.023.i.i220.i, i64 64
+  %89 = load double, ptr %88, align 8
+  %90 = fcmp oeq double %89, 0.000000e+00
+  br i1 %90, label %merge.i.i104, label %or.lhs.false24.i
+
+"$says_nothing.exit247.i":                        ; preds = %or.rhs.i245.i
+  %91 = getelementptr i8, ptr %child.023.i.i220.i, i64 8
+  %92 = load i32, ptr %91, align 4
+  %93 = icmp eq i32 %92, 0
+  br i1 %93, label %merge.i.i104, label %then21.i
+
+then21.i:                                         ; preds = %or.lhs.false24.i, %and.lhs.true23.i, %"$says_nothing.exit247.i"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.368", ptr nonnull %child.023.i.i220.i, ptr nonnull @"$string.366")
+  br label %common.ret
+
+and.lhs.true23.i:                                 ; preds = %or.rhs.i245.i
+  %.not105.i = icmp eq i32 %86, 3
+  br i1 %.not105.i, label %and.lhs.true23.or.lhs.false24_crit_edge.i, label %then21.i
+
+and.lhs.true23.or.lhs.false24_crit_edge.i:        ; preds = %and.lhs.true23.i
+  %.phi.trans.insert355.i = getelementptr i8, ptr %child.023.i.i220.i, i64 64
+  %.pre356.i = load double, ptr %.phi.trans.insert355.i, align 8
+  br label %or.lhs.false24.i
+
+or.lhs.false24.i:                                 ; preds = %and.lhs.true23.or.lhs.false24_crit_edge.i, %and.lhs.true.i243.i
+  %94 = phi double [ %.pre356.i, %and.lhs.true23.or.lhs.false24_crit_edge.i ], [ %89, %and.lhs.true.i243.i ]
+  %95 = fcmp ogt double %94, 0.000000e+00
+  %96 = sitofp i32 %9 to double
+  %97 = fcmp olt double %94, %96
+  %or.cond113.i = select i1 %95, i1 %97, i1 false
+  br i1 %or.cond113.i, label %then21.i, label %merge.i.i104
+
+merge.i.i104:                                     ; preds = %merge2.i.i223.i, %or.lhs.false24.i, %"$says_nothing.exit247.i", %and.lhs.true.i243.i, %and.lhs.true.i230.i, %and.lhs.true.i230.i
+  br i1 %15, label %merge2, label %"$Document.child.exit.i.i107"
+
+"$Document.child.exit.i.i107":                    ; preds = %"$Document.child.exit.i.i.i", %merge.i.i104
+  %.val.i.i.i108 = load ptr, ptr %.val131.i, align 8
+  %98 = sext i32 %.val.i.i.i to i64
+  %99 = getelementptr %81, ptr %.val.i.i.i108, i64 %98
+  %.not1722.i.i109 = icmp eq ptr %99, null
+  br i1 %.not1722.i.i109, label %"$Document.child.exit.i.i74", label %whilebody.i.i111
+
+whilebody.i.i111:                                 ; preds = %"$Document.child.exit.i.i107", %merge2.i.i115
+  %child.023.i.i112 = phi ptr [ %107, %merge2.i.i115 ], [ %99, %"$Document.child.exit.i.i107" ]
+  %.sroa.214.0..sroa_idx.i.i113 = getelementptr i8, ptr %child.023.i.i112, i64 32
+  %.sroa.214.0.copyload.i.i114 = load i64, ptr %.sroa.214.0..sroa_idx.i.i113, align 8
+  %100 = icmp eq i64 %.sroa.214.0.copyload.i.i114, 14
+  br i1 %100, label %and.rhs.i.i.i119, label %merge2.i.i115
+
+and.rhs.i.i.i119:                                 ; preds = %whilebody.i.i111
+  %101 = getelementptr i8, ptr %child.023.i.i112, i64 24
+  %.sroa.013.0.copyload.i.i120 = load i64, ptr %101, align 8
+  %102 = inttoptr i64 %.sroa.013.0.copyload.i.i120 to ptr
+  %bcmp.i.i.i121 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %102, ptr noundef nonnull readonly dereferenceable(14) @"$string.369", i64 14)
+  %103 = icmp eq i32 %bcmp.i.i.i121, 0
+  br i1 %103, label %and.lhs.true.i122, label %merge2.i.i115
+
+merge2.i.i115:                                    ; preds = %and.rhs.i.i.i119, %whilebody.i.i111
+  %104 = getelementptr i8, ptr %child.023.i.i112, i64 20
+  %child.0.val.i.i116 = load i32, ptr %104, align 4
+  %105 = icmp eq i32 %child.0.val.i.i116, -1
+  %106 = sext i32 %child.0.val.i.i116 to i64
+  %107 = getelementptr %81, ptr %.val.i.i.i108, i64 %106
+  %.not17.i.i117 = icmp eq ptr %107, null
+  %or.cond.i118 = or i1 %105, %.not17.i.i117
+  br i1 %or.cond.i118, label %merge.i.i71, label %whilebody.i.i111
+
+and.lhs.true.i122:                                ; preds = %and.rhs.i.i.i119
+  %108 = load i32, ptr %child.023.i.i112, align 4
+  switch i32 %108, label %or.rhs.i251.i [
+    i32 0, label %merge.i.i71
+    i32 1, label %merge.i.i71
+    i32 3, label %and.lhs.true.i249.i
+  ]
+
+or.rhs.i251.i:                                    ; preds = %and.lhs.true.i122
+  %109 = icmp sgt i32 %108, 4
+  br i1 %109, label %"$says_nothing.exit253.i", label %and.lhs.true31.i
+
+and.lhs.true.i249.i:                              ; preds = %and.lhs.true.i122
+  %110 = getelementptr i8, ptr %child.023.i.i112, i64 64
+  %111 = load double, ptr %110, align 8
+  %112 = fcmp oeq double %111, 0.000000e+00
+  br i1 %112, label %merge.i.i71, label %or.lhs.false32.i
+
+"$says_nothing.exit253.i":                        ; preds = %or.rhs.i251.i
+  %113 = getelementptr i8, ptr %child.023.i.i112, i64 8
+  %114 = load i32, ptr %113, align 4
+  %115 = icmp eq i32 %114, 0
+  br i1 %115, label %merge.i.i71, label %then29.i
+
+then29.i:                                         ; preds = %or.lhs.false32.i, %and.lhs.true31.i, %"$says_nothing.exit253.i"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.369", ptr nonnull %child.023.i.i112, ptr nonnull @"$string.366")
+  br label %common.ret
+
+and.lhs.true31.i:                                 ; preds = %or.rhs.i251.i
+  %.not106.i = icmp eq i32 %108, 3
+  br i1 %.not106.i, label %and.lhs.true31.or.lhs.false32_crit_edge.i, label %then29.i
+
+and.lhs.true31.or.lhs.false32_crit_edge.i:        ; preds = %and.lhs.true31.i
+  %.phi.trans.insert357.i = getelementptr i8, ptr %child.023.i.i112, i64 64
+  %.pre358.i = load double, ptr %.phi.trans.insert357.i, align 8
+  br label %or.lhs.false32.i
+
+or.lhs.false32.i:                                 ; preds = %and.lhs.true31.or.lhs.false32_crit_edge.i, %and.lhs.true.i249.i
+  %116 = phi double [ %.pre358.i, %and.lhs.true31.or.lhs.false32_crit_edge.i ], [ %111, %and.lhs.true.i249.i ]
+  %117 = fcmp ogt double %116, 0.000000e+00
+  %118 = sitofp i32 %9 to double
+  %119 = fcmp olt double %116, %118
+  %or.cond115.i = select i1 %117, i1 %119, i1 false
+  br i1 %or.cond115.i, label %then29.i, label %merge.i.i71
+
+merge.i.i71:                                      ; preds = %merge2.i.i115, %and.lhs.true.i122, %and.lhs.true.i122, %or.lhs.false32.i, %"$says_nothing.exit253.i", %and.lhs.true.i249.i
+  br i1 %15, label %merge2, label %"$Document.child.exit.i.i74"
+
+"$Document.child.exit.i.i74":                     ; preds = %"$Document.child.exit.i.i107", %merge.i.i71
+  %.val.i.i.i75 = load ptr, ptr %.val131.i, align 8
+  %120 = sext i32 %.val.i.i.i to i64
+  %121 = getelementptr %81, ptr %.val.i.i.i75, i64 %120
+  %.not1722.i.i76 = icmp eq ptr %121, null
+  br i1 %.not1722.i.i76, label %"$Document.child.exit.i.i", label %whilebody.i.i78
+
+whilebody.i.i78:                                  ; preds = %"$Document.child.exit.i.i74", %merge2.i.i82
+  %child.023.i.i79 = phi ptr [ %129, %merge2.i.i82 ], [ %121, %"$Document.child.exit.i.i74" ]
+  %.sroa.214.0..sroa_idx.i.i80 = getelementptr i8, ptr %child.023.i.i79, i64 32
+  %.sroa.214.0.copyload.i.i81 = load i64, ptr %.sroa.214.0..sroa_idx.i.i80, align 8
+  %122 = icmp eq i64 %.sroa.214.0.copyload.i.i81, 19
+  br i1 %122, label %and.rhs.i.i.i86, label %merge2.i.i82
+
+and.rhs.i.i.i86:                                  ; preds = %whilebody.i.i78
+  %123 = getelementptr i8, ptr %child.023.i.i79, i64 24
+  %.sroa.013.0.copyload.i.i87 = load i64, ptr %123, align 8
+  %124 = inttoptr i64 %.sroa.013.0.copyload.i.i87 to ptr
+  %bcmp.i.i.i88 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %124, ptr noundef nonnull readonly dereferenceable(19) @"$string.370", i64 19)
+  %125 = icmp eq i32 %bcmp.i.i.i88, 0
+  br i1 %125, label %and.lhs.true.i89, label %merge2.i.i82
+
+merge2.i.i82:                                     ; preds = %and.rhs.i.i.i86, %whilebody.i.i78
+  %126 = getelementptr i8, ptr %child.023.i.i79, i64 20
+  %child.0.val.i.i83 = load i32, ptr %126, align 4
+  %127 = icmp eq i32 %child.0.val.i.i83, -1
+  %128 = sext i32 %child.0.val.i.i83 to i64
+  %129 = getelementptr %81, ptr %.val.i.i.i75, i64 %128
+  %.not17.i.i84 = icmp eq ptr %129, null
+  %or.cond.i85 = or i1 %127, %.not17.i.i84
+  br i1 %or.cond.i85, label %merge.i.i, label %whilebody.i.i78
+
+and.lhs.true.i89:                                 ; preds = %and.rhs.i.i.i86
+  %130 = load i32, ptr %child.023.i.i79, align 4
+  switch i32 %130, label %or.rhs.i257.i [
+    i32 0, label %merge.i.i
+    i32 1, label %merge.i.i
+    i32 3, label %and.lhs.true.i255.i
+  ]
+
+or.rhs.i257.i:                                    ; preds = %and.lhs.true.i89
+  %131 = icmp sgt i32 %130, 4
+  br i1 %131, label %"$says_nothing.exit259.i", label %and.lhs.true39.i
+
+and.lhs.true.i255.i:                              ; preds = %and.lhs.true.i89
+  %132 = getelementptr i8, ptr %child.023.i.i79, i64 64
+  %133 = load double, ptr %132, align 8
+  %134 = fcmp oeq double %133, 0.000000e+00
+  br i1 %134, label %merge.i.i, label %or.lhs.false40.i
+
+"$says_nothing.exit259.i":                        ; preds = %or.rhs.i257.i
+  %135 = getelementptr i8, ptr %child.023.i.i79, i64 8
+  %136 = load i32, ptr %135, align 4
+  %137 = icmp eq i32 %136, 0
+  br i1 %137, label %merge.i.i, label %then37.i
+
+then37.i:                                         ; preds = %or.lhs.false40.i, %and.lhs.true39.i, %"$says_nothing.exit259.i"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.370", ptr nonnull %child.023.i.i79, ptr nonnull @"$string.366")
+  br label %common.ret
+
+and.lhs.true39.i:                                 ; preds = %or.rhs.i257.i
+  %.not107.i = icmp eq i32 %130, 3
+  br i1 %.not107.i, label %and.lhs.true39.or.lhs.false40_crit_edge.i, label %then37.i
+
+and.lhs.true39.or.lhs.false40_crit_edge.i:        ; preds = %and.lhs.true39.i
+  %.phi.trans.insert359.i = getelementptr i8, ptr %child.023.i.i79, i64 64
+  %.pre360.i = load double, ptr %.phi.trans.insert359.i, align 8
+  br label %or.lhs.false40.i
+
+or.lhs.false40.i:                                 ; preds = %and.lhs.true39.or.lhs.false40_crit_edge.i, %and.lhs.true.i255.i
+  %138 = phi double [ %.pre360.i, %and.lhs.true39.or.lhs.false40_crit_edge.i ], [ %133, %and.lhs.true.i255.i ]
+  %139 = fcmp ogt double %138, 0.000000e+00
+  %140 = sitofp i32 %9 to double
+  %141 = fcmp olt double %138, %140
+  %or.cond117.i = select i1 %139, i1 %141, i1 false
+  br i1 %or.cond117.i, label %then37.i, label %merge.i.i
+
+merge.i.i:                                        ; preds = %merge2.i.i82, %and.lhs.true.i89, %and.lhs.true.i89, %or.lhs.false40.i, %"$says_nothing.exit259.i", %and.lhs.true.i255.i
+  br i1 %15, label %merge2, label %"$Document.child.exit.i.i"
+
+"$Document.child.exit.i.i":                       ; preds = %"$Document.child.exit.i.i74", %merge.i.i
+  %.val.i.i.i65 = load ptr, ptr %.val131.i, align 8
+  %142 = sext i32 %.val.i.i.i to i64
+  %143 = getelementptr %81, ptr %.val.i.i.i65, i64 %142
+  %.not1722.i.i = icmp eq ptr %143, null
+  br i1 %.not1722.i.i, label %merge2, label %whilebody.i.i
+
+whilebody.i.i:                                    ; preds = %"$Document.child.exit.i.i", %merge2.i.i
+  %child.023.i.i = phi ptr [ %151, %merge2.i.i ], [ %143, %"$Document.child.exit.i.i" ]
+  %.sroa.214.0..sroa_idx.i.i = getelementptr i8, ptr %child.023.i.i, i64 32
+  %.sroa.214.0.copyload.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i, align 8
+  %144 = icmp eq i64 %.sroa.214.0.copyload.i.i, 11
+  br i1 %144, label %and.rhs.i.i.i, label %merge2.i.i
+
+and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
+  %145 = getelementptr i8, ptr %child.023.i.i, i64 24
+  %.sroa.013.0.copyload.i.i = load i64, ptr %145, align 8
+  %146 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %146, ptr noundef nonnull readonly dereferenceable(11) @"$string.371", i64 11)
+  %147 = icmp eq i32 %bcmp.i.i.i, 0
+  br i1 %147, label %and.lhs.true.i67, label %merge2.i.i
+
+merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whilebody.i.i
+  %148 = getelementptr i8, ptr %child.023.i.i, i64 20
+  %child.0.val.i.i = load i32, ptr %148, align 4
+  %149 = icmp eq i32 %child.0.val.i.i, -1
+  %150 = sext i32 %child.0.val.i.i to i64
+  %151 = getelementptr %81, ptr %.val.i.i.i65, i64 %150
+  %.not17.i.i = icmp eq ptr %151, null
+  %or.cond.i66 = or i1 %149, %.not17.i.i
+  br i1 %or.cond.i66, label %merge2, label %whilebody.i.i
+
+and.lhs.true.i67:                                 ; preds = %and.rhs.i.i.i
+  %152 = load i32, ptr %child.023.i.i, align 4
+  switch i32 %152, label %or.rhs.i263.i [
+    i32 0, label %merge2
+    i32 1, label %merge2
+    i32 3, label %and.lhs.true.i261.i
+  ]
+
+or.rhs.i263.i:                                    ; preds = %and.lhs.true.i67
+  %153 = icmp sgt i32 %152, 4
+  br i1 %153, label %"$says_nothing.exit265.i", label %and.lhs.true47.i
+
+and.lhs.true.i261.i:                              ; preds = %and.lhs.true.i67
+  %154 = getelementptr i8, ptr %child.023.i.i, i64 64
+  %155 = load double, ptr %154, align 8
+  %156 = fcmp oeq double %155, 0.000000e+00
+  br i1 %156, label %merge2, label %or.lhs.false48.i
+
+"$says_nothing.exit265.i":                        ; preds = %or.rhs.i263.i
+  %157 = getelementptr i8, ptr %child.023.i.i, i64 8
+  %158 = load i32, ptr %157, align 4
+  %159 = icmp eq i32 %158, 0
+  br i1 %159, label %merge2, label %then45.i
+
+then45.i:                                         ; preds = %or.lhs.false48.i, %and.lhs.true47.i, %"$says_nothing.exit265.i"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.371", ptr nonnull %child.023.i.i, ptr nonnull @"$string.366")
+  br label %common.ret
+
+and.lhs.true47.i:                                 ; preds = %or.rhs.i263.i
+  %.not108.i = icmp eq i32 %152, 3
+  br i1 %.not108.i, label %and.lhs.true47.or.lhs.false48_crit_edge.i, label %then45.i
+
+and.lhs.true47.or.lhs.false48_crit_edge.i:        ; preds = %and.lhs.true47.i
+  %.phi.trans.insert361.i = getelementptr i8, ptr %child.023.i.i, i64 64
+  %.pre362.i = load double, ptr %.phi.trans.insert361.i, align 8
+  br label %or.lhs.false48.i
+
+or.lhs.false48.i:                                 ; preds = %and.lhs.true47.or.lhs.false48_crit_edge.i, %and.lhs.true.i261.i
+  %160 = phi double [ %.pre362.i, %and.lhs.true47.or.lhs.false48_crit_edge.i ], [ %155, %and.lhs.true.i261.i ]
+  %161 = fcmp ogt double %160, 0.000000e+00
+  %162 = sitofp i32 %9 to double
+  %163 = fcmp olt double %160, %162
+  %or.cond119.i = select i1 %161, i1 %163, i1 false
+  br i1 %or.cond119.i, label %then45.i, label %merge2
+
+merge2:                                           ; preds = %merge2.i.i, %and.lhs.true.i67, %and.lhs.true.i67, %merge.i.i.i, %merge.i.i104, %merge.i.i71, %or.lhs.false.i.i.i, %merge.i, %merge.i.i, %"$Document.child.exit.i.i", %"$is_off.exit.i", %"$says_nothing.exit265.i", %or.lhs.false48.i, %and.lhs.true.i.i, %and.lhs.true.i261.i
+  %164 = getelementptr i8, ptr %0, i64 124
+  %165 = load i32, ptr %164, align 4
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %5)
+  store i32 %165, ptr %5, align 8
+  %.sroa.23.0..sroa_idx.i.i34 = getelementptr inbounds i8, ptr %5, i64 8
+  store ptr @"$string.373", ptr %.sroa.23.0..sroa_idx.i.i34, align 8
+  %.sroa.3.0..sroa_idx.i.i35 = getelementptr inbounds i8, ptr %5, i64 16
+  store ptr @"$string.374", ptr %.sroa.3.0..sroa_idx.i.i35, align 8
+  %.sroa.44.0..sroa_idx.i.i36 = getelementptr inbounds i8, ptr %5, i64 24
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0..sroa_idx.i.i36, i8 0, i64 16, i1 false)
+  %166 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.372", ptr nonnull byval(%84) %5)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %5)
+  %.not.i37 = icmp eq i32 %166, 0
+  br i1 %.not.i37, label %merge.i39, label %common.ret
+
+merge.i39:                                        ; preds = %merge2
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %4)
+  store i32 0, ptr %4, align 8
+  %.sroa.23.0..sroa_idx.i34.i = getelementptr inbounds i8, ptr %4, i64 8
+  %.sroa.5.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %4, i64 32
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.23.0..sroa_idx.i34.i, i8 0, i64 24, i1 false)
+  store double 1.000000e+00, ptr %.sroa.5.0..sroa_idx.i.i, align 8
+  %167 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.375", ptr nonnull byval(%84) %4)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %4)
+  %.not29.i = icmp eq i32 %167, 0
+  br i1 %.not29.i, label %merge2.i, label %common.ret
+
+merge2.i:                                         ; preds = %merge.i39
+  call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %3)
+  store i32 2147483647, ptr %3, align 8
+  %.sroa.23.0..sroa_idx.i35.i = getelementptr inbounds i8, ptr %3, i64 8
+  %.sroa.5.0..sroa_idx.i36.i = getelementptr inbounds i8, ptr %3, i64 32
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.23.0..sroa_idx.i35.i, i8 0, i64 24, i1 false)
+  store double 1.000000e+00, ptr %.sroa.5.0..sroa_idx.i36.i, align 8
+  %168 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.376", ptr nonnull byval(%84) %3)
+  call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %3)
+  %.not30.i = icmp eq i32 %168, 0
+  br i1 %.not30.i, label %merge7.i, label %common.ret
+
+merge7.i:                                         ; preds = %merge2.i
+  %.val.i = load ptr, ptr %1, align 8
+  %.val33.i = load ptr, ptr %11, align 8
+  %169 = icmp eq ptr %.val33.i, null
+  br i1 %169, label %merge11.i, label %or.lhs.false.i.i.i40
+
+or.lhs.false.i.i.i40:                             ; preds = %merge7.i
+  %170 = load i32, ptr %.val33.i, align 4
+  %.not.i.i.i41 = icmp eq i32 %170, 6
+  br i1 %.not.i.i.i41, label %merge.i.i.i42, label %merge11.i
+
+merge.i.i.i42:                                    ; preds = %or.lhs.false.i.i.i40
+  %171 = getelementptr i8, ptr %.val33.i, i64 12
+  %.val.i.i.i43 = load i32, ptr %171, align 4
+  %172 = icmp eq i32 %.val.i.i.i43, -1
+  br i1 %172, label %merge11.i, label %"$Document.child.exit.i.i.i44"
+
+"$Document.child.exit.i.i.i44":                   ; preds = %merge.i.i.i42
+  %.val.i.i.i.i45 = load ptr, ptr %.val.i, align 8
+  %173 = sext i32 %.val.i.i.i43 to i64
+  %174 = getelementptr %81, ptr %.val.i.i.i.i45, i64 %173
+  %.not1722.i.i.i46 = icmp eq ptr %174, null
+  br i1 %.not1722.i.i.i46, label %merge11.i, label %whilebody.i.i.i47
+
+whilebody.i.i.i47:                                ; preds = %"$Document.child.exit.i.i.i44", %merge2.i.i.i51
+  %child.023.i.i.i48 = phi ptr [ %182, %merge2.i.i.i51 ], [ %174, %"$Document.child.exit.i.i.i44" ]
+  %.sroa.214.0..sroa_idx.i.i.i49 = getelementptr i8, ptr %child.023.i.i.i48, i64 32
+  %.sroa.214.0.copyload.i.i.i50 = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i49, align 8
+  %175 = icmp eq i64 %.sroa.214.0.copyload.i.i.i50, 14
+  br i1 %175, label %and.rhs.i.i.i.i55, label %merge2.i.i.i51
+
+and.rhs.i.i.i.i55:                                ; preds = %whilebody.i.i.i47
+  %176 = getelementptr i8, ptr %child.023.i.i.i48, i64 24
+  %.sroa.013.0.copyload.i.i.i56 = load i64, ptr %176, align 8
+  %177 = inttoptr i64 %.sroa.013.0.copyload.i.i.i56 to ptr
+  %bcmp.i.i.i.i57 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %177, ptr noundef nonnull readonly dereferenceable(14) @"$string.377", i64 14)
+  %178 = icmp eq i32 %bcmp.i.i.i.i57, 0
+  br i1 %178, label %and.lhs.true.i.i58, label %merge2.i.i.i51
+
+merge2.i.i.i51:                                   ; preds = %and.rhs.i.i.i.i55, %whilebody.i.i.i47
+  %179 = getelementptr i8, ptr %child.023.i.i.i48, i64 20
+  %child.0.val.i.i.i52 = load i32, ptr %179, align 4
+  %180 = icmp eq i32 %child.0.val.i.i.i52, -1
+  %181 = sext i32 %child.0.val.i.i.i52 to i64
+  %182 = getelementptr %81, ptr %.val.i.i.i.i45, i64 %181
+  %.not17.i.i.i53 = icmp eq ptr %182, null
+  %or.cond.i.i54 = or i1 %180, %.not17.i.i.i53
+  br i1 %or.cond.i.i54, label %merge11.i, label %whilebody.i.i.i47
+
+and.lhs.true.i.i58:                               ; preds = %and.rhs.i.i.i.i55
+  %183 = load i32, ptr %child.023.i.i.i48, align 4
+  switch i32 %183, label %then12.i [
+    i32 0, label %merge11.i
+    i32 5, label %merge11.i
+  ]
+
+then12.i:                                         ; preds = %and.lhs.true.i.i58
+  %184 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.377", double 1.000000e+00)
   br label %"$check_layers.exit"
 
-merge6.i:                                         ; preds = %merge2.i.i.i81, %and.lhs.true.i.i88, %and.lhs.true.i.i88, %"$Document.child.exit.i.i.i74", %merge.i.i.i72, %or.lhs.false.i.i.i70, %merge2.i
-  %96 = load i32, ptr %76, align 4
+merge11.i:                                        ; preds = %merge2.i.i.i51, %and.lhs.true.i.i58, %and.lhs.true.i.i58, %"$Document.child.exit.i.i.i44", %merge.i.i.i42, %or.lhs.false.i.i.i40, %merge7.i
+  %185 = load i32, ptr %164, align 4
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %2)
-  store i32 %96, ptr %2, align 8
-  %.sroa.23.0..sroa_idx.i26.i = getelementptr inbounds i8, ptr %2, i64 8
-  %.sroa.5.0..sroa_idx.i27.i = getelementptr inbounds i8, ptr %2, i64 32
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.23.0..sroa_idx.i26.i, i8 0, i64 24, i1 false)
-  store double 1.000000e+00, ptr %.sroa.5.0..sroa_idx.i27.i, align 8
-  %97 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.358", ptr nonnull byval(%84) %2)
+  store i32 %185, ptr %2, align 8
+  %.sroa.23.0..sroa_idx.i37.i = getelementptr inbounds i8, ptr %2, i64 8
+  %.sroa.5.0..sroa_idx.i38.i = getelementptr inbounds i8, ptr %2, i64 32
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.23.0..sroa_idx.i37.i, i8 0, i64 24, i1 false)
+  store double 1.000000e+00, ptr %.sroa.5.0..sroa_idx.i38.i, align 8
+  %186 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.377", ptr nonnull byval(%84) %2)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %2)
   br label %"$check_layers.exit"
 
-"$check_layers.exit":                             ; preds = %then7.i, %merge6.i
-  %common.ret.op.i68 = phi i32 [ %95, %then7.i ], [ %97, %merge6.i ]
-  %.not59 = icmp eq i32 %common.ret.op.i68, 0
-  br i1 %.not59, label %merge7, label %common.ret
+"$check_layers.exit":                             ; preds = %then12.i, %merge11.i
+  %common.ret.op.i38 = phi i32 [ %184, %then12.i ], [ %186, %merge11.i ]
+  %.not32 = icmp eq i32 %common.ret.op.i38, 0
+  br i1 %.not32, label %merge7, label %common.ret
 
 merge7:                                           ; preds = %"$check_layers.exit"
-  %98 = getelementptr i8, ptr %0, i64 84
-  %99 = load i32, ptr %98, align 4
-  %100 = sitofp i32 %99 to double
-  %101 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.359", double %100)
-  %.not60 = icmp eq i32 %101, 0
-  br i1 %.not60, label %merge12, label %common.ret
+  %187 = getelementptr i8, ptr %0, i64 113
+  %188 = load i8, ptr %187, align 1
+  %189 = icmp ne i8 %188, 0
+  %190 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %1, ptr nonnull @"$string.378", i1 zeroext %189)
+  %.not.i59 = icmp eq i32 %190, 0
+  br i1 %.not.i59, label %merge.i61, label %common.ret
 
-merge12:                                          ; preds = %merge7
-  %102 = load i32, ptr %98, align 4
-  %103 = sitofp i32 %102 to double
-  %104 = tail call double @sqrt(double %103)
-  %105 = fdiv double 1.000000e+00, %104
-  %106 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.360", double %105)
-  %.not61 = icmp eq i32 %106, 0
-  br i1 %.not61, label %merge17, label %common.ret
+merge.i61:                                        ; preds = %merge7
+  %191 = load i8, ptr %187, align 1
+  %192 = icmp ne i8 %191, 0
+  %193 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %1, ptr nonnull @"$string.379", i1 zeroext %192)
+  %.not68.i = icmp eq i32 %193, 0
+  br i1 %.not68.i, label %merge2.i62, label %common.ret
 
-merge17:                                          ; preds = %merge12
-  %107 = load i32, ptr %98, align 4
-  %108 = sitofp i32 %107 to double
-  %109 = tail call double @sqrt(double %108)
-  %110 = fdiv double 1.000000e+00, %109
-  %111 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.361", double %110)
-  %.not62 = icmp eq i32 %111, 0
-  br i1 %.not62, label %merge22, label %common.ret
+merge2.i62:                                       ; preds = %merge.i61
+  %194 = load i8, ptr %187, align 1
+  %195 = icmp ne i8 %194, 0
+  %196 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %1, ptr nonnull @"$string.380", i1 zeroext %195)
+  %.not69.i = icmp eq i32 %196, 0
+  br i1 %.not69.i, label %merge7.i63, label %common.ret
 
-merge22:                                          ; preds = %merge17
-  %112 = getelementptr i8, ptr %0, i64 88
-  %113 = load i32, ptr %112, align 4
-  %114 = sitofp i32 %113 to double
-  %115 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.362", double %114)
-  %.not63 = icmp eq i32 %115, 0
-  br i1 %.not63, label %merge27, label %common.ret
+merge7.i63:                                       ; preds = %merge2.i62
+  %197 = getelementptr i8, ptr %0, i64 84
+  %198 = load i32, ptr %197, align 4
+  %199 = sitofp i32 %198 to double
+  %200 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.381", double %199)
+  %.not70.i = icmp eq i32 %200, 0
+  br i1 %.not70.i, label %merge12.i, label %common.ret
 
-merge27:                                          ; preds = %merge22
-  %116 = getelementptr i8, ptr %0, i64 64
-  %117 = load i32, ptr %116, align 4
-  %118 = sitofp i32 %117 to double
-  %119 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.363", double %118)
+merge12.i:                                        ; preds = %merge7.i63
+  %201 = load i32, ptr %197, align 4
+  %202 = sitofp i32 %201 to double
+  %203 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.382", double %202)
+  %.not71.i = icmp eq i32 %203, 0
+  br i1 %.not71.i, label %merge17.i, label %common.ret
+
+merge17.i:                                        ; preds = %merge12.i
+  %204 = load i32, ptr %197, align 4
+  %205 = sitofp i32 %204 to double
+  %206 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.383", double %205)
+  %.not72.i = icmp eq i32 %206, 0
+  br i1 %.not72.i, label %merge22.i, label %common.ret
+
+merge22.i:                                        ; preds = %merge17.i
+  %207 = load i32, ptr %197, align 4
+  %208 = sitofp i32 %207 to double
+  %209 = tail call double @sqrt(double %208)
+  %210 = fdiv double 1.000000e+00, %209
+  %211 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.384", double %210)
+  %.not73.i = icmp eq i32 %211, 0
+  br i1 %.not73.i, label %merge27.i, label %common.ret
+
+merge27.i:                                        ; preds = %merge22.i
+  %212 = load i32, ptr %197, align 4
+  %213 = sitofp i32 %212 to double
+  %214 = tail call double @sqrt(double %213)
+  %215 = fdiv double 1.000000e+00, %214
+  %216 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.385", double %215)
+  %.not74.i = icmp eq i32 %216, 0
+  br i1 %.not74.i, label %"$check_heads.exit", label %common.ret
+
+"$check_heads.exit":                              ; preds = %merge27.i
+  %217 = getelementptr i8, ptr %0, i64 88
+  %218 = load i32, ptr %217, align 4
+  %219 = sitofp i32 %218 to double
+  %220 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.386", double %219)
+  %.not33 = icmp eq i32 %220, 0
+  br i1 %.not33, label %merge12, label %common.ret
+
+merge12:                                          ; preds = %"$check_heads.exit"
+  %221 = getelementptr i8, ptr %0, i64 64
+  %222 = load i32, ptr %221, align 4
+  %223 = sitofp i32 %222 to double
+  %224 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.387", double %223)
   br label %common.ret
 }
 
 ; Function Attrs: nofree nounwind
 define internal fastcc i32 @"$check_constants"(ptr %0) unnamed_addr #0 {
 entry:
-  %.val1136 = load ptr, ptr %0, align 8
+  %.val1292 = load ptr, ptr %0, align 8
   %1 = getelementptr i8, ptr %0, i64 8
-  %.val1137 = load ptr, ptr %1, align 8
-  %2 = icmp eq ptr %.val1137, null
+  %.val1293 = load ptr, ptr %1, align 8
+  %2 = icmp eq ptr %.val1293, null
   br i1 %2, label %merge17, label %or.lhs.false.i.i
 
 or.lhs.false.i.i:                                 ; preds = %entry
-  %3 = load i32, ptr %.val1137, align 4
+  %3 = load i32, ptr %.val1293, align 4
   %.not.i.i = icmp eq i32 %3, 6
   br i1 %.not.i.i, label %merge.i.i, label %merge17
 
 merge.i.i:                                        ; preds = %or.lhs.false.i.i
-  %4 = getelementptr i8, ptr %.val1137, i64 12
+  %4 = getelementptr i8, ptr %.val1293, i64 12
   %.val.i.i = load i32, ptr %4, align 4
   %5 = icmp eq i32 %.val.i.i, -1
   br i1 %5, label %merge17, label %"$Document.child.exit.i.i"
 
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
-  %.val.i.i.i = load ptr, ptr %.val1136, align 8
+  %.val.i.i.i = load ptr, ptr %.val1292, align 8
   %6 = sext i32 %.val.i.i to i64
   %7 = getelementptr %81, ptr %.val.i.i.i, i64 %6
   %.not1722.i.i = icmp eq ptr %7, null
-  br i1 %.not1722.i.i, label %"$Document.child.exit.i.i1178", label %whilebody.i.i
+  br i1 %.not1722.i.i, label %"$Document.child.exit.i.i1334", label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %"$Document.child.exit.i.i", %merge2.i.i
   %child.023.i.i = phi ptr [ %15, %merge2.i.i ], [ %7, %"$Document.child.exit.i.i" ]
@@ -26365,2780 +26751,3074 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
   %15 = getelementptr %81, ptr %.val.i.i.i, i64 %14
   %.not17.i.i = icmp eq ptr %15, null
   %or.cond.i = or i1 %13, %.not17.i.i
-  br i1 %or.cond.i, label %merge.i.i1175, label %whilebody.i.i
+  br i1 %or.cond.i, label %merge.i.i1331, label %whilebody.i.i
 
 and.lhs.true.i:                                   ; preds = %and.rhs.i.i.i
   %16 = load i32, ptr %child.023.i.i, align 4
   switch i32 %16, label %or.rhs.i [
-    i32 0, label %merge.i.i1175
-    i32 1, label %merge.i.i1175
-    i32 3, label %and.lhs.true.i1138
+    i32 0, label %merge.i.i1331
+    i32 1, label %merge.i.i1331
+    i32 3, label %and.lhs.true.i1294
   ]
 
 or.rhs.i:                                         ; preds = %and.lhs.true.i
   %17 = icmp sgt i32 %16, 4
-  br i1 %17, label %"$says_nothing.exit", label %whilebody.i.i1149.preheader
+  br i1 %17, label %"$says_nothing.exit", label %whilebody.i.i1305.preheader
 
-and.lhs.true.i1138:                               ; preds = %and.lhs.true.i
+and.lhs.true.i1294:                               ; preds = %and.lhs.true.i
   %18 = getelementptr i8, ptr %child.023.i.i, i64 64
   %19 = load double, ptr %18, align 8
   %20 = fcmp oeq double %19, 0.000000e+00
-  br i1 %20, label %merge.i.i1175, label %whilebody.i.i1149.preheader
+  br i1 %20, label %merge.i.i1331, label %whilebody.i.i1305.preheader
 
 "$says_nothing.exit":                             ; preds = %or.rhs.i
   %21 = getelementptr i8, ptr %child.023.i.i, i64 8
   %22 = load i32, ptr %21, align 4
   %23 = icmp eq i32 %22, 0
-  br i1 %23, label %merge.i.i1175, label %whilebody.i.i1149.preheader
+  br i1 %23, label %merge.i.i1331, label %whilebody.i.i1305.preheader
 
-whilebody.i.i1149.preheader:                      ; preds = %and.lhs.true.i1138, %or.rhs.i, %"$says_nothing.exit"
-  br label %whilebody.i.i1149
+whilebody.i.i1305.preheader:                      ; preds = %and.lhs.true.i1294, %or.rhs.i, %"$says_nothing.exit"
+  br label %whilebody.i.i1305
 
-common.ret:                                       ; preds = %merge330, %merge325, %merge320, %merge315, %merge310, %merge305, %merge300, %merge295, %merge290, %merge285, %merge280, %merge275, %merge270, %merge265, %merge261, %merge424, %then425, %then419, %then413, %then407, %then401, %then393, %then387, %then380, %then372, %then364, %then358, %then352, %then345, %then340, %then262, %then258, %then254, %then250, %then246, %then242, %then238, %then234, %then230, %then226, %then222, %then218, %then214, %then210, %then206, %then202, %then198, %then194, %then190, %then186, %then182, %then178, %then174, %then170, %then166, %then162, %then158, %then154, %then150, %then146, %then142, %then138, %then134, %then130, %then126, %then122, %then118, %then114, %then110, %then106, %then102, %then98, %then94, %then90, %then86, %then82, %then78, %then74, %then70, %then66, %then62, %then58, %then54, %then50, %then46, %then42, %then38, %then34, %then30, %then26, %then22, %then18, %"$ConfigReader.find.exit1459", %"$ConfigReader.find.exit1387", %"$ConfigReader.find.exit1315", %"$ConfigReader.find.exit1243", %"$ConfigReader.find.exit1171"
-  %common.ret.op = phi i32 [ 4, %"$ConfigReader.find.exit1171" ], [ 4, %"$ConfigReader.find.exit1243" ], [ 4, %"$ConfigReader.find.exit1315" ], [ 4, %"$ConfigReader.find.exit1387" ], [ 4, %"$ConfigReader.find.exit1459" ], [ 4, %then18 ], [ 4, %then22 ], [ 4, %then26 ], [ 4, %then30 ], [ 4, %then34 ], [ 4, %then38 ], [ 4, %then42 ], [ 4, %then46 ], [ 4, %then50 ], [ 4, %then54 ], [ 4, %then58 ], [ 4, %then62 ], [ 4, %then66 ], [ 4, %then70 ], [ 4, %then74 ], [ 4, %then78 ], [ 4, %then82 ], [ 4, %then86 ], [ 4, %then90 ], [ 4, %then94 ], [ 4, %then98 ], [ 4, %then102 ], [ 4, %then106 ], [ 4, %then110 ], [ 4, %then114 ], [ 4, %then118 ], [ 4, %then122 ], [ 4, %then126 ], [ 4, %then130 ], [ 4, %then134 ], [ 4, %then138 ], [ 4, %then142 ], [ 4, %then146 ], [ 4, %then150 ], [ 4, %then154 ], [ 4, %then158 ], [ 4, %then162 ], [ 4, %then166 ], [ 4, %then170 ], [ 4, %then174 ], [ 4, %then178 ], [ 4, %then182 ], [ 4, %then186 ], [ 4, %then190 ], [ 4, %then194 ], [ 4, %then198 ], [ 4, %then202 ], [ 4, %then206 ], [ 4, %then210 ], [ 4, %then214 ], [ 4, %then218 ], [ 4, %then222 ], [ 4, %then226 ], [ 4, %then230 ], [ 4, %then234 ], [ 4, %then238 ], [ 4, %then242 ], [ 4, %then246 ], [ 4, %then250 ], [ 4, %then254 ], [ 4, %then258 ], [ 4, %then262 ], [ 4, %then340 ], [ 4, %then345 ], [ 4, %then352 ], [ 4, %then358 ], [ 4, %then364 ], [ 4, %then372 ], [ 4, %then380 ], [ 4, %then387 ], [ 4, %then393 ], [ 4, %then401 ], [ 4, %then407 ], [ 4, %then413 ], [ 4, %then419 ], [ 4, %then425 ], [ %827, %merge424 ], [ %775, %merge261 ], [ %776, %merge265 ], [ %777, %merge270 ], [ %778, %merge275 ], [ %779, %merge280 ], [ %780, %merge285 ], [ %781, %merge290 ], [ %782, %merge295 ], [ %783, %merge300 ], [ %784, %merge305 ], [ %785, %merge310 ], [ %786, %merge315 ], [ %787, %merge320 ], [ %788, %merge325 ], [ %789, %merge330 ]
+common.ret:                                       ; preds = %merge484, %merge479, %merge472, %merge372, %merge367, %merge362, %merge357, %merge352, %merge347, %merge342, %merge337, %merge332, %merge327, %merge322, %merge317, %merge312, %merge307, %merge302, %merge297, %merge293, %merge489, %then473, %then467, %then461, %then455, %then449, %then443, %then435, %then429, %then422, %then414, %then406, %then400, %then394, %then387, %then382, %then294, %then290, %then286, %then282, %then278, %then274, %then270, %then266, %then262, %then258, %then254, %then250, %then246, %then242, %then238, %then234, %then230, %then226, %then222, %then218, %then214, %then210, %then206, %then202, %then198, %then194, %then190, %then186, %then182, %then178, %then174, %then170, %then166, %then162, %then158, %then154, %then150, %then146, %then142, %then138, %then134, %then130, %then126, %then122, %then118, %then114, %then110, %then106, %then102, %then98, %then94, %then90, %then86, %then82, %then78, %then74, %then70, %then66, %then62, %then58, %then54, %then50, %then46, %then42, %then38, %then34, %then30, %then26, %then22, %then18, %"$ConfigReader.find.exit1615", %"$ConfigReader.find.exit1543", %"$ConfigReader.find.exit1471", %"$ConfigReader.find.exit1399", %"$ConfigReader.find.exit1327"
+  %common.ret.op = phi i32 [ 4, %"$ConfigReader.find.exit1327" ], [ 4, %"$ConfigReader.find.exit1399" ], [ 4, %"$ConfigReader.find.exit1471" ], [ 4, %"$ConfigReader.find.exit1543" ], [ 4, %"$ConfigReader.find.exit1615" ], [ 4, %then18 ], [ 4, %then22 ], [ 4, %then26 ], [ 4, %then30 ], [ 4, %then34 ], [ 4, %then38 ], [ 4, %then42 ], [ 4, %then46 ], [ 4, %then50 ], [ 4, %then54 ], [ 4, %then58 ], [ 4, %then62 ], [ 4, %then66 ], [ 4, %then70 ], [ 4, %then74 ], [ 4, %then78 ], [ 4, %then82 ], [ 4, %then86 ], [ 4, %then90 ], [ 4, %then94 ], [ 4, %then98 ], [ 4, %then102 ], [ 4, %then106 ], [ 4, %then110 ], [ 4, %then114 ], [ 4, %then118 ], [ 4, %then122 ], [ 4, %then126 ], [ 4, %then130 ], [ 4, %then134 ], [ 4, %then138 ], [ 4, %then142 ], [ 4, %then146 ], [ 4, %then150 ], [ 4, %then154 ], [ 4, %then158 ], [ 4, %then162 ], [ 4, %then166 ], [ 4, %then170 ], [ 4, %then174 ], [ 4, %then178 ], [ 4, %then182 ], [ 4, %then186 ], [ 4, %then190 ], [ 4, %then194 ], [ 4, %then198 ], [ 4, %then202 ], [ 4, %then206 ], [ 4, %then210 ], [ 4, %then214 ], [ 4, %then218 ], [ 4, %then222 ], [ 4, %then226 ], [ 4, %then230 ], [ 4, %then234 ], [ 4, %then238 ], [ 4, %then242 ], [ 4, %then246 ], [ 4, %then250 ], [ 4, %then254 ], [ 4, %then258 ], [ 4, %then262 ], [ 4, %then266 ], [ 4, %then270 ], [ 4, %then274 ], [ 4, %then278 ], [ 4, %then282 ], [ 4, %then286 ], [ 4, %then290 ], [ 4, %then294 ], [ 4, %then382 ], [ 4, %then387 ], [ 4, %then394 ], [ 4, %then400 ], [ 4, %then406 ], [ 4, %then414 ], [ 4, %then422 ], [ 4, %then429 ], [ 4, %then435 ], [ 4, %then443 ], [ 4, %then449 ], [ 4, %then455 ], [ 4, %then461 ], [ 4, %then467 ], [ 4, %then473 ], [ %914, %merge489 ], [ %855, %merge293 ], [ %856, %merge297 ], [ %857, %merge302 ], [ %858, %merge307 ], [ %859, %merge312 ], [ %860, %merge317 ], [ %861, %merge322 ], [ %862, %merge327 ], [ %863, %merge332 ], [ %864, %merge337 ], [ %865, %merge342 ], [ %866, %merge347 ], [ %867, %merge352 ], [ %868, %merge357 ], [ %869, %merge362 ], [ %870, %merge367 ], [ %871, %merge372 ], [ %911, %merge472 ], [ %912, %merge479 ], [ %913, %merge484 ]
   ret i32 %common.ret.op
 
-whilebody.i.i1149:                                ; preds = %whilebody.i.i1149.preheader, %merge2.i.i1153
-  %child.023.i.i1150 = phi ptr [ %31, %merge2.i.i1153 ], [ %7, %whilebody.i.i1149.preheader ]
-  %.sroa.214.0..sroa_idx.i.i1151 = getelementptr i8, ptr %child.023.i.i1150, i64 32
-  %.sroa.214.0.copyload.i.i1152 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1151, align 8
-  %24 = icmp eq i64 %.sroa.214.0.copyload.i.i1152, 19
-  br i1 %24, label %and.rhs.i.i.i1157, label %merge2.i.i1153
+whilebody.i.i1305:                                ; preds = %whilebody.i.i1305.preheader, %merge2.i.i1309
+  %child.023.i.i1306 = phi ptr [ %31, %merge2.i.i1309 ], [ %7, %whilebody.i.i1305.preheader ]
+  %.sroa.214.0..sroa_idx.i.i1307 = getelementptr i8, ptr %child.023.i.i1306, i64 32
+  %.sroa.214.0.copyload.i.i1308 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1307, align 8
+  %24 = icmp eq i64 %.sroa.214.0.copyload.i.i1308, 19
+  br i1 %24, label %and.rhs.i.i.i1313, label %merge2.i.i1309
 
-and.rhs.i.i.i1157:                                ; preds = %whilebody.i.i1149
-  %25 = getelementptr i8, ptr %child.023.i.i1150, i64 24
-  %.sroa.013.0.copyload.i.i1158 = load i64, ptr %25, align 8
-  %26 = inttoptr i64 %.sroa.013.0.copyload.i.i1158 to ptr
-  %bcmp.i.i.i1159 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %26, ptr noundef nonnull readonly dereferenceable(19) @"$string.231", i64 19)
-  %27 = icmp eq i32 %bcmp.i.i.i1159, 0
-  br i1 %27, label %and.lhs.true.i1160, label %merge2.i.i1153
+and.rhs.i.i.i1313:                                ; preds = %whilebody.i.i1305
+  %25 = getelementptr i8, ptr %child.023.i.i1306, i64 24
+  %.sroa.013.0.copyload.i.i1314 = load i64, ptr %25, align 8
+  %26 = inttoptr i64 %.sroa.013.0.copyload.i.i1314 to ptr
+  %bcmp.i.i.i1315 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %26, ptr noundef nonnull readonly dereferenceable(19) @"$string.231", i64 19)
+  %27 = icmp eq i32 %bcmp.i.i.i1315, 0
+  br i1 %27, label %and.lhs.true.i1316, label %merge2.i.i1309
 
-merge2.i.i1153:                                   ; preds = %and.rhs.i.i.i1157, %whilebody.i.i1149
-  %28 = getelementptr i8, ptr %child.023.i.i1150, i64 20
-  %child.0.val.i.i1154 = load i32, ptr %28, align 4
-  %29 = icmp eq i32 %child.0.val.i.i1154, -1
-  %30 = sext i32 %child.0.val.i.i1154 to i64
+merge2.i.i1309:                                   ; preds = %and.rhs.i.i.i1313, %whilebody.i.i1305
+  %28 = getelementptr i8, ptr %child.023.i.i1306, i64 20
+  %child.0.val.i.i1310 = load i32, ptr %28, align 4
+  %29 = icmp eq i32 %child.0.val.i.i1310, -1
+  %30 = sext i32 %child.0.val.i.i1310 to i64
   %31 = getelementptr %81, ptr %.val.i.i.i, i64 %30
-  %.not17.i.i1155 = icmp eq ptr %31, null
-  %or.cond.i1156 = or i1 %29, %.not17.i.i1155
-  br i1 %or.cond.i1156, label %"$ConfigReader.find.exit1171", label %whilebody.i.i1149
+  %.not17.i.i1311 = icmp eq ptr %31, null
+  %or.cond.i1312 = or i1 %29, %.not17.i.i1311
+  br i1 %or.cond.i1312, label %"$ConfigReader.find.exit1327", label %whilebody.i.i1305
 
-and.lhs.true.i1160:                               ; preds = %and.rhs.i.i.i1157
-  %32 = load i32, ptr %child.023.i.i1150, align 4
+and.lhs.true.i1316:                               ; preds = %and.rhs.i.i.i1313
+  %32 = load i32, ptr %child.023.i.i1306, align 4
   %33 = icmp eq i32 %32, 0
-  %spec.select.i1162 = select i1 %33, ptr null, ptr %child.023.i.i1150
-  br label %"$ConfigReader.find.exit1171"
+  %spec.select.i1318 = select i1 %33, ptr null, ptr %child.023.i.i1306
+  br label %"$ConfigReader.find.exit1327"
 
-"$ConfigReader.find.exit1171":                    ; preds = %merge2.i.i1153, %and.lhs.true.i1160
-  %common.ret.op.i1141 = phi ptr [ %spec.select.i1162, %and.lhs.true.i1160 ], [ null, %merge2.i.i1153 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.231", ptr %common.ret.op.i1141, ptr nonnull @"$string.232")
+"$ConfigReader.find.exit1327":                    ; preds = %merge2.i.i1309, %and.lhs.true.i1316
+  %common.ret.op.i1297 = phi ptr [ %spec.select.i1318, %and.lhs.true.i1316 ], [ null, %merge2.i.i1309 ]
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.231", ptr %common.ret.op.i1297, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge.i.i1175:                                    ; preds = %merge2.i.i, %and.lhs.true.i, %and.lhs.true.i, %and.lhs.true.i1138, %"$says_nothing.exit"
-  br i1 %5, label %merge17, label %"$Document.child.exit.i.i1178"
+merge.i.i1331:                                    ; preds = %merge2.i.i, %and.lhs.true.i, %and.lhs.true.i, %and.lhs.true.i1294, %"$says_nothing.exit"
+  br i1 %5, label %merge17, label %"$Document.child.exit.i.i1334"
 
-"$Document.child.exit.i.i1178":                   ; preds = %"$Document.child.exit.i.i", %merge.i.i1175
-  %.val.i.i.i1179 = load ptr, ptr %.val1136, align 8
+"$Document.child.exit.i.i1334":                   ; preds = %"$Document.child.exit.i.i", %merge.i.i1331
+  %.val.i.i.i1335 = load ptr, ptr %.val1292, align 8
   %34 = sext i32 %.val.i.i to i64
-  %35 = getelementptr %81, ptr %.val.i.i.i1179, i64 %34
-  %.not1722.i.i1180 = icmp eq ptr %35, null
-  br i1 %.not1722.i.i1180, label %"$Document.child.exit.i.i1250", label %whilebody.i.i1182
+  %35 = getelementptr %81, ptr %.val.i.i.i1335, i64 %34
+  %.not1722.i.i1336 = icmp eq ptr %35, null
+  br i1 %.not1722.i.i1336, label %"$Document.child.exit.i.i1406", label %whilebody.i.i1338
 
-whilebody.i.i1182:                                ; preds = %"$Document.child.exit.i.i1178", %merge2.i.i1186
-  %child.023.i.i1183 = phi ptr [ %43, %merge2.i.i1186 ], [ %35, %"$Document.child.exit.i.i1178" ]
-  %.sroa.214.0..sroa_idx.i.i1184 = getelementptr i8, ptr %child.023.i.i1183, i64 32
-  %.sroa.214.0.copyload.i.i1185 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1184, align 8
-  %36 = icmp eq i64 %.sroa.214.0.copyload.i.i1185, 5
-  br i1 %36, label %and.rhs.i.i.i1190, label %merge2.i.i1186
+whilebody.i.i1338:                                ; preds = %"$Document.child.exit.i.i1334", %merge2.i.i1342
+  %child.023.i.i1339 = phi ptr [ %43, %merge2.i.i1342 ], [ %35, %"$Document.child.exit.i.i1334" ]
+  %.sroa.214.0..sroa_idx.i.i1340 = getelementptr i8, ptr %child.023.i.i1339, i64 32
+  %.sroa.214.0.copyload.i.i1341 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1340, align 8
+  %36 = icmp eq i64 %.sroa.214.0.copyload.i.i1341, 5
+  br i1 %36, label %and.rhs.i.i.i1346, label %merge2.i.i1342
 
-and.rhs.i.i.i1190:                                ; preds = %whilebody.i.i1182
-  %37 = getelementptr i8, ptr %child.023.i.i1183, i64 24
-  %.sroa.013.0.copyload.i.i1191 = load i64, ptr %37, align 8
-  %38 = inttoptr i64 %.sroa.013.0.copyload.i.i1191 to ptr
-  %bcmp.i.i.i1192 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %38, ptr noundef nonnull readonly dereferenceable(5) @"$string.233", i64 5)
-  %39 = icmp eq i32 %bcmp.i.i.i1192, 0
-  br i1 %39, label %and.lhs.true.i1193, label %merge2.i.i1186
+and.rhs.i.i.i1346:                                ; preds = %whilebody.i.i1338
+  %37 = getelementptr i8, ptr %child.023.i.i1339, i64 24
+  %.sroa.013.0.copyload.i.i1347 = load i64, ptr %37, align 8
+  %38 = inttoptr i64 %.sroa.013.0.copyload.i.i1347 to ptr
+  %bcmp.i.i.i1348 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %38, ptr noundef nonnull readonly dereferenceable(5) @"$string.233", i64 5)
+  %39 = icmp eq i32 %bcmp.i.i.i1348, 0
+  br i1 %39, label %and.lhs.true.i1349, label %merge2.i.i1342
 
-merge2.i.i1186:                                   ; preds = %and.rhs.i.i.i1190, %whilebody.i.i1182
-  %40 = getelementptr i8, ptr %child.023.i.i1183, i64 20
-  %child.0.val.i.i1187 = load i32, ptr %40, align 4
-  %41 = icmp eq i32 %child.0.val.i.i1187, -1
-  %42 = sext i32 %child.0.val.i.i1187 to i64
-  %43 = getelementptr %81, ptr %.val.i.i.i1179, i64 %42
-  %.not17.i.i1188 = icmp eq ptr %43, null
-  %or.cond.i1189 = or i1 %41, %.not17.i.i1188
-  br i1 %or.cond.i1189, label %merge.i.i1247, label %whilebody.i.i1182
+merge2.i.i1342:                                   ; preds = %and.rhs.i.i.i1346, %whilebody.i.i1338
+  %40 = getelementptr i8, ptr %child.023.i.i1339, i64 20
+  %child.0.val.i.i1343 = load i32, ptr %40, align 4
+  %41 = icmp eq i32 %child.0.val.i.i1343, -1
+  %42 = sext i32 %child.0.val.i.i1343 to i64
+  %43 = getelementptr %81, ptr %.val.i.i.i1335, i64 %42
+  %.not17.i.i1344 = icmp eq ptr %43, null
+  %or.cond.i1345 = or i1 %41, %.not17.i.i1344
+  br i1 %or.cond.i1345, label %merge.i.i1403, label %whilebody.i.i1338
 
-and.lhs.true.i1193:                               ; preds = %and.rhs.i.i.i1190
-  %44 = load i32, ptr %child.023.i.i1183, align 4
-  switch i32 %44, label %or.rhs.i1208 [
-    i32 0, label %merge.i.i1247
-    i32 1, label %merge.i.i1247
-    i32 3, label %and.lhs.true.i1206
+and.lhs.true.i1349:                               ; preds = %and.rhs.i.i.i1346
+  %44 = load i32, ptr %child.023.i.i1339, align 4
+  switch i32 %44, label %or.rhs.i1364 [
+    i32 0, label %merge.i.i1403
+    i32 1, label %merge.i.i1403
+    i32 3, label %and.lhs.true.i1362
   ]
 
-or.rhs.i1208:                                     ; preds = %and.lhs.true.i1193
+or.rhs.i1364:                                     ; preds = %and.lhs.true.i1349
   %45 = icmp sgt i32 %44, 4
-  br i1 %45, label %"$says_nothing.exit1210", label %whilebody.i.i1221.preheader
+  br i1 %45, label %"$says_nothing.exit1366", label %whilebody.i.i1377.preheader
 
-and.lhs.true.i1206:                               ; preds = %and.lhs.true.i1193
-  %46 = getelementptr i8, ptr %child.023.i.i1183, i64 64
+and.lhs.true.i1362:                               ; preds = %and.lhs.true.i1349
+  %46 = getelementptr i8, ptr %child.023.i.i1339, i64 64
   %47 = load double, ptr %46, align 8
   %48 = fcmp oeq double %47, 0.000000e+00
-  br i1 %48, label %merge.i.i1247, label %whilebody.i.i1221.preheader
+  br i1 %48, label %merge.i.i1403, label %whilebody.i.i1377.preheader
 
-"$says_nothing.exit1210":                         ; preds = %or.rhs.i1208
-  %49 = getelementptr i8, ptr %child.023.i.i1183, i64 8
+"$says_nothing.exit1366":                         ; preds = %or.rhs.i1364
+  %49 = getelementptr i8, ptr %child.023.i.i1339, i64 8
   %50 = load i32, ptr %49, align 4
   %51 = icmp eq i32 %50, 0
-  br i1 %51, label %merge.i.i1247, label %whilebody.i.i1221.preheader
+  br i1 %51, label %merge.i.i1403, label %whilebody.i.i1377.preheader
 
-whilebody.i.i1221.preheader:                      ; preds = %and.lhs.true.i1206, %or.rhs.i1208, %"$says_nothing.exit1210"
-  br label %whilebody.i.i1221
+whilebody.i.i1377.preheader:                      ; preds = %and.lhs.true.i1362, %or.rhs.i1364, %"$says_nothing.exit1366"
+  br label %whilebody.i.i1377
 
-whilebody.i.i1221:                                ; preds = %whilebody.i.i1221.preheader, %merge2.i.i1225
-  %child.023.i.i1222 = phi ptr [ %59, %merge2.i.i1225 ], [ %35, %whilebody.i.i1221.preheader ]
-  %.sroa.214.0..sroa_idx.i.i1223 = getelementptr i8, ptr %child.023.i.i1222, i64 32
-  %.sroa.214.0.copyload.i.i1224 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1223, align 8
-  %52 = icmp eq i64 %.sroa.214.0.copyload.i.i1224, 5
-  br i1 %52, label %and.rhs.i.i.i1229, label %merge2.i.i1225
+whilebody.i.i1377:                                ; preds = %whilebody.i.i1377.preheader, %merge2.i.i1381
+  %child.023.i.i1378 = phi ptr [ %59, %merge2.i.i1381 ], [ %35, %whilebody.i.i1377.preheader ]
+  %.sroa.214.0..sroa_idx.i.i1379 = getelementptr i8, ptr %child.023.i.i1378, i64 32
+  %.sroa.214.0.copyload.i.i1380 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1379, align 8
+  %52 = icmp eq i64 %.sroa.214.0.copyload.i.i1380, 5
+  br i1 %52, label %and.rhs.i.i.i1385, label %merge2.i.i1381
 
-and.rhs.i.i.i1229:                                ; preds = %whilebody.i.i1221
-  %53 = getelementptr i8, ptr %child.023.i.i1222, i64 24
-  %.sroa.013.0.copyload.i.i1230 = load i64, ptr %53, align 8
-  %54 = inttoptr i64 %.sroa.013.0.copyload.i.i1230 to ptr
-  %bcmp.i.i.i1231 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %54, ptr noundef nonnull readonly dereferenceable(5) @"$string.233", i64 5)
-  %55 = icmp eq i32 %bcmp.i.i.i1231, 0
-  br i1 %55, label %and.lhs.true.i1232, label %merge2.i.i1225
+and.rhs.i.i.i1385:                                ; preds = %whilebody.i.i1377
+  %53 = getelementptr i8, ptr %child.023.i.i1378, i64 24
+  %.sroa.013.0.copyload.i.i1386 = load i64, ptr %53, align 8
+  %54 = inttoptr i64 %.sroa.013.0.copyload.i.i1386 to ptr
+  %bcmp.i.i.i1387 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %54, ptr noundef nonnull readonly dereferenceable(5) @"$string.233", i64 5)
+  %55 = icmp eq i32 %bcmp.i.i.i1387, 0
+  br i1 %55, label %and.lhs.true.i1388, label %merge2.i.i1381
 
-merge2.i.i1225:                                   ; preds = %and.rhs.i.i.i1229, %whilebody.i.i1221
-  %56 = getelementptr i8, ptr %child.023.i.i1222, i64 20
-  %child.0.val.i.i1226 = load i32, ptr %56, align 4
-  %57 = icmp eq i32 %child.0.val.i.i1226, -1
-  %58 = sext i32 %child.0.val.i.i1226 to i64
-  %59 = getelementptr %81, ptr %.val.i.i.i1179, i64 %58
-  %.not17.i.i1227 = icmp eq ptr %59, null
-  %or.cond.i1228 = or i1 %57, %.not17.i.i1227
-  br i1 %or.cond.i1228, label %"$ConfigReader.find.exit1243", label %whilebody.i.i1221
+merge2.i.i1381:                                   ; preds = %and.rhs.i.i.i1385, %whilebody.i.i1377
+  %56 = getelementptr i8, ptr %child.023.i.i1378, i64 20
+  %child.0.val.i.i1382 = load i32, ptr %56, align 4
+  %57 = icmp eq i32 %child.0.val.i.i1382, -1
+  %58 = sext i32 %child.0.val.i.i1382 to i64
+  %59 = getelementptr %81, ptr %.val.i.i.i1335, i64 %58
+  %.not17.i.i1383 = icmp eq ptr %59, null
+  %or.cond.i1384 = or i1 %57, %.not17.i.i1383
+  br i1 %or.cond.i1384, label %"$ConfigReader.find.exit1399", label %whilebody.i.i1377
 
-and.lhs.true.i1232:                               ; preds = %and.rhs.i.i.i1229
-  %60 = load i32, ptr %child.023.i.i1222, align 4
+and.lhs.true.i1388:                               ; preds = %and.rhs.i.i.i1385
+  %60 = load i32, ptr %child.023.i.i1378, align 4
   %61 = icmp eq i32 %60, 0
-  %spec.select.i1234 = select i1 %61, ptr null, ptr %child.023.i.i1222
-  br label %"$ConfigReader.find.exit1243"
+  %spec.select.i1390 = select i1 %61, ptr null, ptr %child.023.i.i1378
+  br label %"$ConfigReader.find.exit1399"
 
-"$ConfigReader.find.exit1243":                    ; preds = %merge2.i.i1225, %and.lhs.true.i1232
-  %common.ret.op.i1213 = phi ptr [ %spec.select.i1234, %and.lhs.true.i1232 ], [ null, %merge2.i.i1225 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.233", ptr %common.ret.op.i1213, ptr nonnull @"$string.232")
+"$ConfigReader.find.exit1399":                    ; preds = %merge2.i.i1381, %and.lhs.true.i1388
+  %common.ret.op.i1369 = phi ptr [ %spec.select.i1390, %and.lhs.true.i1388 ], [ null, %merge2.i.i1381 ]
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.233", ptr %common.ret.op.i1369, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge.i.i1247:                                    ; preds = %merge2.i.i1186, %and.lhs.true.i1193, %and.lhs.true.i1193, %and.lhs.true.i1206, %"$says_nothing.exit1210"
-  br i1 %5, label %merge17, label %"$Document.child.exit.i.i1250"
+merge.i.i1403:                                    ; preds = %merge2.i.i1342, %and.lhs.true.i1349, %and.lhs.true.i1349, %and.lhs.true.i1362, %"$says_nothing.exit1366"
+  br i1 %5, label %merge17, label %"$Document.child.exit.i.i1406"
 
-"$Document.child.exit.i.i1250":                   ; preds = %"$Document.child.exit.i.i1178", %merge.i.i1247
-  %.val.i.i.i1251 = load ptr, ptr %.val1136, align 8
+"$Document.child.exit.i.i1406":                   ; preds = %"$Document.child.exit.i.i1334", %merge.i.i1403
+  %.val.i.i.i1407 = load ptr, ptr %.val1292, align 8
   %62 = sext i32 %.val.i.i to i64
-  %63 = getelementptr %81, ptr %.val.i.i.i1251, i64 %62
-  %.not1722.i.i1252 = icmp eq ptr %63, null
-  br i1 %.not1722.i.i1252, label %"$Document.child.exit.i.i1322", label %whilebody.i.i1254
+  %63 = getelementptr %81, ptr %.val.i.i.i1407, i64 %62
+  %.not1722.i.i1408 = icmp eq ptr %63, null
+  br i1 %.not1722.i.i1408, label %"$Document.child.exit.i.i1478", label %whilebody.i.i1410
 
-whilebody.i.i1254:                                ; preds = %"$Document.child.exit.i.i1250", %merge2.i.i1258
-  %child.023.i.i1255 = phi ptr [ %71, %merge2.i.i1258 ], [ %63, %"$Document.child.exit.i.i1250" ]
-  %.sroa.214.0..sroa_idx.i.i1256 = getelementptr i8, ptr %child.023.i.i1255, i64 32
-  %.sroa.214.0.copyload.i.i1257 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1256, align 8
-  %64 = icmp eq i64 %.sroa.214.0.copyload.i.i1257, 18
-  br i1 %64, label %and.rhs.i.i.i1262, label %merge2.i.i1258
+whilebody.i.i1410:                                ; preds = %"$Document.child.exit.i.i1406", %merge2.i.i1414
+  %child.023.i.i1411 = phi ptr [ %71, %merge2.i.i1414 ], [ %63, %"$Document.child.exit.i.i1406" ]
+  %.sroa.214.0..sroa_idx.i.i1412 = getelementptr i8, ptr %child.023.i.i1411, i64 32
+  %.sroa.214.0.copyload.i.i1413 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1412, align 8
+  %64 = icmp eq i64 %.sroa.214.0.copyload.i.i1413, 19
+  br i1 %64, label %and.rhs.i.i.i1418, label %merge2.i.i1414
 
-and.rhs.i.i.i1262:                                ; preds = %whilebody.i.i1254
-  %65 = getelementptr i8, ptr %child.023.i.i1255, i64 24
-  %.sroa.013.0.copyload.i.i1263 = load i64, ptr %65, align 8
-  %66 = inttoptr i64 %.sroa.013.0.copyload.i.i1263 to ptr
-  %bcmp.i.i.i1264 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %66, ptr noundef nonnull readonly dereferenceable(18) @"$string.234", i64 18)
-  %67 = icmp eq i32 %bcmp.i.i.i1264, 0
-  br i1 %67, label %and.lhs.true.i1265, label %merge2.i.i1258
+and.rhs.i.i.i1418:                                ; preds = %whilebody.i.i1410
+  %65 = getelementptr i8, ptr %child.023.i.i1411, i64 24
+  %.sroa.013.0.copyload.i.i1419 = load i64, ptr %65, align 8
+  %66 = inttoptr i64 %.sroa.013.0.copyload.i.i1419 to ptr
+  %bcmp.i.i.i1420 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %66, ptr noundef nonnull readonly dereferenceable(19) @"$string.234", i64 19)
+  %67 = icmp eq i32 %bcmp.i.i.i1420, 0
+  br i1 %67, label %and.lhs.true.i1421, label %merge2.i.i1414
 
-merge2.i.i1258:                                   ; preds = %and.rhs.i.i.i1262, %whilebody.i.i1254
-  %68 = getelementptr i8, ptr %child.023.i.i1255, i64 20
-  %child.0.val.i.i1259 = load i32, ptr %68, align 4
-  %69 = icmp eq i32 %child.0.val.i.i1259, -1
-  %70 = sext i32 %child.0.val.i.i1259 to i64
-  %71 = getelementptr %81, ptr %.val.i.i.i1251, i64 %70
-  %.not17.i.i1260 = icmp eq ptr %71, null
-  %or.cond.i1261 = or i1 %69, %.not17.i.i1260
-  br i1 %or.cond.i1261, label %merge.i.i1319, label %whilebody.i.i1254
+merge2.i.i1414:                                   ; preds = %and.rhs.i.i.i1418, %whilebody.i.i1410
+  %68 = getelementptr i8, ptr %child.023.i.i1411, i64 20
+  %child.0.val.i.i1415 = load i32, ptr %68, align 4
+  %69 = icmp eq i32 %child.0.val.i.i1415, -1
+  %70 = sext i32 %child.0.val.i.i1415 to i64
+  %71 = getelementptr %81, ptr %.val.i.i.i1407, i64 %70
+  %.not17.i.i1416 = icmp eq ptr %71, null
+  %or.cond.i1417 = or i1 %69, %.not17.i.i1416
+  br i1 %or.cond.i1417, label %merge.i.i1475, label %whilebody.i.i1410
 
-and.lhs.true.i1265:                               ; preds = %and.rhs.i.i.i1262
-  %72 = load i32, ptr %child.023.i.i1255, align 4
-  switch i32 %72, label %or.rhs.i1280 [
-    i32 0, label %merge.i.i1319
-    i32 1, label %merge.i.i1319
-    i32 3, label %and.lhs.true.i1278
+and.lhs.true.i1421:                               ; preds = %and.rhs.i.i.i1418
+  %72 = load i32, ptr %child.023.i.i1411, align 4
+  switch i32 %72, label %or.rhs.i1436 [
+    i32 0, label %merge.i.i1475
+    i32 1, label %merge.i.i1475
+    i32 3, label %and.lhs.true.i1434
   ]
 
-or.rhs.i1280:                                     ; preds = %and.lhs.true.i1265
+or.rhs.i1436:                                     ; preds = %and.lhs.true.i1421
   %73 = icmp sgt i32 %72, 4
-  br i1 %73, label %"$says_nothing.exit1282", label %whilebody.i.i1293.preheader
+  br i1 %73, label %"$says_nothing.exit1438", label %whilebody.i.i1449.preheader
 
-and.lhs.true.i1278:                               ; preds = %and.lhs.true.i1265
-  %74 = getelementptr i8, ptr %child.023.i.i1255, i64 64
+and.lhs.true.i1434:                               ; preds = %and.lhs.true.i1421
+  %74 = getelementptr i8, ptr %child.023.i.i1411, i64 64
   %75 = load double, ptr %74, align 8
   %76 = fcmp oeq double %75, 0.000000e+00
-  br i1 %76, label %merge.i.i1319, label %whilebody.i.i1293.preheader
+  br i1 %76, label %merge.i.i1475, label %whilebody.i.i1449.preheader
 
-"$says_nothing.exit1282":                         ; preds = %or.rhs.i1280
-  %77 = getelementptr i8, ptr %child.023.i.i1255, i64 8
+"$says_nothing.exit1438":                         ; preds = %or.rhs.i1436
+  %77 = getelementptr i8, ptr %child.023.i.i1411, i64 8
   %78 = load i32, ptr %77, align 4
   %79 = icmp eq i32 %78, 0
-  br i1 %79, label %merge.i.i1319, label %whilebody.i.i1293.preheader
+  br i1 %79, label %merge.i.i1475, label %whilebody.i.i1449.preheader
 
-whilebody.i.i1293.preheader:                      ; preds = %and.lhs.true.i1278, %or.rhs.i1280, %"$says_nothing.exit1282"
-  br label %whilebody.i.i1293
+whilebody.i.i1449.preheader:                      ; preds = %and.lhs.true.i1434, %or.rhs.i1436, %"$says_nothing.exit1438"
+  br label %whilebody.i.i1449
 
-whilebody.i.i1293:                                ; preds = %whilebody.i.i1293.preheader, %merge2.i.i1297
-  %child.023.i.i1294 = phi ptr [ %87, %merge2.i.i1297 ], [ %63, %whilebody.i.i1293.preheader ]
-  %.sroa.214.0..sroa_idx.i.i1295 = getelementptr i8, ptr %child.023.i.i1294, i64 32
-  %.sroa.214.0.copyload.i.i1296 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1295, align 8
-  %80 = icmp eq i64 %.sroa.214.0.copyload.i.i1296, 18
-  br i1 %80, label %and.rhs.i.i.i1301, label %merge2.i.i1297
+whilebody.i.i1449:                                ; preds = %whilebody.i.i1449.preheader, %merge2.i.i1453
+  %child.023.i.i1450 = phi ptr [ %87, %merge2.i.i1453 ], [ %63, %whilebody.i.i1449.preheader ]
+  %.sroa.214.0..sroa_idx.i.i1451 = getelementptr i8, ptr %child.023.i.i1450, i64 32
+  %.sroa.214.0.copyload.i.i1452 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1451, align 8
+  %80 = icmp eq i64 %.sroa.214.0.copyload.i.i1452, 19
+  br i1 %80, label %and.rhs.i.i.i1457, label %merge2.i.i1453
 
-and.rhs.i.i.i1301:                                ; preds = %whilebody.i.i1293
-  %81 = getelementptr i8, ptr %child.023.i.i1294, i64 24
-  %.sroa.013.0.copyload.i.i1302 = load i64, ptr %81, align 8
-  %82 = inttoptr i64 %.sroa.013.0.copyload.i.i1302 to ptr
-  %bcmp.i.i.i1303 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %82, ptr noundef nonnull readonly dereferenceable(18) @"$string.234", i64 18)
-  %83 = icmp eq i32 %bcmp.i.i.i1303, 0
-  br i1 %83, label %and.lhs.true.i1304, label %merge2.i.i1297
+and.rhs.i.i.i1457:                                ; preds = %whilebody.i.i1449
+  %81 = getelementptr i8, ptr %child.023.i.i1450, i64 24
+  %.sroa.013.0.copyload.i.i1458 = load i64, ptr %81, align 8
+  %82 = inttoptr i64 %.sroa.013.0.copyload.i.i1458 to ptr
+  %bcmp.i.i.i1459 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %82, ptr noundef nonnull readonly dereferenceable(19) @"$string.234", i64 19)
+  %83 = icmp eq i32 %bcmp.i.i.i1459, 0
+  br i1 %83, label %and.lhs.true.i1460, label %merge2.i.i1453
 
-merge2.i.i1297:                                   ; preds = %and.rhs.i.i.i1301, %whilebody.i.i1293
-  %84 = getelementptr i8, ptr %child.023.i.i1294, i64 20
-  %child.0.val.i.i1298 = load i32, ptr %84, align 4
-  %85 = icmp eq i32 %child.0.val.i.i1298, -1
-  %86 = sext i32 %child.0.val.i.i1298 to i64
-  %87 = getelementptr %81, ptr %.val.i.i.i1251, i64 %86
-  %.not17.i.i1299 = icmp eq ptr %87, null
-  %or.cond.i1300 = or i1 %85, %.not17.i.i1299
-  br i1 %or.cond.i1300, label %"$ConfigReader.find.exit1315", label %whilebody.i.i1293
+merge2.i.i1453:                                   ; preds = %and.rhs.i.i.i1457, %whilebody.i.i1449
+  %84 = getelementptr i8, ptr %child.023.i.i1450, i64 20
+  %child.0.val.i.i1454 = load i32, ptr %84, align 4
+  %85 = icmp eq i32 %child.0.val.i.i1454, -1
+  %86 = sext i32 %child.0.val.i.i1454 to i64
+  %87 = getelementptr %81, ptr %.val.i.i.i1407, i64 %86
+  %.not17.i.i1455 = icmp eq ptr %87, null
+  %or.cond.i1456 = or i1 %85, %.not17.i.i1455
+  br i1 %or.cond.i1456, label %"$ConfigReader.find.exit1471", label %whilebody.i.i1449
 
-and.lhs.true.i1304:                               ; preds = %and.rhs.i.i.i1301
-  %88 = load i32, ptr %child.023.i.i1294, align 4
+and.lhs.true.i1460:                               ; preds = %and.rhs.i.i.i1457
+  %88 = load i32, ptr %child.023.i.i1450, align 4
   %89 = icmp eq i32 %88, 0
-  %spec.select.i1306 = select i1 %89, ptr null, ptr %child.023.i.i1294
-  br label %"$ConfigReader.find.exit1315"
+  %spec.select.i1462 = select i1 %89, ptr null, ptr %child.023.i.i1450
+  br label %"$ConfigReader.find.exit1471"
 
-"$ConfigReader.find.exit1315":                    ; preds = %merge2.i.i1297, %and.lhs.true.i1304
-  %common.ret.op.i1285 = phi ptr [ %spec.select.i1306, %and.lhs.true.i1304 ], [ null, %merge2.i.i1297 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.234", ptr %common.ret.op.i1285, ptr nonnull @"$string.232")
+"$ConfigReader.find.exit1471":                    ; preds = %merge2.i.i1453, %and.lhs.true.i1460
+  %common.ret.op.i1441 = phi ptr [ %spec.select.i1462, %and.lhs.true.i1460 ], [ null, %merge2.i.i1453 ]
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.234", ptr %common.ret.op.i1441, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge.i.i1319:                                    ; preds = %merge2.i.i1258, %and.lhs.true.i1265, %and.lhs.true.i1265, %and.lhs.true.i1278, %"$says_nothing.exit1282"
-  br i1 %5, label %merge17, label %"$Document.child.exit.i.i1322"
+merge.i.i1475:                                    ; preds = %merge2.i.i1414, %and.lhs.true.i1421, %and.lhs.true.i1421, %and.lhs.true.i1434, %"$says_nothing.exit1438"
+  br i1 %5, label %merge17, label %"$Document.child.exit.i.i1478"
 
-"$Document.child.exit.i.i1322":                   ; preds = %"$Document.child.exit.i.i1250", %merge.i.i1319
-  %.val.i.i.i1323 = load ptr, ptr %.val1136, align 8
+"$Document.child.exit.i.i1478":                   ; preds = %"$Document.child.exit.i.i1406", %merge.i.i1475
+  %.val.i.i.i1479 = load ptr, ptr %.val1292, align 8
   %90 = sext i32 %.val.i.i to i64
-  %91 = getelementptr %81, ptr %.val.i.i.i1323, i64 %90
-  %.not1722.i.i1324 = icmp eq ptr %91, null
-  br i1 %.not1722.i.i1324, label %"$Document.child.exit.i.i1394", label %whilebody.i.i1326
+  %91 = getelementptr %81, ptr %.val.i.i.i1479, i64 %90
+  %.not1722.i.i1480 = icmp eq ptr %91, null
+  br i1 %.not1722.i.i1480, label %"$Document.child.exit.i.i1550", label %whilebody.i.i1482
 
-whilebody.i.i1326:                                ; preds = %"$Document.child.exit.i.i1322", %merge2.i.i1330
-  %child.023.i.i1327 = phi ptr [ %99, %merge2.i.i1330 ], [ %91, %"$Document.child.exit.i.i1322" ]
-  %.sroa.214.0..sroa_idx.i.i1328 = getelementptr i8, ptr %child.023.i.i1327, i64 32
-  %.sroa.214.0.copyload.i.i1329 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1328, align 8
-  %92 = icmp eq i64 %.sroa.214.0.copyload.i.i1329, 40
-  br i1 %92, label %and.rhs.i.i.i1334, label %merge2.i.i1330
+whilebody.i.i1482:                                ; preds = %"$Document.child.exit.i.i1478", %merge2.i.i1486
+  %child.023.i.i1483 = phi ptr [ %99, %merge2.i.i1486 ], [ %91, %"$Document.child.exit.i.i1478" ]
+  %.sroa.214.0..sroa_idx.i.i1484 = getelementptr i8, ptr %child.023.i.i1483, i64 32
+  %.sroa.214.0.copyload.i.i1485 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1484, align 8
+  %92 = icmp eq i64 %.sroa.214.0.copyload.i.i1485, 14
+  br i1 %92, label %and.rhs.i.i.i1490, label %merge2.i.i1486
 
-and.rhs.i.i.i1334:                                ; preds = %whilebody.i.i1326
-  %93 = getelementptr i8, ptr %child.023.i.i1327, i64 24
-  %.sroa.013.0.copyload.i.i1335 = load i64, ptr %93, align 8
-  %94 = inttoptr i64 %.sroa.013.0.copyload.i.i1335 to ptr
-  %bcmp.i.i.i1336 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(40) %94, ptr noundef nonnull readonly dereferenceable(40) @"$string.235", i64 40)
-  %95 = icmp eq i32 %bcmp.i.i.i1336, 0
-  br i1 %95, label %and.lhs.true.i1337, label %merge2.i.i1330
+and.rhs.i.i.i1490:                                ; preds = %whilebody.i.i1482
+  %93 = getelementptr i8, ptr %child.023.i.i1483, i64 24
+  %.sroa.013.0.copyload.i.i1491 = load i64, ptr %93, align 8
+  %94 = inttoptr i64 %.sroa.013.0.copyload.i.i1491 to ptr
+  %bcmp.i.i.i1492 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %94, ptr noundef nonnull readonly dereferenceable(14) @"$string.235", i64 14)
+  %95 = icmp eq i32 %bcmp.i.i.i1492, 0
+  br i1 %95, label %and.lhs.true.i1493, label %merge2.i.i1486
 
-merge2.i.i1330:                                   ; preds = %and.rhs.i.i.i1334, %whilebody.i.i1326
-  %96 = getelementptr i8, ptr %child.023.i.i1327, i64 20
-  %child.0.val.i.i1331 = load i32, ptr %96, align 4
-  %97 = icmp eq i32 %child.0.val.i.i1331, -1
-  %98 = sext i32 %child.0.val.i.i1331 to i64
-  %99 = getelementptr %81, ptr %.val.i.i.i1323, i64 %98
-  %.not17.i.i1332 = icmp eq ptr %99, null
-  %or.cond.i1333 = or i1 %97, %.not17.i.i1332
-  br i1 %or.cond.i1333, label %merge.i.i1391, label %whilebody.i.i1326
+merge2.i.i1486:                                   ; preds = %and.rhs.i.i.i1490, %whilebody.i.i1482
+  %96 = getelementptr i8, ptr %child.023.i.i1483, i64 20
+  %child.0.val.i.i1487 = load i32, ptr %96, align 4
+  %97 = icmp eq i32 %child.0.val.i.i1487, -1
+  %98 = sext i32 %child.0.val.i.i1487 to i64
+  %99 = getelementptr %81, ptr %.val.i.i.i1479, i64 %98
+  %.not17.i.i1488 = icmp eq ptr %99, null
+  %or.cond.i1489 = or i1 %97, %.not17.i.i1488
+  br i1 %or.cond.i1489, label %merge.i.i1547, label %whilebody.i.i1482
 
-and.lhs.true.i1337:                               ; preds = %and.rhs.i.i.i1334
-  %100 = load i32, ptr %child.023.i.i1327, align 4
-  switch i32 %100, label %or.rhs.i1352 [
-    i32 0, label %merge.i.i1391
-    i32 1, label %merge.i.i1391
-    i32 3, label %and.lhs.true.i1350
+and.lhs.true.i1493:                               ; preds = %and.rhs.i.i.i1490
+  %100 = load i32, ptr %child.023.i.i1483, align 4
+  switch i32 %100, label %or.rhs.i1508 [
+    i32 0, label %merge.i.i1547
+    i32 1, label %merge.i.i1547
+    i32 3, label %and.lhs.true.i1506
   ]
 
-or.rhs.i1352:                                     ; preds = %and.lhs.true.i1337
+or.rhs.i1508:                                     ; preds = %and.lhs.true.i1493
   %101 = icmp sgt i32 %100, 4
-  br i1 %101, label %"$says_nothing.exit1354", label %whilebody.i.i1365.preheader
+  br i1 %101, label %"$says_nothing.exit1510", label %whilebody.i.i1521.preheader
 
-and.lhs.true.i1350:                               ; preds = %and.lhs.true.i1337
-  %102 = getelementptr i8, ptr %child.023.i.i1327, i64 64
+and.lhs.true.i1506:                               ; preds = %and.lhs.true.i1493
+  %102 = getelementptr i8, ptr %child.023.i.i1483, i64 64
   %103 = load double, ptr %102, align 8
   %104 = fcmp oeq double %103, 0.000000e+00
-  br i1 %104, label %merge.i.i1391, label %whilebody.i.i1365.preheader
+  br i1 %104, label %merge.i.i1547, label %whilebody.i.i1521.preheader
 
-"$says_nothing.exit1354":                         ; preds = %or.rhs.i1352
-  %105 = getelementptr i8, ptr %child.023.i.i1327, i64 8
+"$says_nothing.exit1510":                         ; preds = %or.rhs.i1508
+  %105 = getelementptr i8, ptr %child.023.i.i1483, i64 8
   %106 = load i32, ptr %105, align 4
   %107 = icmp eq i32 %106, 0
-  br i1 %107, label %merge.i.i1391, label %whilebody.i.i1365.preheader
+  br i1 %107, label %merge.i.i1547, label %whilebody.i.i1521.preheader
 
-whilebody.i.i1365.preheader:                      ; preds = %and.lhs.true.i1350, %or.rhs.i1352, %"$says_nothing.exit1354"
-  br label %whilebody.i.i1365
+whilebody.i.i1521.preheader:                      ; preds = %and.lhs.true.i1506, %or.rhs.i1508, %"$says_nothing.exit1510"
+  br label %whilebody.i.i1521
 
-whilebody.i.i1365:                                ; preds = %whilebody.i.i1365.preheader, %merge2.i.i1369
-  %child.023.i.i1366 = phi ptr [ %115, %merge2.i.i1369 ], [ %91, %whilebody.i.i1365.preheader ]
-  %.sroa.214.0..sroa_idx.i.i1367 = getelementptr i8, ptr %child.023.i.i1366, i64 32
-  %.sroa.214.0.copyload.i.i1368 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1367, align 8
-  %108 = icmp eq i64 %.sroa.214.0.copyload.i.i1368, 40
-  br i1 %108, label %and.rhs.i.i.i1373, label %merge2.i.i1369
+whilebody.i.i1521:                                ; preds = %whilebody.i.i1521.preheader, %merge2.i.i1525
+  %child.023.i.i1522 = phi ptr [ %115, %merge2.i.i1525 ], [ %91, %whilebody.i.i1521.preheader ]
+  %.sroa.214.0..sroa_idx.i.i1523 = getelementptr i8, ptr %child.023.i.i1522, i64 32
+  %.sroa.214.0.copyload.i.i1524 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1523, align 8
+  %108 = icmp eq i64 %.sroa.214.0.copyload.i.i1524, 14
+  br i1 %108, label %and.rhs.i.i.i1529, label %merge2.i.i1525
 
-and.rhs.i.i.i1373:                                ; preds = %whilebody.i.i1365
-  %109 = getelementptr i8, ptr %child.023.i.i1366, i64 24
-  %.sroa.013.0.copyload.i.i1374 = load i64, ptr %109, align 8
-  %110 = inttoptr i64 %.sroa.013.0.copyload.i.i1374 to ptr
-  %bcmp.i.i.i1375 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(40) %110, ptr noundef nonnull readonly dereferenceable(40) @"$string.235", i64 40)
-  %111 = icmp eq i32 %bcmp.i.i.i1375, 0
-  br i1 %111, label %and.lhs.true.i1376, label %merge2.i.i1369
+and.rhs.i.i.i1529:                                ; preds = %whilebody.i.i1521
+  %109 = getelementptr i8, ptr %child.023.i.i1522, i64 24
+  %.sroa.013.0.copyload.i.i1530 = load i64, ptr %109, align 8
+  %110 = inttoptr i64 %.sroa.013.0.copyload.i.i1530 to ptr
+  %bcmp.i.i.i1531 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %110, ptr noundef nonnull readonly dereferenceable(14) @"$string.235", i64 14)
+  %111 = icmp eq i32 %bcmp.i.i.i1531, 0
+  br i1 %111, label %and.lhs.true.i1532, label %merge2.i.i1525
 
-merge2.i.i1369:                                   ; preds = %and.rhs.i.i.i1373, %whilebody.i.i1365
-  %112 = getelementptr i8, ptr %child.023.i.i1366, i64 20
-  %child.0.val.i.i1370 = load i32, ptr %112, align 4
-  %113 = icmp eq i32 %child.0.val.i.i1370, -1
-  %114 = sext i32 %child.0.val.i.i1370 to i64
-  %115 = getelementptr %81, ptr %.val.i.i.i1323, i64 %114
-  %.not17.i.i1371 = icmp eq ptr %115, null
-  %or.cond.i1372 = or i1 %113, %.not17.i.i1371
-  br i1 %or.cond.i1372, label %"$ConfigReader.find.exit1387", label %whilebody.i.i1365
+merge2.i.i1525:                                   ; preds = %and.rhs.i.i.i1529, %whilebody.i.i1521
+  %112 = getelementptr i8, ptr %child.023.i.i1522, i64 20
+  %child.0.val.i.i1526 = load i32, ptr %112, align 4
+  %113 = icmp eq i32 %child.0.val.i.i1526, -1
+  %114 = sext i32 %child.0.val.i.i1526 to i64
+  %115 = getelementptr %81, ptr %.val.i.i.i1479, i64 %114
+  %.not17.i.i1527 = icmp eq ptr %115, null
+  %or.cond.i1528 = or i1 %113, %.not17.i.i1527
+  br i1 %or.cond.i1528, label %"$ConfigReader.find.exit1543", label %whilebody.i.i1521
 
-and.lhs.true.i1376:                               ; preds = %and.rhs.i.i.i1373
-  %116 = load i32, ptr %child.023.i.i1366, align 4
+and.lhs.true.i1532:                               ; preds = %and.rhs.i.i.i1529
+  %116 = load i32, ptr %child.023.i.i1522, align 4
   %117 = icmp eq i32 %116, 0
-  %spec.select.i1378 = select i1 %117, ptr null, ptr %child.023.i.i1366
-  br label %"$ConfigReader.find.exit1387"
+  %spec.select.i1534 = select i1 %117, ptr null, ptr %child.023.i.i1522
+  br label %"$ConfigReader.find.exit1543"
 
-"$ConfigReader.find.exit1387":                    ; preds = %merge2.i.i1369, %and.lhs.true.i1376
-  %common.ret.op.i1357 = phi ptr [ %spec.select.i1378, %and.lhs.true.i1376 ], [ null, %merge2.i.i1369 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.235", ptr %common.ret.op.i1357, ptr nonnull @"$string.232")
+"$ConfigReader.find.exit1543":                    ; preds = %merge2.i.i1525, %and.lhs.true.i1532
+  %common.ret.op.i1513 = phi ptr [ %spec.select.i1534, %and.lhs.true.i1532 ], [ null, %merge2.i.i1525 ]
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.235", ptr %common.ret.op.i1513, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge.i.i1391:                                    ; preds = %merge2.i.i1330, %and.lhs.true.i1337, %and.lhs.true.i1337, %and.lhs.true.i1350, %"$says_nothing.exit1354"
-  br i1 %5, label %merge17, label %"$Document.child.exit.i.i1394"
+merge.i.i1547:                                    ; preds = %merge2.i.i1486, %and.lhs.true.i1493, %and.lhs.true.i1493, %and.lhs.true.i1506, %"$says_nothing.exit1510"
+  br i1 %5, label %merge17, label %"$Document.child.exit.i.i1550"
 
-"$Document.child.exit.i.i1394":                   ; preds = %"$Document.child.exit.i.i1322", %merge.i.i1391
-  %.val.i.i.i1395 = load ptr, ptr %.val1136, align 8
+"$Document.child.exit.i.i1550":                   ; preds = %"$Document.child.exit.i.i1478", %merge.i.i1547
+  %.val.i.i.i1551 = load ptr, ptr %.val1292, align 8
   %118 = sext i32 %.val.i.i to i64
-  %119 = getelementptr %81, ptr %.val.i.i.i1395, i64 %118
-  %.not1722.i.i1396 = icmp eq ptr %119, null
-  br i1 %.not1722.i.i1396, label %"$Document.child.exit.i.i1466", label %whilebody.i.i1398
+  %119 = getelementptr %81, ptr %.val.i.i.i1551, i64 %118
+  %.not1722.i.i1552 = icmp eq ptr %119, null
+  br i1 %.not1722.i.i1552, label %"$Document.child.exit.i.i1622", label %whilebody.i.i1554
 
-whilebody.i.i1398:                                ; preds = %"$Document.child.exit.i.i1394", %merge2.i.i1402
-  %child.023.i.i1399 = phi ptr [ %127, %merge2.i.i1402 ], [ %119, %"$Document.child.exit.i.i1394" ]
-  %.sroa.214.0..sroa_idx.i.i1400 = getelementptr i8, ptr %child.023.i.i1399, i64 32
-  %.sroa.214.0.copyload.i.i1401 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1400, align 8
-  %120 = icmp eq i64 %.sroa.214.0.copyload.i.i1401, 28
-  br i1 %120, label %and.rhs.i.i.i1406, label %merge2.i.i1402
+whilebody.i.i1554:                                ; preds = %"$Document.child.exit.i.i1550", %merge2.i.i1558
+  %child.023.i.i1555 = phi ptr [ %127, %merge2.i.i1558 ], [ %119, %"$Document.child.exit.i.i1550" ]
+  %.sroa.214.0..sroa_idx.i.i1556 = getelementptr i8, ptr %child.023.i.i1555, i64 32
+  %.sroa.214.0.copyload.i.i1557 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1556, align 8
+  %120 = icmp eq i64 %.sroa.214.0.copyload.i.i1557, 18
+  br i1 %120, label %and.rhs.i.i.i1562, label %merge2.i.i1558
 
-and.rhs.i.i.i1406:                                ; preds = %whilebody.i.i1398
-  %121 = getelementptr i8, ptr %child.023.i.i1399, i64 24
-  %.sroa.013.0.copyload.i.i1407 = load i64, ptr %121, align 8
-  %122 = inttoptr i64 %.sroa.013.0.copyload.i.i1407 to ptr
-  %bcmp.i.i.i1408 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(28) %122, ptr noundef nonnull readonly dereferenceable(28) @"$string.236", i64 28)
-  %123 = icmp eq i32 %bcmp.i.i.i1408, 0
-  br i1 %123, label %and.lhs.true.i1409, label %merge2.i.i1402
+and.rhs.i.i.i1562:                                ; preds = %whilebody.i.i1554
+  %121 = getelementptr i8, ptr %child.023.i.i1555, i64 24
+  %.sroa.013.0.copyload.i.i1563 = load i64, ptr %121, align 8
+  %122 = inttoptr i64 %.sroa.013.0.copyload.i.i1563 to ptr
+  %bcmp.i.i.i1564 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %122, ptr noundef nonnull readonly dereferenceable(18) @"$string.236", i64 18)
+  %123 = icmp eq i32 %bcmp.i.i.i1564, 0
+  br i1 %123, label %and.lhs.true.i1565, label %merge2.i.i1558
 
-merge2.i.i1402:                                   ; preds = %and.rhs.i.i.i1406, %whilebody.i.i1398
-  %124 = getelementptr i8, ptr %child.023.i.i1399, i64 20
-  %child.0.val.i.i1403 = load i32, ptr %124, align 4
-  %125 = icmp eq i32 %child.0.val.i.i1403, -1
-  %126 = sext i32 %child.0.val.i.i1403 to i64
-  %127 = getelementptr %81, ptr %.val.i.i.i1395, i64 %126
-  %.not17.i.i1404 = icmp eq ptr %127, null
-  %or.cond.i1405 = or i1 %125, %.not17.i.i1404
-  br i1 %or.cond.i1405, label %merge.i.i1463, label %whilebody.i.i1398
+merge2.i.i1558:                                   ; preds = %and.rhs.i.i.i1562, %whilebody.i.i1554
+  %124 = getelementptr i8, ptr %child.023.i.i1555, i64 20
+  %child.0.val.i.i1559 = load i32, ptr %124, align 4
+  %125 = icmp eq i32 %child.0.val.i.i1559, -1
+  %126 = sext i32 %child.0.val.i.i1559 to i64
+  %127 = getelementptr %81, ptr %.val.i.i.i1551, i64 %126
+  %.not17.i.i1560 = icmp eq ptr %127, null
+  %or.cond.i1561 = or i1 %125, %.not17.i.i1560
+  br i1 %or.cond.i1561, label %merge.i.i1619, label %whilebody.i.i1554
 
-and.lhs.true.i1409:                               ; preds = %and.rhs.i.i.i1406
-  %128 = load i32, ptr %child.023.i.i1399, align 4
-  switch i32 %128, label %or.rhs.i1424 [
-    i32 0, label %merge.i.i1463
-    i32 1, label %merge.i.i1463
-    i32 3, label %and.lhs.true.i1422
+and.lhs.true.i1565:                               ; preds = %and.rhs.i.i.i1562
+  %128 = load i32, ptr %child.023.i.i1555, align 4
+  switch i32 %128, label %or.rhs.i1580 [
+    i32 0, label %merge.i.i1619
+    i32 1, label %merge.i.i1619
+    i32 3, label %and.lhs.true.i1578
   ]
 
-or.rhs.i1424:                                     ; preds = %and.lhs.true.i1409
+or.rhs.i1580:                                     ; preds = %and.lhs.true.i1565
   %129 = icmp sgt i32 %128, 4
-  br i1 %129, label %"$says_nothing.exit1426", label %whilebody.i.i1437.preheader
+  br i1 %129, label %"$says_nothing.exit1582", label %whilebody.i.i1593.preheader
 
-and.lhs.true.i1422:                               ; preds = %and.lhs.true.i1409
-  %130 = getelementptr i8, ptr %child.023.i.i1399, i64 64
+and.lhs.true.i1578:                               ; preds = %and.lhs.true.i1565
+  %130 = getelementptr i8, ptr %child.023.i.i1555, i64 64
   %131 = load double, ptr %130, align 8
   %132 = fcmp oeq double %131, 0.000000e+00
-  br i1 %132, label %merge.i.i1463, label %whilebody.i.i1437.preheader
+  br i1 %132, label %merge.i.i1619, label %whilebody.i.i1593.preheader
 
-"$says_nothing.exit1426":                         ; preds = %or.rhs.i1424
-  %133 = getelementptr i8, ptr %child.023.i.i1399, i64 8
+"$says_nothing.exit1582":                         ; preds = %or.rhs.i1580
+  %133 = getelementptr i8, ptr %child.023.i.i1555, i64 8
   %134 = load i32, ptr %133, align 4
   %135 = icmp eq i32 %134, 0
-  br i1 %135, label %merge.i.i1463, label %whilebody.i.i1437.preheader
+  br i1 %135, label %merge.i.i1619, label %whilebody.i.i1593.preheader
 
-whilebody.i.i1437.preheader:                      ; preds = %and.lhs.true.i1422, %or.rhs.i1424, %"$says_nothing.exit1426"
-  br label %whilebody.i.i1437
+whilebody.i.i1593.preheader:                      ; preds = %and.lhs.true.i1578, %or.rhs.i1580, %"$says_nothing.exit1582"
+  br label %whilebody.i.i1593
 
-whilebody.i.i1437:                                ; preds = %whilebody.i.i1437.preheader, %merge2.i.i1441
-  %child.023.i.i1438 = phi ptr [ %143, %merge2.i.i1441 ], [ %119, %whilebody.i.i1437.preheader ]
-  %.sroa.214.0..sroa_idx.i.i1439 = getelementptr i8, ptr %child.023.i.i1438, i64 32
-  %.sroa.214.0.copyload.i.i1440 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1439, align 8
-  %136 = icmp eq i64 %.sroa.214.0.copyload.i.i1440, 28
-  br i1 %136, label %and.rhs.i.i.i1445, label %merge2.i.i1441
+whilebody.i.i1593:                                ; preds = %whilebody.i.i1593.preheader, %merge2.i.i1597
+  %child.023.i.i1594 = phi ptr [ %143, %merge2.i.i1597 ], [ %119, %whilebody.i.i1593.preheader ]
+  %.sroa.214.0..sroa_idx.i.i1595 = getelementptr i8, ptr %child.023.i.i1594, i64 32
+  %.sroa.214.0.copyload.i.i1596 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1595, align 8
+  %136 = icmp eq i64 %.sroa.214.0.copyload.i.i1596, 18
+  br i1 %136, label %and.rhs.i.i.i1601, label %merge2.i.i1597
 
-and.rhs.i.i.i1445:                                ; preds = %whilebody.i.i1437
-  %137 = getelementptr i8, ptr %child.023.i.i1438, i64 24
-  %.sroa.013.0.copyload.i.i1446 = load i64, ptr %137, align 8
-  %138 = inttoptr i64 %.sroa.013.0.copyload.i.i1446 to ptr
-  %bcmp.i.i.i1447 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(28) %138, ptr noundef nonnull readonly dereferenceable(28) @"$string.236", i64 28)
-  %139 = icmp eq i32 %bcmp.i.i.i1447, 0
-  br i1 %139, label %and.lhs.true.i1448, label %merge2.i.i1441
+and.rhs.i.i.i1601:                                ; preds = %whilebody.i.i1593
+  %137 = getelementptr i8, ptr %child.023.i.i1594, i64 24
+  %.sroa.013.0.copyload.i.i1602 = load i64, ptr %137, align 8
+  %138 = inttoptr i64 %.sroa.013.0.copyload.i.i1602 to ptr
+  %bcmp.i.i.i1603 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %138, ptr noundef nonnull readonly dereferenceable(18) @"$string.236", i64 18)
+  %139 = icmp eq i32 %bcmp.i.i.i1603, 0
+  br i1 %139, label %and.lhs.true.i1604, label %merge2.i.i1597
 
-merge2.i.i1441:                                   ; preds = %and.rhs.i.i.i1445, %whilebody.i.i1437
-  %140 = getelementptr i8, ptr %child.023.i.i1438, i64 20
-  %child.0.val.i.i1442 = load i32, ptr %140, align 4
-  %141 = icmp eq i32 %child.0.val.i.i1442, -1
-  %142 = sext i32 %child.0.val.i.i1442 to i64
-  %143 = getelementptr %81, ptr %.val.i.i.i1395, i64 %142
-  %.not17.i.i1443 = icmp eq ptr %143, null
-  %or.cond.i1444 = or i1 %141, %.not17.i.i1443
-  br i1 %or.cond.i1444, label %"$ConfigReader.find.exit1459", label %whilebody.i.i1437
+merge2.i.i1597:                                   ; preds = %and.rhs.i.i.i1601, %whilebody.i.i1593
+  %140 = getelementptr i8, ptr %child.023.i.i1594, i64 20
+  %child.0.val.i.i1598 = load i32, ptr %140, align 4
+  %141 = icmp eq i32 %child.0.val.i.i1598, -1
+  %142 = sext i32 %child.0.val.i.i1598 to i64
+  %143 = getelementptr %81, ptr %.val.i.i.i1551, i64 %142
+  %.not17.i.i1599 = icmp eq ptr %143, null
+  %or.cond.i1600 = or i1 %141, %.not17.i.i1599
+  br i1 %or.cond.i1600, label %"$ConfigReader.find.exit1615", label %whilebody.i.i1593
 
-and.lhs.true.i1448:                               ; preds = %and.rhs.i.i.i1445
-  %144 = load i32, ptr %child.023.i.i1438, align 4
+and.lhs.true.i1604:                               ; preds = %and.rhs.i.i.i1601
+  %144 = load i32, ptr %child.023.i.i1594, align 4
   %145 = icmp eq i32 %144, 0
-  %spec.select.i1450 = select i1 %145, ptr null, ptr %child.023.i.i1438
-  br label %"$ConfigReader.find.exit1459"
+  %spec.select.i1606 = select i1 %145, ptr null, ptr %child.023.i.i1594
+  br label %"$ConfigReader.find.exit1615"
 
-"$ConfigReader.find.exit1459":                    ; preds = %merge2.i.i1441, %and.lhs.true.i1448
-  %common.ret.op.i1429 = phi ptr [ %spec.select.i1450, %and.lhs.true.i1448 ], [ null, %merge2.i.i1441 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.236", ptr %common.ret.op.i1429, ptr nonnull @"$string.232")
+"$ConfigReader.find.exit1615":                    ; preds = %merge2.i.i1597, %and.lhs.true.i1604
+  %common.ret.op.i1585 = phi ptr [ %spec.select.i1606, %and.lhs.true.i1604 ], [ null, %merge2.i.i1597 ]
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.236", ptr %common.ret.op.i1585, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge.i.i1463:                                    ; preds = %merge2.i.i1402, %and.lhs.true.i1409, %and.lhs.true.i1409, %and.lhs.true.i1422, %"$says_nothing.exit1426"
-  br i1 %5, label %merge17, label %"$Document.child.exit.i.i1466"
+merge.i.i1619:                                    ; preds = %merge2.i.i1558, %and.lhs.true.i1565, %and.lhs.true.i1565, %and.lhs.true.i1578, %"$says_nothing.exit1582"
+  br i1 %5, label %merge17, label %"$Document.child.exit.i.i1622"
 
-"$Document.child.exit.i.i1466":                   ; preds = %"$Document.child.exit.i.i1394", %merge.i.i1463
-  %.val.i.i.i1467 = load ptr, ptr %.val1136, align 8
+"$Document.child.exit.i.i1622":                   ; preds = %"$Document.child.exit.i.i1550", %merge.i.i1619
+  %.val.i.i.i1623 = load ptr, ptr %.val1292, align 8
   %146 = sext i32 %.val.i.i to i64
-  %147 = getelementptr %81, ptr %.val.i.i.i1467, i64 %146
-  %.not1722.i.i1468 = icmp eq ptr %147, null
-  br i1 %.not1722.i.i1468, label %merge17, label %whilebody.i.i1470
+  %147 = getelementptr %81, ptr %.val.i.i.i1623, i64 %146
+  %.not1722.i.i1624 = icmp eq ptr %147, null
+  br i1 %.not1722.i.i1624, label %merge17, label %whilebody.i.i1626
 
-whilebody.i.i1470:                                ; preds = %"$Document.child.exit.i.i1466", %merge2.i.i1474
-  %child.023.i.i1471 = phi ptr [ %155, %merge2.i.i1474 ], [ %147, %"$Document.child.exit.i.i1466" ]
-  %.sroa.214.0..sroa_idx.i.i1472 = getelementptr i8, ptr %child.023.i.i1471, i64 32
-  %.sroa.214.0.copyload.i.i1473 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1472, align 8
-  %148 = icmp eq i64 %.sroa.214.0.copyload.i.i1473, 21
-  br i1 %148, label %and.rhs.i.i.i1478, label %merge2.i.i1474
+whilebody.i.i1626:                                ; preds = %"$Document.child.exit.i.i1622", %merge2.i.i1630
+  %child.023.i.i1627 = phi ptr [ %155, %merge2.i.i1630 ], [ %147, %"$Document.child.exit.i.i1622" ]
+  %.sroa.214.0..sroa_idx.i.i1628 = getelementptr i8, ptr %child.023.i.i1627, i64 32
+  %.sroa.214.0.copyload.i.i1629 = load i64, ptr %.sroa.214.0..sroa_idx.i.i1628, align 8
+  %148 = icmp eq i64 %.sroa.214.0.copyload.i.i1629, 40
+  br i1 %148, label %and.rhs.i.i.i1634, label %merge2.i.i1630
 
-and.rhs.i.i.i1478:                                ; preds = %whilebody.i.i1470
-  %149 = getelementptr i8, ptr %child.023.i.i1471, i64 24
-  %.sroa.013.0.copyload.i.i1479 = load i64, ptr %149, align 8
-  %150 = inttoptr i64 %.sroa.013.0.copyload.i.i1479 to ptr
-  %bcmp.i.i.i1480 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %150, ptr noundef nonnull readonly dereferenceable(21) @"$string.237", i64 21)
-  %151 = icmp eq i32 %bcmp.i.i.i1480, 0
-  br i1 %151, label %and.lhs.true.i1481, label %merge2.i.i1474
+and.rhs.i.i.i1634:                                ; preds = %whilebody.i.i1626
+  %149 = getelementptr i8, ptr %child.023.i.i1627, i64 24
+  %.sroa.013.0.copyload.i.i1635 = load i64, ptr %149, align 8
+  %150 = inttoptr i64 %.sroa.013.0.copyload.i.i1635 to ptr
+  %bcmp.i.i.i1636 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(40) %150, ptr noundef nonnull readonly dereferenceable(40) @"$string.237", i64 40)
+  %151 = icmp eq i32 %bcmp.i.i.i1636, 0
+  br i1 %151, label %and.lhs.true.i1637, label %merge2.i.i1630
 
-merge2.i.i1474:                                   ; preds = %and.rhs.i.i.i1478, %whilebody.i.i1470
-  %152 = getelementptr i8, ptr %child.023.i.i1471, i64 20
-  %child.0.val.i.i1475 = load i32, ptr %152, align 4
-  %153 = icmp eq i32 %child.0.val.i.i1475, -1
-  %154 = sext i32 %child.0.val.i.i1475 to i64
-  %155 = getelementptr %81, ptr %.val.i.i.i1467, i64 %154
-  %.not17.i.i1476 = icmp eq ptr %155, null
-  %or.cond.i1477 = or i1 %153, %.not17.i.i1476
-  br i1 %or.cond.i1477, label %merge17, label %whilebody.i.i1470
+merge2.i.i1630:                                   ; preds = %and.rhs.i.i.i1634, %whilebody.i.i1626
+  %152 = getelementptr i8, ptr %child.023.i.i1627, i64 20
+  %child.0.val.i.i1631 = load i32, ptr %152, align 4
+  %153 = icmp eq i32 %child.0.val.i.i1631, -1
+  %154 = sext i32 %child.0.val.i.i1631 to i64
+  %155 = getelementptr %81, ptr %.val.i.i.i1623, i64 %154
+  %.not17.i.i1632 = icmp eq ptr %155, null
+  %or.cond.i1633 = or i1 %153, %.not17.i.i1632
+  br i1 %or.cond.i1633, label %merge17, label %whilebody.i.i1626
 
-and.lhs.true.i1481:                               ; preds = %and.rhs.i.i.i1478
-  %156 = load i32, ptr %child.023.i.i1471, align 4
-  switch i32 %156, label %or.rhs.i1496 [
+and.lhs.true.i1637:                               ; preds = %and.rhs.i.i.i1634
+  %156 = load i32, ptr %child.023.i.i1627, align 4
+  switch i32 %156, label %or.rhs.i1652 [
     i32 0, label %merge17
     i32 1, label %merge17
-    i32 3, label %and.lhs.true.i1494
+    i32 3, label %and.lhs.true.i1650
   ]
 
-or.rhs.i1496:                                     ; preds = %and.lhs.true.i1481
+or.rhs.i1652:                                     ; preds = %and.lhs.true.i1637
   %157 = icmp sgt i32 %156, 4
-  br i1 %157, label %"$says_nothing.exit1498", label %then18
+  br i1 %157, label %"$says_nothing.exit1654", label %then18
 
-and.lhs.true.i1494:                               ; preds = %and.lhs.true.i1481
-  %158 = getelementptr i8, ptr %child.023.i.i1471, i64 64
+and.lhs.true.i1650:                               ; preds = %and.lhs.true.i1637
+  %158 = getelementptr i8, ptr %child.023.i.i1627, i64 64
   %159 = load double, ptr %158, align 8
   %160 = fcmp oeq double %159, 0.000000e+00
   br i1 %160, label %merge17, label %then18
 
-"$says_nothing.exit1498":                         ; preds = %or.rhs.i1496
-  %161 = getelementptr i8, ptr %child.023.i.i1471, i64 8
+"$says_nothing.exit1654":                         ; preds = %or.rhs.i1652
+  %161 = getelementptr i8, ptr %child.023.i.i1627, i64 8
   %162 = load i32, ptr %161, align 4
   %163 = icmp eq i32 %162, 0
   br i1 %163, label %merge17, label %then18
 
-then18:                                           ; preds = %and.lhs.true.i1494, %or.rhs.i1496, %"$says_nothing.exit1498"
-  %164 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr nonnull %.val1137, ptr nonnull @"$string.237")
+then18:                                           ; preds = %and.lhs.true.i1650, %or.rhs.i1652, %"$says_nothing.exit1654"
+  %164 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr nonnull %.val1293, ptr nonnull @"$string.237")
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.237", ptr %164, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge17:                                          ; preds = %merge2.i.i1474, %and.lhs.true.i1481, %and.lhs.true.i1481, %merge.i.i, %merge.i.i1175, %merge.i.i1247, %merge.i.i1319, %merge.i.i1391, %or.lhs.false.i.i, %entry, %merge.i.i1463, %"$Document.child.exit.i.i1466", %and.lhs.true.i1494, %"$says_nothing.exit1498"
-  %165 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.238")
+merge17:                                          ; preds = %merge2.i.i1630, %and.lhs.true.i1637, %and.lhs.true.i1637, %merge.i.i, %merge.i.i1331, %merge.i.i1403, %merge.i.i1475, %merge.i.i1547, %or.lhs.false.i.i, %entry, %merge.i.i1619, %"$Document.child.exit.i.i1622", %and.lhs.true.i1650, %"$says_nothing.exit1654"
+  %165 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.238")
   %166 = icmp eq ptr %165, null
-  br i1 %166, label %merge21, label %or.lhs.false1.i1499
+  br i1 %166, label %merge21, label %or.lhs.false1.i1655
 
-or.rhs.i1502:                                     ; preds = %or.lhs.false1.i1499
+or.rhs.i1658:                                     ; preds = %or.lhs.false1.i1655
   %167 = icmp sgt i32 %168, 4
-  br i1 %167, label %"$says_nothing.exit1504", label %then22
+  br i1 %167, label %"$says_nothing.exit1660", label %then22
 
-or.lhs.false1.i1499:                              ; preds = %merge17
+or.lhs.false1.i1655:                              ; preds = %merge17
   %168 = load i32, ptr %165, align 4
-  switch i32 %168, label %or.rhs.i1502 [
+  switch i32 %168, label %or.rhs.i1658 [
     i32 1, label %merge21
-    i32 3, label %and.lhs.true.i1500
+    i32 3, label %and.lhs.true.i1656
   ]
 
-and.lhs.true.i1500:                               ; preds = %or.lhs.false1.i1499
+and.lhs.true.i1656:                               ; preds = %or.lhs.false1.i1655
   %169 = getelementptr i8, ptr %165, i64 64
   %170 = load double, ptr %169, align 8
   %171 = fcmp oeq double %170, 0.000000e+00
   br i1 %171, label %merge21, label %then22
 
-"$says_nothing.exit1504":                         ; preds = %or.rhs.i1502
+"$says_nothing.exit1660":                         ; preds = %or.rhs.i1658
   %172 = getelementptr i8, ptr %165, i64 8
   %173 = load i32, ptr %172, align 4
   %174 = icmp eq i32 %173, 0
   br i1 %174, label %merge21, label %then22
 
-then22:                                           ; preds = %and.lhs.true.i1500, %or.rhs.i1502, %"$says_nothing.exit1504"
+then22:                                           ; preds = %and.lhs.true.i1656, %or.rhs.i1658, %"$says_nothing.exit1660"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.238", ptr nonnull %165, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge21:                                          ; preds = %merge17, %or.lhs.false1.i1499, %and.lhs.true.i1500, %"$says_nothing.exit1504"
-  %175 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.239")
+merge21:                                          ; preds = %merge17, %or.lhs.false1.i1655, %and.lhs.true.i1656, %"$says_nothing.exit1660"
+  %175 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.239")
   %176 = icmp eq ptr %175, null
-  br i1 %176, label %merge25, label %or.lhs.false1.i1505
+  br i1 %176, label %merge25, label %or.lhs.false1.i1661
 
-or.rhs.i1508:                                     ; preds = %or.lhs.false1.i1505
+or.rhs.i1664:                                     ; preds = %or.lhs.false1.i1661
   %177 = icmp sgt i32 %178, 4
-  br i1 %177, label %"$says_nothing.exit1510", label %then26
+  br i1 %177, label %"$says_nothing.exit1666", label %then26
 
-or.lhs.false1.i1505:                              ; preds = %merge21
+or.lhs.false1.i1661:                              ; preds = %merge21
   %178 = load i32, ptr %175, align 4
-  switch i32 %178, label %or.rhs.i1508 [
+  switch i32 %178, label %or.rhs.i1664 [
     i32 1, label %merge25
-    i32 3, label %and.lhs.true.i1506
+    i32 3, label %and.lhs.true.i1662
   ]
 
-and.lhs.true.i1506:                               ; preds = %or.lhs.false1.i1505
+and.lhs.true.i1662:                               ; preds = %or.lhs.false1.i1661
   %179 = getelementptr i8, ptr %175, i64 64
   %180 = load double, ptr %179, align 8
   %181 = fcmp oeq double %180, 0.000000e+00
   br i1 %181, label %merge25, label %then26
 
-"$says_nothing.exit1510":                         ; preds = %or.rhs.i1508
+"$says_nothing.exit1666":                         ; preds = %or.rhs.i1664
   %182 = getelementptr i8, ptr %175, i64 8
   %183 = load i32, ptr %182, align 4
   %184 = icmp eq i32 %183, 0
   br i1 %184, label %merge25, label %then26
 
-then26:                                           ; preds = %and.lhs.true.i1506, %or.rhs.i1508, %"$says_nothing.exit1510"
+then26:                                           ; preds = %and.lhs.true.i1662, %or.rhs.i1664, %"$says_nothing.exit1666"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.239", ptr nonnull %175, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge25:                                          ; preds = %merge21, %or.lhs.false1.i1505, %and.lhs.true.i1506, %"$says_nothing.exit1510"
-  %185 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.240")
+merge25:                                          ; preds = %merge21, %or.lhs.false1.i1661, %and.lhs.true.i1662, %"$says_nothing.exit1666"
+  %185 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.240")
   %186 = icmp eq ptr %185, null
-  br i1 %186, label %merge29, label %or.lhs.false1.i1511
+  br i1 %186, label %merge29, label %or.lhs.false1.i1667
 
-or.rhs.i1514:                                     ; preds = %or.lhs.false1.i1511
+or.rhs.i1670:                                     ; preds = %or.lhs.false1.i1667
   %187 = icmp sgt i32 %188, 4
-  br i1 %187, label %"$says_nothing.exit1516", label %then30
+  br i1 %187, label %"$says_nothing.exit1672", label %then30
 
-or.lhs.false1.i1511:                              ; preds = %merge25
+or.lhs.false1.i1667:                              ; preds = %merge25
   %188 = load i32, ptr %185, align 4
-  switch i32 %188, label %or.rhs.i1514 [
+  switch i32 %188, label %or.rhs.i1670 [
     i32 1, label %merge29
-    i32 3, label %and.lhs.true.i1512
+    i32 3, label %and.lhs.true.i1668
   ]
 
-and.lhs.true.i1512:                               ; preds = %or.lhs.false1.i1511
+and.lhs.true.i1668:                               ; preds = %or.lhs.false1.i1667
   %189 = getelementptr i8, ptr %185, i64 64
   %190 = load double, ptr %189, align 8
   %191 = fcmp oeq double %190, 0.000000e+00
   br i1 %191, label %merge29, label %then30
 
-"$says_nothing.exit1516":                         ; preds = %or.rhs.i1514
+"$says_nothing.exit1672":                         ; preds = %or.rhs.i1670
   %192 = getelementptr i8, ptr %185, i64 8
   %193 = load i32, ptr %192, align 4
   %194 = icmp eq i32 %193, 0
   br i1 %194, label %merge29, label %then30
 
-then30:                                           ; preds = %and.lhs.true.i1512, %or.rhs.i1514, %"$says_nothing.exit1516"
+then30:                                           ; preds = %and.lhs.true.i1668, %or.rhs.i1670, %"$says_nothing.exit1672"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.240", ptr nonnull %185, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge29:                                          ; preds = %merge25, %or.lhs.false1.i1511, %and.lhs.true.i1512, %"$says_nothing.exit1516"
-  %195 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.241")
+merge29:                                          ; preds = %merge25, %or.lhs.false1.i1667, %and.lhs.true.i1668, %"$says_nothing.exit1672"
+  %195 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.241")
   %196 = icmp eq ptr %195, null
-  br i1 %196, label %merge33, label %or.lhs.false1.i1517
+  br i1 %196, label %merge33, label %or.lhs.false1.i1673
 
-or.rhs.i1520:                                     ; preds = %or.lhs.false1.i1517
+or.rhs.i1676:                                     ; preds = %or.lhs.false1.i1673
   %197 = icmp sgt i32 %198, 4
-  br i1 %197, label %"$says_nothing.exit1522", label %then34
+  br i1 %197, label %"$says_nothing.exit1678", label %then34
 
-or.lhs.false1.i1517:                              ; preds = %merge29
+or.lhs.false1.i1673:                              ; preds = %merge29
   %198 = load i32, ptr %195, align 4
-  switch i32 %198, label %or.rhs.i1520 [
+  switch i32 %198, label %or.rhs.i1676 [
     i32 1, label %merge33
-    i32 3, label %and.lhs.true.i1518
+    i32 3, label %and.lhs.true.i1674
   ]
 
-and.lhs.true.i1518:                               ; preds = %or.lhs.false1.i1517
+and.lhs.true.i1674:                               ; preds = %or.lhs.false1.i1673
   %199 = getelementptr i8, ptr %195, i64 64
   %200 = load double, ptr %199, align 8
   %201 = fcmp oeq double %200, 0.000000e+00
   br i1 %201, label %merge33, label %then34
 
-"$says_nothing.exit1522":                         ; preds = %or.rhs.i1520
+"$says_nothing.exit1678":                         ; preds = %or.rhs.i1676
   %202 = getelementptr i8, ptr %195, i64 8
   %203 = load i32, ptr %202, align 4
   %204 = icmp eq i32 %203, 0
   br i1 %204, label %merge33, label %then34
 
-then34:                                           ; preds = %and.lhs.true.i1518, %or.rhs.i1520, %"$says_nothing.exit1522"
+then34:                                           ; preds = %and.lhs.true.i1674, %or.rhs.i1676, %"$says_nothing.exit1678"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.241", ptr nonnull %195, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge33:                                          ; preds = %merge29, %or.lhs.false1.i1517, %and.lhs.true.i1518, %"$says_nothing.exit1522"
-  %205 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.242")
+merge33:                                          ; preds = %merge29, %or.lhs.false1.i1673, %and.lhs.true.i1674, %"$says_nothing.exit1678"
+  %205 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.242")
   %206 = icmp eq ptr %205, null
-  br i1 %206, label %merge37, label %or.lhs.false1.i1523
+  br i1 %206, label %merge37, label %or.lhs.false1.i1679
 
-or.rhs.i1526:                                     ; preds = %or.lhs.false1.i1523
+or.rhs.i1682:                                     ; preds = %or.lhs.false1.i1679
   %207 = icmp sgt i32 %208, 4
-  br i1 %207, label %"$says_nothing.exit1528", label %then38
+  br i1 %207, label %"$says_nothing.exit1684", label %then38
 
-or.lhs.false1.i1523:                              ; preds = %merge33
+or.lhs.false1.i1679:                              ; preds = %merge33
   %208 = load i32, ptr %205, align 4
-  switch i32 %208, label %or.rhs.i1526 [
+  switch i32 %208, label %or.rhs.i1682 [
     i32 1, label %merge37
-    i32 3, label %and.lhs.true.i1524
+    i32 3, label %and.lhs.true.i1680
   ]
 
-and.lhs.true.i1524:                               ; preds = %or.lhs.false1.i1523
+and.lhs.true.i1680:                               ; preds = %or.lhs.false1.i1679
   %209 = getelementptr i8, ptr %205, i64 64
   %210 = load double, ptr %209, align 8
   %211 = fcmp oeq double %210, 0.000000e+00
   br i1 %211, label %merge37, label %then38
 
-"$says_nothing.exit1528":                         ; preds = %or.rhs.i1526
+"$says_nothing.exit1684":                         ; preds = %or.rhs.i1682
   %212 = getelementptr i8, ptr %205, i64 8
   %213 = load i32, ptr %212, align 4
   %214 = icmp eq i32 %213, 0
   br i1 %214, label %merge37, label %then38
 
-then38:                                           ; preds = %and.lhs.true.i1524, %or.rhs.i1526, %"$says_nothing.exit1528"
+then38:                                           ; preds = %and.lhs.true.i1680, %or.rhs.i1682, %"$says_nothing.exit1684"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.242", ptr nonnull %205, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge37:                                          ; preds = %merge33, %or.lhs.false1.i1523, %and.lhs.true.i1524, %"$says_nothing.exit1528"
-  %215 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.243")
+merge37:                                          ; preds = %merge33, %or.lhs.false1.i1679, %and.lhs.true.i1680, %"$says_nothing.exit1684"
+  %215 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.243")
   %216 = icmp eq ptr %215, null
-  br i1 %216, label %merge41, label %or.lhs.false1.i1529
+  br i1 %216, label %merge41, label %or.lhs.false1.i1685
 
-or.rhs.i1532:                                     ; preds = %or.lhs.false1.i1529
+or.rhs.i1688:                                     ; preds = %or.lhs.false1.i1685
   %217 = icmp sgt i32 %218, 4
-  br i1 %217, label %"$says_nothing.exit1534", label %then42
+  br i1 %217, label %"$says_nothing.exit1690", label %then42
 
-or.lhs.false1.i1529:                              ; preds = %merge37
+or.lhs.false1.i1685:                              ; preds = %merge37
   %218 = load i32, ptr %215, align 4
-  switch i32 %218, label %or.rhs.i1532 [
+  switch i32 %218, label %or.rhs.i1688 [
     i32 1, label %merge41
-    i32 3, label %and.lhs.true.i1530
+    i32 3, label %and.lhs.true.i1686
   ]
 
-and.lhs.true.i1530:                               ; preds = %or.lhs.false1.i1529
+and.lhs.true.i1686:                               ; preds = %or.lhs.false1.i1685
   %219 = getelementptr i8, ptr %215, i64 64
   %220 = load double, ptr %219, align 8
   %221 = fcmp oeq double %220, 0.000000e+00
   br i1 %221, label %merge41, label %then42
 
-"$says_nothing.exit1534":                         ; preds = %or.rhs.i1532
+"$says_nothing.exit1690":                         ; preds = %or.rhs.i1688
   %222 = getelementptr i8, ptr %215, i64 8
   %223 = load i32, ptr %222, align 4
   %224 = icmp eq i32 %223, 0
   br i1 %224, label %merge41, label %then42
 
-then42:                                           ; preds = %and.lhs.true.i1530, %or.rhs.i1532, %"$says_nothing.exit1534"
+then42:                                           ; preds = %and.lhs.true.i1686, %or.rhs.i1688, %"$says_nothing.exit1690"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.243", ptr nonnull %215, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge41:                                          ; preds = %merge37, %or.lhs.false1.i1529, %and.lhs.true.i1530, %"$says_nothing.exit1534"
-  %225 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.244")
+merge41:                                          ; preds = %merge37, %or.lhs.false1.i1685, %and.lhs.true.i1686, %"$says_nothing.exit1690"
+  %225 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.244")
   %226 = icmp eq ptr %225, null
-  br i1 %226, label %merge45, label %or.lhs.false1.i1535
+  br i1 %226, label %merge45, label %or.lhs.false1.i1691
 
-or.rhs.i1538:                                     ; preds = %or.lhs.false1.i1535
+or.rhs.i1694:                                     ; preds = %or.lhs.false1.i1691
   %227 = icmp sgt i32 %228, 4
-  br i1 %227, label %"$says_nothing.exit1540", label %then46
+  br i1 %227, label %"$says_nothing.exit1696", label %then46
 
-or.lhs.false1.i1535:                              ; preds = %merge41
+or.lhs.false1.i1691:                              ; preds = %merge41
   %228 = load i32, ptr %225, align 4
-  switch i32 %228, label %or.rhs.i1538 [
+  switch i32 %228, label %or.rhs.i1694 [
     i32 1, label %merge45
-    i32 3, label %and.lhs.true.i1536
+    i32 3, label %and.lhs.true.i1692
   ]
 
-and.lhs.true.i1536:                               ; preds = %or.lhs.false1.i1535
+and.lhs.true.i1692:                               ; preds = %or.lhs.false1.i1691
   %229 = getelementptr i8, ptr %225, i64 64
   %230 = load double, ptr %229, align 8
   %231 = fcmp oeq double %230, 0.000000e+00
   br i1 %231, label %merge45, label %then46
 
-"$says_nothing.exit1540":                         ; preds = %or.rhs.i1538
+"$says_nothing.exit1696":                         ; preds = %or.rhs.i1694
   %232 = getelementptr i8, ptr %225, i64 8
   %233 = load i32, ptr %232, align 4
   %234 = icmp eq i32 %233, 0
   br i1 %234, label %merge45, label %then46
 
-then46:                                           ; preds = %and.lhs.true.i1536, %or.rhs.i1538, %"$says_nothing.exit1540"
+then46:                                           ; preds = %and.lhs.true.i1692, %or.rhs.i1694, %"$says_nothing.exit1696"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.244", ptr nonnull %225, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge45:                                          ; preds = %merge41, %or.lhs.false1.i1535, %and.lhs.true.i1536, %"$says_nothing.exit1540"
-  %235 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.245")
+merge45:                                          ; preds = %merge41, %or.lhs.false1.i1691, %and.lhs.true.i1692, %"$says_nothing.exit1696"
+  %235 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.245")
   %236 = icmp eq ptr %235, null
-  br i1 %236, label %merge49, label %or.lhs.false1.i1541
+  br i1 %236, label %merge49, label %or.lhs.false1.i1697
 
-or.rhs.i1544:                                     ; preds = %or.lhs.false1.i1541
+or.rhs.i1700:                                     ; preds = %or.lhs.false1.i1697
   %237 = icmp sgt i32 %238, 4
-  br i1 %237, label %"$says_nothing.exit1546", label %then50
+  br i1 %237, label %"$says_nothing.exit1702", label %then50
 
-or.lhs.false1.i1541:                              ; preds = %merge45
+or.lhs.false1.i1697:                              ; preds = %merge45
   %238 = load i32, ptr %235, align 4
-  switch i32 %238, label %or.rhs.i1544 [
+  switch i32 %238, label %or.rhs.i1700 [
     i32 1, label %merge49
-    i32 3, label %and.lhs.true.i1542
+    i32 3, label %and.lhs.true.i1698
   ]
 
-and.lhs.true.i1542:                               ; preds = %or.lhs.false1.i1541
+and.lhs.true.i1698:                               ; preds = %or.lhs.false1.i1697
   %239 = getelementptr i8, ptr %235, i64 64
   %240 = load double, ptr %239, align 8
   %241 = fcmp oeq double %240, 0.000000e+00
   br i1 %241, label %merge49, label %then50
 
-"$says_nothing.exit1546":                         ; preds = %or.rhs.i1544
+"$says_nothing.exit1702":                         ; preds = %or.rhs.i1700
   %242 = getelementptr i8, ptr %235, i64 8
   %243 = load i32, ptr %242, align 4
   %244 = icmp eq i32 %243, 0
   br i1 %244, label %merge49, label %then50
 
-then50:                                           ; preds = %and.lhs.true.i1542, %or.rhs.i1544, %"$says_nothing.exit1546"
+then50:                                           ; preds = %and.lhs.true.i1698, %or.rhs.i1700, %"$says_nothing.exit1702"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.245", ptr nonnull %235, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge49:                                          ; preds = %merge45, %or.lhs.false1.i1541, %and.lhs.true.i1542, %"$says_nothing.exit1546"
-  %245 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.246")
+merge49:                                          ; preds = %merge45, %or.lhs.false1.i1697, %and.lhs.true.i1698, %"$says_nothing.exit1702"
+  %245 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.246")
   %246 = icmp eq ptr %245, null
-  br i1 %246, label %merge53, label %or.lhs.false1.i1547
+  br i1 %246, label %merge53, label %or.lhs.false1.i1703
 
-or.rhs.i1550:                                     ; preds = %or.lhs.false1.i1547
+or.rhs.i1706:                                     ; preds = %or.lhs.false1.i1703
   %247 = icmp sgt i32 %248, 4
-  br i1 %247, label %"$says_nothing.exit1552", label %then54
+  br i1 %247, label %"$says_nothing.exit1708", label %then54
 
-or.lhs.false1.i1547:                              ; preds = %merge49
+or.lhs.false1.i1703:                              ; preds = %merge49
   %248 = load i32, ptr %245, align 4
-  switch i32 %248, label %or.rhs.i1550 [
+  switch i32 %248, label %or.rhs.i1706 [
     i32 1, label %merge53
-    i32 3, label %and.lhs.true.i1548
+    i32 3, label %and.lhs.true.i1704
   ]
 
-and.lhs.true.i1548:                               ; preds = %or.lhs.false1.i1547
+and.lhs.true.i1704:                               ; preds = %or.lhs.false1.i1703
   %249 = getelementptr i8, ptr %245, i64 64
   %250 = load double, ptr %249, align 8
   %251 = fcmp oeq double %250, 0.000000e+00
   br i1 %251, label %merge53, label %then54
 
-"$says_nothing.exit1552":                         ; preds = %or.rhs.i1550
+"$says_nothing.exit1708":                         ; preds = %or.rhs.i1706
   %252 = getelementptr i8, ptr %245, i64 8
   %253 = load i32, ptr %252, align 4
   %254 = icmp eq i32 %253, 0
   br i1 %254, label %merge53, label %then54
 
-then54:                                           ; preds = %and.lhs.true.i1548, %or.rhs.i1550, %"$says_nothing.exit1552"
+then54:                                           ; preds = %and.lhs.true.i1704, %or.rhs.i1706, %"$says_nothing.exit1708"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.246", ptr nonnull %245, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge53:                                          ; preds = %merge49, %or.lhs.false1.i1547, %and.lhs.true.i1548, %"$says_nothing.exit1552"
-  %255 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.247")
+merge53:                                          ; preds = %merge49, %or.lhs.false1.i1703, %and.lhs.true.i1704, %"$says_nothing.exit1708"
+  %255 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.247")
   %256 = icmp eq ptr %255, null
-  br i1 %256, label %merge57, label %or.lhs.false1.i1553
+  br i1 %256, label %merge57, label %or.lhs.false1.i1709
 
-or.rhs.i1556:                                     ; preds = %or.lhs.false1.i1553
+or.rhs.i1712:                                     ; preds = %or.lhs.false1.i1709
   %257 = icmp sgt i32 %258, 4
-  br i1 %257, label %"$says_nothing.exit1558", label %then58
+  br i1 %257, label %"$says_nothing.exit1714", label %then58
 
-or.lhs.false1.i1553:                              ; preds = %merge53
+or.lhs.false1.i1709:                              ; preds = %merge53
   %258 = load i32, ptr %255, align 4
-  switch i32 %258, label %or.rhs.i1556 [
+  switch i32 %258, label %or.rhs.i1712 [
     i32 1, label %merge57
-    i32 3, label %and.lhs.true.i1554
+    i32 3, label %and.lhs.true.i1710
   ]
 
-and.lhs.true.i1554:                               ; preds = %or.lhs.false1.i1553
+and.lhs.true.i1710:                               ; preds = %or.lhs.false1.i1709
   %259 = getelementptr i8, ptr %255, i64 64
   %260 = load double, ptr %259, align 8
   %261 = fcmp oeq double %260, 0.000000e+00
   br i1 %261, label %merge57, label %then58
 
-"$says_nothing.exit1558":                         ; preds = %or.rhs.i1556
+"$says_nothing.exit1714":                         ; preds = %or.rhs.i1712
   %262 = getelementptr i8, ptr %255, i64 8
   %263 = load i32, ptr %262, align 4
   %264 = icmp eq i32 %263, 0
   br i1 %264, label %merge57, label %then58
 
-then58:                                           ; preds = %and.lhs.true.i1554, %or.rhs.i1556, %"$says_nothing.exit1558"
+then58:                                           ; preds = %and.lhs.true.i1710, %or.rhs.i1712, %"$says_nothing.exit1714"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.247", ptr nonnull %255, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge57:                                          ; preds = %merge53, %or.lhs.false1.i1553, %and.lhs.true.i1554, %"$says_nothing.exit1558"
-  %265 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.248")
+merge57:                                          ; preds = %merge53, %or.lhs.false1.i1709, %and.lhs.true.i1710, %"$says_nothing.exit1714"
+  %265 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.248")
   %266 = icmp eq ptr %265, null
-  br i1 %266, label %merge61, label %or.lhs.false1.i1559
+  br i1 %266, label %merge61, label %or.lhs.false1.i1715
 
-or.rhs.i1562:                                     ; preds = %or.lhs.false1.i1559
+or.rhs.i1718:                                     ; preds = %or.lhs.false1.i1715
   %267 = icmp sgt i32 %268, 4
-  br i1 %267, label %"$says_nothing.exit1564", label %then62
+  br i1 %267, label %"$says_nothing.exit1720", label %then62
 
-or.lhs.false1.i1559:                              ; preds = %merge57
+or.lhs.false1.i1715:                              ; preds = %merge57
   %268 = load i32, ptr %265, align 4
-  switch i32 %268, label %or.rhs.i1562 [
+  switch i32 %268, label %or.rhs.i1718 [
     i32 1, label %merge61
-    i32 3, label %and.lhs.true.i1560
+    i32 3, label %and.lhs.true.i1716
   ]
 
-and.lhs.true.i1560:                               ; preds = %or.lhs.false1.i1559
+and.lhs.true.i1716:                               ; preds = %or.lhs.false1.i1715
   %269 = getelementptr i8, ptr %265, i64 64
   %270 = load double, ptr %269, align 8
   %271 = fcmp oeq double %270, 0.000000e+00
   br i1 %271, label %merge61, label %then62
 
-"$says_nothing.exit1564":                         ; preds = %or.rhs.i1562
+"$says_nothing.exit1720":                         ; preds = %or.rhs.i1718
   %272 = getelementptr i8, ptr %265, i64 8
   %273 = load i32, ptr %272, align 4
   %274 = icmp eq i32 %273, 0
   br i1 %274, label %merge61, label %then62
 
-then62:                                           ; preds = %and.lhs.true.i1560, %or.rhs.i1562, %"$says_nothing.exit1564"
+then62:                                           ; preds = %and.lhs.true.i1716, %or.rhs.i1718, %"$says_nothing.exit1720"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.248", ptr nonnull %265, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge61:                                          ; preds = %merge57, %or.lhs.false1.i1559, %and.lhs.true.i1560, %"$says_nothing.exit1564"
-  %275 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.249")
+merge61:                                          ; preds = %merge57, %or.lhs.false1.i1715, %and.lhs.true.i1716, %"$says_nothing.exit1720"
+  %275 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.249")
   %276 = icmp eq ptr %275, null
-  br i1 %276, label %merge65, label %or.lhs.false1.i1565
+  br i1 %276, label %merge65, label %or.lhs.false1.i1721
 
-or.rhs.i1568:                                     ; preds = %or.lhs.false1.i1565
+or.rhs.i1724:                                     ; preds = %or.lhs.false1.i1721
   %277 = icmp sgt i32 %278, 4
-  br i1 %277, label %"$says_nothing.exit1570", label %then66
+  br i1 %277, label %"$says_nothing.exit1726", label %then66
 
-or.lhs.false1.i1565:                              ; preds = %merge61
+or.lhs.false1.i1721:                              ; preds = %merge61
   %278 = load i32, ptr %275, align 4
-  switch i32 %278, label %or.rhs.i1568 [
+  switch i32 %278, label %or.rhs.i1724 [
     i32 1, label %merge65
-    i32 3, label %and.lhs.true.i1566
+    i32 3, label %and.lhs.true.i1722
   ]
 
-and.lhs.true.i1566:                               ; preds = %or.lhs.false1.i1565
+and.lhs.true.i1722:                               ; preds = %or.lhs.false1.i1721
   %279 = getelementptr i8, ptr %275, i64 64
   %280 = load double, ptr %279, align 8
   %281 = fcmp oeq double %280, 0.000000e+00
   br i1 %281, label %merge65, label %then66
 
-"$says_nothing.exit1570":                         ; preds = %or.rhs.i1568
+"$says_nothing.exit1726":                         ; preds = %or.rhs.i1724
   %282 = getelementptr i8, ptr %275, i64 8
   %283 = load i32, ptr %282, align 4
   %284 = icmp eq i32 %283, 0
   br i1 %284, label %merge65, label %then66
 
-then66:                                           ; preds = %and.lhs.true.i1566, %or.rhs.i1568, %"$says_nothing.exit1570"
+then66:                                           ; preds = %and.lhs.true.i1722, %or.rhs.i1724, %"$says_nothing.exit1726"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.249", ptr nonnull %275, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge65:                                          ; preds = %merge61, %or.lhs.false1.i1565, %and.lhs.true.i1566, %"$says_nothing.exit1570"
-  %285 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.250")
+merge65:                                          ; preds = %merge61, %or.lhs.false1.i1721, %and.lhs.true.i1722, %"$says_nothing.exit1726"
+  %285 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.250")
   %286 = icmp eq ptr %285, null
-  br i1 %286, label %merge69, label %or.lhs.false1.i1571
+  br i1 %286, label %merge69, label %or.lhs.false1.i1727
 
-or.rhs.i1574:                                     ; preds = %or.lhs.false1.i1571
+or.rhs.i1730:                                     ; preds = %or.lhs.false1.i1727
   %287 = icmp sgt i32 %288, 4
-  br i1 %287, label %"$says_nothing.exit1576", label %then70
+  br i1 %287, label %"$says_nothing.exit1732", label %then70
 
-or.lhs.false1.i1571:                              ; preds = %merge65
+or.lhs.false1.i1727:                              ; preds = %merge65
   %288 = load i32, ptr %285, align 4
-  switch i32 %288, label %or.rhs.i1574 [
+  switch i32 %288, label %or.rhs.i1730 [
     i32 1, label %merge69
-    i32 3, label %and.lhs.true.i1572
+    i32 3, label %and.lhs.true.i1728
   ]
 
-and.lhs.true.i1572:                               ; preds = %or.lhs.false1.i1571
+and.lhs.true.i1728:                               ; preds = %or.lhs.false1.i1727
   %289 = getelementptr i8, ptr %285, i64 64
   %290 = load double, ptr %289, align 8
   %291 = fcmp oeq double %290, 0.000000e+00
   br i1 %291, label %merge69, label %then70
 
-"$says_nothing.exit1576":                         ; preds = %or.rhs.i1574
+"$says_nothing.exit1732":                         ; preds = %or.rhs.i1730
   %292 = getelementptr i8, ptr %285, i64 8
   %293 = load i32, ptr %292, align 4
   %294 = icmp eq i32 %293, 0
   br i1 %294, label %merge69, label %then70
 
-then70:                                           ; preds = %and.lhs.true.i1572, %or.rhs.i1574, %"$says_nothing.exit1576"
+then70:                                           ; preds = %and.lhs.true.i1728, %or.rhs.i1730, %"$says_nothing.exit1732"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.250", ptr nonnull %285, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge69:                                          ; preds = %merge65, %or.lhs.false1.i1571, %and.lhs.true.i1572, %"$says_nothing.exit1576"
-  %295 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.251")
+merge69:                                          ; preds = %merge65, %or.lhs.false1.i1727, %and.lhs.true.i1728, %"$says_nothing.exit1732"
+  %295 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.251")
   %296 = icmp eq ptr %295, null
-  br i1 %296, label %merge73, label %or.lhs.false1.i1577
+  br i1 %296, label %merge73, label %or.lhs.false1.i1733
 
-or.rhs.i1580:                                     ; preds = %or.lhs.false1.i1577
+or.rhs.i1736:                                     ; preds = %or.lhs.false1.i1733
   %297 = icmp sgt i32 %298, 4
-  br i1 %297, label %"$says_nothing.exit1582", label %then74
+  br i1 %297, label %"$says_nothing.exit1738", label %then74
 
-or.lhs.false1.i1577:                              ; preds = %merge69
+or.lhs.false1.i1733:                              ; preds = %merge69
   %298 = load i32, ptr %295, align 4
-  switch i32 %298, label %or.rhs.i1580 [
+  switch i32 %298, label %or.rhs.i1736 [
     i32 1, label %merge73
-    i32 3, label %and.lhs.true.i1578
+    i32 3, label %and.lhs.true.i1734
   ]
 
-and.lhs.true.i1578:                               ; preds = %or.lhs.false1.i1577
+and.lhs.true.i1734:                               ; preds = %or.lhs.false1.i1733
   %299 = getelementptr i8, ptr %295, i64 64
   %300 = load double, ptr %299, align 8
   %301 = fcmp oeq double %300, 0.000000e+00
   br i1 %301, label %merge73, label %then74
 
-"$says_nothing.exit1582":                         ; preds = %or.rhs.i1580
+"$says_nothing.exit1738":                         ; preds = %or.rhs.i1736
   %302 = getelementptr i8, ptr %295, i64 8
   %303 = load i32, ptr %302, align 4
   %304 = icmp eq i32 %303, 0
   br i1 %304, label %merge73, label %then74
 
-then74:                                           ; preds = %and.lhs.true.i1578, %or.rhs.i1580, %"$says_nothing.exit1582"
+then74:                                           ; preds = %and.lhs.true.i1734, %or.rhs.i1736, %"$says_nothing.exit1738"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.251", ptr nonnull %295, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge73:                                          ; preds = %merge69, %or.lhs.false1.i1577, %and.lhs.true.i1578, %"$says_nothing.exit1582"
-  %305 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.252")
+merge73:                                          ; preds = %merge69, %or.lhs.false1.i1733, %and.lhs.true.i1734, %"$says_nothing.exit1738"
+  %305 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.252")
   %306 = icmp eq ptr %305, null
-  br i1 %306, label %merge77, label %or.lhs.false1.i1583
+  br i1 %306, label %merge77, label %or.lhs.false1.i1739
 
-or.rhs.i1586:                                     ; preds = %or.lhs.false1.i1583
+or.rhs.i1742:                                     ; preds = %or.lhs.false1.i1739
   %307 = icmp sgt i32 %308, 4
-  br i1 %307, label %"$says_nothing.exit1588", label %then78
+  br i1 %307, label %"$says_nothing.exit1744", label %then78
 
-or.lhs.false1.i1583:                              ; preds = %merge73
+or.lhs.false1.i1739:                              ; preds = %merge73
   %308 = load i32, ptr %305, align 4
-  switch i32 %308, label %or.rhs.i1586 [
+  switch i32 %308, label %or.rhs.i1742 [
     i32 1, label %merge77
-    i32 3, label %and.lhs.true.i1584
+    i32 3, label %and.lhs.true.i1740
   ]
 
-and.lhs.true.i1584:                               ; preds = %or.lhs.false1.i1583
+and.lhs.true.i1740:                               ; preds = %or.lhs.false1.i1739
   %309 = getelementptr i8, ptr %305, i64 64
   %310 = load double, ptr %309, align 8
   %311 = fcmp oeq double %310, 0.000000e+00
   br i1 %311, label %merge77, label %then78
 
-"$says_nothing.exit1588":                         ; preds = %or.rhs.i1586
+"$says_nothing.exit1744":                         ; preds = %or.rhs.i1742
   %312 = getelementptr i8, ptr %305, i64 8
   %313 = load i32, ptr %312, align 4
   %314 = icmp eq i32 %313, 0
   br i1 %314, label %merge77, label %then78
 
-then78:                                           ; preds = %and.lhs.true.i1584, %or.rhs.i1586, %"$says_nothing.exit1588"
+then78:                                           ; preds = %and.lhs.true.i1740, %or.rhs.i1742, %"$says_nothing.exit1744"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.252", ptr nonnull %305, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge77:                                          ; preds = %merge73, %or.lhs.false1.i1583, %and.lhs.true.i1584, %"$says_nothing.exit1588"
-  %315 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.253")
+merge77:                                          ; preds = %merge73, %or.lhs.false1.i1739, %and.lhs.true.i1740, %"$says_nothing.exit1744"
+  %315 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.253")
   %316 = icmp eq ptr %315, null
-  br i1 %316, label %merge81, label %or.lhs.false1.i1589
+  br i1 %316, label %merge81, label %or.lhs.false1.i1745
 
-or.rhs.i1592:                                     ; preds = %or.lhs.false1.i1589
+or.rhs.i1748:                                     ; preds = %or.lhs.false1.i1745
   %317 = icmp sgt i32 %318, 4
-  br i1 %317, label %"$says_nothing.exit1594", label %then82
+  br i1 %317, label %"$says_nothing.exit1750", label %then82
 
-or.lhs.false1.i1589:                              ; preds = %merge77
+or.lhs.false1.i1745:                              ; preds = %merge77
   %318 = load i32, ptr %315, align 4
-  switch i32 %318, label %or.rhs.i1592 [
+  switch i32 %318, label %or.rhs.i1748 [
     i32 1, label %merge81
-    i32 3, label %and.lhs.true.i1590
+    i32 3, label %and.lhs.true.i1746
   ]
 
-and.lhs.true.i1590:                               ; preds = %or.lhs.false1.i1589
+and.lhs.true.i1746:                               ; preds = %or.lhs.false1.i1745
   %319 = getelementptr i8, ptr %315, i64 64
   %320 = load double, ptr %319, align 8
   %321 = fcmp oeq double %320, 0.000000e+00
   br i1 %321, label %merge81, label %then82
 
-"$says_nothing.exit1594":                         ; preds = %or.rhs.i1592
+"$says_nothing.exit1750":                         ; preds = %or.rhs.i1748
   %322 = getelementptr i8, ptr %315, i64 8
   %323 = load i32, ptr %322, align 4
   %324 = icmp eq i32 %323, 0
   br i1 %324, label %merge81, label %then82
 
-then82:                                           ; preds = %and.lhs.true.i1590, %or.rhs.i1592, %"$says_nothing.exit1594"
+then82:                                           ; preds = %and.lhs.true.i1746, %or.rhs.i1748, %"$says_nothing.exit1750"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.253", ptr nonnull %315, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge81:                                          ; preds = %merge77, %or.lhs.false1.i1589, %and.lhs.true.i1590, %"$says_nothing.exit1594"
-  %325 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.254")
+merge81:                                          ; preds = %merge77, %or.lhs.false1.i1745, %and.lhs.true.i1746, %"$says_nothing.exit1750"
+  %325 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.254")
   %326 = icmp eq ptr %325, null
-  br i1 %326, label %merge85, label %or.lhs.false1.i1595
+  br i1 %326, label %merge85, label %or.lhs.false1.i1751
 
-or.rhs.i1598:                                     ; preds = %or.lhs.false1.i1595
+or.rhs.i1754:                                     ; preds = %or.lhs.false1.i1751
   %327 = icmp sgt i32 %328, 4
-  br i1 %327, label %"$says_nothing.exit1600", label %then86
+  br i1 %327, label %"$says_nothing.exit1756", label %then86
 
-or.lhs.false1.i1595:                              ; preds = %merge81
+or.lhs.false1.i1751:                              ; preds = %merge81
   %328 = load i32, ptr %325, align 4
-  switch i32 %328, label %or.rhs.i1598 [
+  switch i32 %328, label %or.rhs.i1754 [
     i32 1, label %merge85
-    i32 3, label %and.lhs.true.i1596
+    i32 3, label %and.lhs.true.i1752
   ]
 
-and.lhs.true.i1596:                               ; preds = %or.lhs.false1.i1595
+and.lhs.true.i1752:                               ; preds = %or.lhs.false1.i1751
   %329 = getelementptr i8, ptr %325, i64 64
   %330 = load double, ptr %329, align 8
   %331 = fcmp oeq double %330, 0.000000e+00
   br i1 %331, label %merge85, label %then86
 
-"$says_nothing.exit1600":                         ; preds = %or.rhs.i1598
+"$says_nothing.exit1756":                         ; preds = %or.rhs.i1754
   %332 = getelementptr i8, ptr %325, i64 8
   %333 = load i32, ptr %332, align 4
   %334 = icmp eq i32 %333, 0
   br i1 %334, label %merge85, label %then86
 
-then86:                                           ; preds = %and.lhs.true.i1596, %or.rhs.i1598, %"$says_nothing.exit1600"
+then86:                                           ; preds = %and.lhs.true.i1752, %or.rhs.i1754, %"$says_nothing.exit1756"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.254", ptr nonnull %325, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge85:                                          ; preds = %merge81, %or.lhs.false1.i1595, %and.lhs.true.i1596, %"$says_nothing.exit1600"
-  %335 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.255")
+merge85:                                          ; preds = %merge81, %or.lhs.false1.i1751, %and.lhs.true.i1752, %"$says_nothing.exit1756"
+  %335 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.255")
   %336 = icmp eq ptr %335, null
-  br i1 %336, label %merge89, label %or.lhs.false1.i1601
+  br i1 %336, label %merge89, label %or.lhs.false1.i1757
 
-or.rhs.i1604:                                     ; preds = %or.lhs.false1.i1601
+or.rhs.i1760:                                     ; preds = %or.lhs.false1.i1757
   %337 = icmp sgt i32 %338, 4
-  br i1 %337, label %"$says_nothing.exit1606", label %then90
+  br i1 %337, label %"$says_nothing.exit1762", label %then90
 
-or.lhs.false1.i1601:                              ; preds = %merge85
+or.lhs.false1.i1757:                              ; preds = %merge85
   %338 = load i32, ptr %335, align 4
-  switch i32 %338, label %or.rhs.i1604 [
+  switch i32 %338, label %or.rhs.i1760 [
     i32 1, label %merge89
-    i32 3, label %and.lhs.true.i1602
+    i32 3, label %and.lhs.true.i1758
   ]
 
-and.lhs.true.i1602:                               ; preds = %or.lhs.false1.i1601
+and.lhs.true.i1758:                               ; preds = %or.lhs.false1.i1757
   %339 = getelementptr i8, ptr %335, i64 64
   %340 = load double, ptr %339, align 8
   %341 = fcmp oeq double %340, 0.000000e+00
   br i1 %341, label %merge89, label %then90
 
-"$says_nothing.exit1606":                         ; preds = %or.rhs.i1604
+"$says_nothing.exit1762":                         ; preds = %or.rhs.i1760
   %342 = getelementptr i8, ptr %335, i64 8
   %343 = load i32, ptr %342, align 4
   %344 = icmp eq i32 %343, 0
   br i1 %344, label %merge89, label %then90
 
-then90:                                           ; preds = %and.lhs.true.i1602, %or.rhs.i1604, %"$says_nothing.exit1606"
+then90:                                           ; preds = %and.lhs.true.i1758, %or.rhs.i1760, %"$says_nothing.exit1762"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.255", ptr nonnull %335, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge89:                                          ; preds = %merge85, %or.lhs.false1.i1601, %and.lhs.true.i1602, %"$says_nothing.exit1606"
-  %345 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.256")
+merge89:                                          ; preds = %merge85, %or.lhs.false1.i1757, %and.lhs.true.i1758, %"$says_nothing.exit1762"
+  %345 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.256")
   %346 = icmp eq ptr %345, null
-  br i1 %346, label %merge93, label %or.lhs.false1.i1607
+  br i1 %346, label %merge93, label %or.lhs.false1.i1763
 
-or.rhs.i1610:                                     ; preds = %or.lhs.false1.i1607
+or.rhs.i1766:                                     ; preds = %or.lhs.false1.i1763
   %347 = icmp sgt i32 %348, 4
-  br i1 %347, label %"$says_nothing.exit1612", label %then94
+  br i1 %347, label %"$says_nothing.exit1768", label %then94
 
-or.lhs.false1.i1607:                              ; preds = %merge89
+or.lhs.false1.i1763:                              ; preds = %merge89
   %348 = load i32, ptr %345, align 4
-  switch i32 %348, label %or.rhs.i1610 [
+  switch i32 %348, label %or.rhs.i1766 [
     i32 1, label %merge93
-    i32 3, label %and.lhs.true.i1608
+    i32 3, label %and.lhs.true.i1764
   ]
 
-and.lhs.true.i1608:                               ; preds = %or.lhs.false1.i1607
+and.lhs.true.i1764:                               ; preds = %or.lhs.false1.i1763
   %349 = getelementptr i8, ptr %345, i64 64
   %350 = load double, ptr %349, align 8
   %351 = fcmp oeq double %350, 0.000000e+00
   br i1 %351, label %merge93, label %then94
 
-"$says_nothing.exit1612":                         ; preds = %or.rhs.i1610
+"$says_nothing.exit1768":                         ; preds = %or.rhs.i1766
   %352 = getelementptr i8, ptr %345, i64 8
   %353 = load i32, ptr %352, align 4
   %354 = icmp eq i32 %353, 0
   br i1 %354, label %merge93, label %then94
 
-then94:                                           ; preds = %and.lhs.true.i1608, %or.rhs.i1610, %"$says_nothing.exit1612"
+then94:                                           ; preds = %and.lhs.true.i1764, %or.rhs.i1766, %"$says_nothing.exit1768"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.256", ptr nonnull %345, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge93:                                          ; preds = %merge89, %or.lhs.false1.i1607, %and.lhs.true.i1608, %"$says_nothing.exit1612"
-  %355 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.257")
+merge93:                                          ; preds = %merge89, %or.lhs.false1.i1763, %and.lhs.true.i1764, %"$says_nothing.exit1768"
+  %355 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.257")
   %356 = icmp eq ptr %355, null
-  br i1 %356, label %merge97, label %or.lhs.false1.i1613
+  br i1 %356, label %merge97, label %or.lhs.false1.i1769
 
-or.rhs.i1616:                                     ; preds = %or.lhs.false1.i1613
+or.rhs.i1772:                                     ; preds = %or.lhs.false1.i1769
   %357 = icmp sgt i32 %358, 4
-  br i1 %357, label %"$says_nothing.exit1618", label %then98
+  br i1 %357, label %"$says_nothing.exit1774", label %then98
 
-or.lhs.false1.i1613:                              ; preds = %merge93
+or.lhs.false1.i1769:                              ; preds = %merge93
   %358 = load i32, ptr %355, align 4
-  switch i32 %358, label %or.rhs.i1616 [
+  switch i32 %358, label %or.rhs.i1772 [
     i32 1, label %merge97
-    i32 3, label %and.lhs.true.i1614
+    i32 3, label %and.lhs.true.i1770
   ]
 
-and.lhs.true.i1614:                               ; preds = %or.lhs.false1.i1613
+and.lhs.true.i1770:                               ; preds = %or.lhs.false1.i1769
   %359 = getelementptr i8, ptr %355, i64 64
   %360 = load double, ptr %359, align 8
   %361 = fcmp oeq double %360, 0.000000e+00
   br i1 %361, label %merge97, label %then98
 
-"$says_nothing.exit1618":                         ; preds = %or.rhs.i1616
+"$says_nothing.exit1774":                         ; preds = %or.rhs.i1772
   %362 = getelementptr i8, ptr %355, i64 8
   %363 = load i32, ptr %362, align 4
   %364 = icmp eq i32 %363, 0
   br i1 %364, label %merge97, label %then98
 
-then98:                                           ; preds = %and.lhs.true.i1614, %or.rhs.i1616, %"$says_nothing.exit1618"
+then98:                                           ; preds = %and.lhs.true.i1770, %or.rhs.i1772, %"$says_nothing.exit1774"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.257", ptr nonnull %355, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge97:                                          ; preds = %merge93, %or.lhs.false1.i1613, %and.lhs.true.i1614, %"$says_nothing.exit1618"
-  %365 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.258")
+merge97:                                          ; preds = %merge93, %or.lhs.false1.i1769, %and.lhs.true.i1770, %"$says_nothing.exit1774"
+  %365 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.258")
   %366 = icmp eq ptr %365, null
-  br i1 %366, label %merge101, label %or.lhs.false1.i1619
+  br i1 %366, label %merge101, label %or.lhs.false1.i1775
 
-or.rhs.i1622:                                     ; preds = %or.lhs.false1.i1619
+or.rhs.i1778:                                     ; preds = %or.lhs.false1.i1775
   %367 = icmp sgt i32 %368, 4
-  br i1 %367, label %"$says_nothing.exit1624", label %then102
+  br i1 %367, label %"$says_nothing.exit1780", label %then102
 
-or.lhs.false1.i1619:                              ; preds = %merge97
+or.lhs.false1.i1775:                              ; preds = %merge97
   %368 = load i32, ptr %365, align 4
-  switch i32 %368, label %or.rhs.i1622 [
+  switch i32 %368, label %or.rhs.i1778 [
     i32 1, label %merge101
-    i32 3, label %and.lhs.true.i1620
+    i32 3, label %and.lhs.true.i1776
   ]
 
-and.lhs.true.i1620:                               ; preds = %or.lhs.false1.i1619
+and.lhs.true.i1776:                               ; preds = %or.lhs.false1.i1775
   %369 = getelementptr i8, ptr %365, i64 64
   %370 = load double, ptr %369, align 8
   %371 = fcmp oeq double %370, 0.000000e+00
   br i1 %371, label %merge101, label %then102
 
-"$says_nothing.exit1624":                         ; preds = %or.rhs.i1622
+"$says_nothing.exit1780":                         ; preds = %or.rhs.i1778
   %372 = getelementptr i8, ptr %365, i64 8
   %373 = load i32, ptr %372, align 4
   %374 = icmp eq i32 %373, 0
   br i1 %374, label %merge101, label %then102
 
-then102:                                          ; preds = %and.lhs.true.i1620, %or.rhs.i1622, %"$says_nothing.exit1624"
+then102:                                          ; preds = %and.lhs.true.i1776, %or.rhs.i1778, %"$says_nothing.exit1780"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.258", ptr nonnull %365, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge101:                                         ; preds = %merge97, %or.lhs.false1.i1619, %and.lhs.true.i1620, %"$says_nothing.exit1624"
-  %375 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.259")
+merge101:                                         ; preds = %merge97, %or.lhs.false1.i1775, %and.lhs.true.i1776, %"$says_nothing.exit1780"
+  %375 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.259")
   %376 = icmp eq ptr %375, null
-  br i1 %376, label %merge105, label %or.lhs.false1.i1625
+  br i1 %376, label %merge105, label %or.lhs.false1.i1781
 
-or.rhs.i1628:                                     ; preds = %or.lhs.false1.i1625
+or.rhs.i1784:                                     ; preds = %or.lhs.false1.i1781
   %377 = icmp sgt i32 %378, 4
-  br i1 %377, label %"$says_nothing.exit1630", label %then106
+  br i1 %377, label %"$says_nothing.exit1786", label %then106
 
-or.lhs.false1.i1625:                              ; preds = %merge101
+or.lhs.false1.i1781:                              ; preds = %merge101
   %378 = load i32, ptr %375, align 4
-  switch i32 %378, label %or.rhs.i1628 [
+  switch i32 %378, label %or.rhs.i1784 [
     i32 1, label %merge105
-    i32 3, label %and.lhs.true.i1626
+    i32 3, label %and.lhs.true.i1782
   ]
 
-and.lhs.true.i1626:                               ; preds = %or.lhs.false1.i1625
+and.lhs.true.i1782:                               ; preds = %or.lhs.false1.i1781
   %379 = getelementptr i8, ptr %375, i64 64
   %380 = load double, ptr %379, align 8
   %381 = fcmp oeq double %380, 0.000000e+00
   br i1 %381, label %merge105, label %then106
 
-"$says_nothing.exit1630":                         ; preds = %or.rhs.i1628
+"$says_nothing.exit1786":                         ; preds = %or.rhs.i1784
   %382 = getelementptr i8, ptr %375, i64 8
   %383 = load i32, ptr %382, align 4
   %384 = icmp eq i32 %383, 0
   br i1 %384, label %merge105, label %then106
 
-then106:                                          ; preds = %and.lhs.true.i1626, %or.rhs.i1628, %"$says_nothing.exit1630"
+then106:                                          ; preds = %and.lhs.true.i1782, %or.rhs.i1784, %"$says_nothing.exit1786"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.259", ptr nonnull %375, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge105:                                         ; preds = %merge101, %or.lhs.false1.i1625, %and.lhs.true.i1626, %"$says_nothing.exit1630"
-  %385 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.260")
+merge105:                                         ; preds = %merge101, %or.lhs.false1.i1781, %and.lhs.true.i1782, %"$says_nothing.exit1786"
+  %385 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.260")
   %386 = icmp eq ptr %385, null
-  br i1 %386, label %merge109, label %or.lhs.false1.i1631
+  br i1 %386, label %merge109, label %or.lhs.false1.i1787
 
-or.rhs.i1634:                                     ; preds = %or.lhs.false1.i1631
+or.rhs.i1790:                                     ; preds = %or.lhs.false1.i1787
   %387 = icmp sgt i32 %388, 4
-  br i1 %387, label %"$says_nothing.exit1636", label %then110
+  br i1 %387, label %"$says_nothing.exit1792", label %then110
 
-or.lhs.false1.i1631:                              ; preds = %merge105
+or.lhs.false1.i1787:                              ; preds = %merge105
   %388 = load i32, ptr %385, align 4
-  switch i32 %388, label %or.rhs.i1634 [
+  switch i32 %388, label %or.rhs.i1790 [
     i32 1, label %merge109
-    i32 3, label %and.lhs.true.i1632
+    i32 3, label %and.lhs.true.i1788
   ]
 
-and.lhs.true.i1632:                               ; preds = %or.lhs.false1.i1631
+and.lhs.true.i1788:                               ; preds = %or.lhs.false1.i1787
   %389 = getelementptr i8, ptr %385, i64 64
   %390 = load double, ptr %389, align 8
   %391 = fcmp oeq double %390, 0.000000e+00
   br i1 %391, label %merge109, label %then110
 
-"$says_nothing.exit1636":                         ; preds = %or.rhs.i1634
+"$says_nothing.exit1792":                         ; preds = %or.rhs.i1790
   %392 = getelementptr i8, ptr %385, i64 8
   %393 = load i32, ptr %392, align 4
   %394 = icmp eq i32 %393, 0
   br i1 %394, label %merge109, label %then110
 
-then110:                                          ; preds = %and.lhs.true.i1632, %or.rhs.i1634, %"$says_nothing.exit1636"
+then110:                                          ; preds = %and.lhs.true.i1788, %or.rhs.i1790, %"$says_nothing.exit1792"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.260", ptr nonnull %385, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge109:                                         ; preds = %merge105, %or.lhs.false1.i1631, %and.lhs.true.i1632, %"$says_nothing.exit1636"
-  %395 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.261")
+merge109:                                         ; preds = %merge105, %or.lhs.false1.i1787, %and.lhs.true.i1788, %"$says_nothing.exit1792"
+  %395 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.261")
   %396 = icmp eq ptr %395, null
-  br i1 %396, label %merge113, label %or.lhs.false1.i1637
+  br i1 %396, label %merge113, label %or.lhs.false1.i1793
 
-or.rhs.i1640:                                     ; preds = %or.lhs.false1.i1637
+or.rhs.i1796:                                     ; preds = %or.lhs.false1.i1793
   %397 = icmp sgt i32 %398, 4
-  br i1 %397, label %"$says_nothing.exit1642", label %then114
+  br i1 %397, label %"$says_nothing.exit1798", label %then114
 
-or.lhs.false1.i1637:                              ; preds = %merge109
+or.lhs.false1.i1793:                              ; preds = %merge109
   %398 = load i32, ptr %395, align 4
-  switch i32 %398, label %or.rhs.i1640 [
+  switch i32 %398, label %or.rhs.i1796 [
     i32 1, label %merge113
-    i32 3, label %and.lhs.true.i1638
+    i32 3, label %and.lhs.true.i1794
   ]
 
-and.lhs.true.i1638:                               ; preds = %or.lhs.false1.i1637
+and.lhs.true.i1794:                               ; preds = %or.lhs.false1.i1793
   %399 = getelementptr i8, ptr %395, i64 64
   %400 = load double, ptr %399, align 8
   %401 = fcmp oeq double %400, 0.000000e+00
   br i1 %401, label %merge113, label %then114
 
-"$says_nothing.exit1642":                         ; preds = %or.rhs.i1640
+"$says_nothing.exit1798":                         ; preds = %or.rhs.i1796
   %402 = getelementptr i8, ptr %395, i64 8
   %403 = load i32, ptr %402, align 4
   %404 = icmp eq i32 %403, 0
   br i1 %404, label %merge113, label %then114
 
-then114:                                          ; preds = %and.lhs.true.i1638, %or.rhs.i1640, %"$says_nothing.exit1642"
+then114:                                          ; preds = %and.lhs.true.i1794, %or.rhs.i1796, %"$says_nothing.exit1798"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.261", ptr nonnull %395, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge113:                                         ; preds = %merge109, %or.lhs.false1.i1637, %and.lhs.true.i1638, %"$says_nothing.exit1642"
-  %405 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.262")
+merge113:                                         ; preds = %merge109, %or.lhs.false1.i1793, %and.lhs.true.i1794, %"$says_nothing.exit1798"
+  %405 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.262")
   %406 = icmp eq ptr %405, null
-  br i1 %406, label %merge117, label %or.lhs.false1.i1643
+  br i1 %406, label %merge117, label %or.lhs.false1.i1799
 
-or.rhs.i1646:                                     ; preds = %or.lhs.false1.i1643
+or.rhs.i1802:                                     ; preds = %or.lhs.false1.i1799
   %407 = icmp sgt i32 %408, 4
-  br i1 %407, label %"$says_nothing.exit1648", label %then118
+  br i1 %407, label %"$says_nothing.exit1804", label %then118
 
-or.lhs.false1.i1643:                              ; preds = %merge113
+or.lhs.false1.i1799:                              ; preds = %merge113
   %408 = load i32, ptr %405, align 4
-  switch i32 %408, label %or.rhs.i1646 [
+  switch i32 %408, label %or.rhs.i1802 [
     i32 1, label %merge117
-    i32 3, label %and.lhs.true.i1644
+    i32 3, label %and.lhs.true.i1800
   ]
 
-and.lhs.true.i1644:                               ; preds = %or.lhs.false1.i1643
+and.lhs.true.i1800:                               ; preds = %or.lhs.false1.i1799
   %409 = getelementptr i8, ptr %405, i64 64
   %410 = load double, ptr %409, align 8
   %411 = fcmp oeq double %410, 0.000000e+00
   br i1 %411, label %merge117, label %then118
 
-"$says_nothing.exit1648":                         ; preds = %or.rhs.i1646
+"$says_nothing.exit1804":                         ; preds = %or.rhs.i1802
   %412 = getelementptr i8, ptr %405, i64 8
   %413 = load i32, ptr %412, align 4
   %414 = icmp eq i32 %413, 0
   br i1 %414, label %merge117, label %then118
 
-then118:                                          ; preds = %and.lhs.true.i1644, %or.rhs.i1646, %"$says_nothing.exit1648"
+then118:                                          ; preds = %and.lhs.true.i1800, %or.rhs.i1802, %"$says_nothing.exit1804"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.262", ptr nonnull %405, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge117:                                         ; preds = %merge113, %or.lhs.false1.i1643, %and.lhs.true.i1644, %"$says_nothing.exit1648"
-  %415 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.263")
+merge117:                                         ; preds = %merge113, %or.lhs.false1.i1799, %and.lhs.true.i1800, %"$says_nothing.exit1804"
+  %415 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.263")
   %416 = icmp eq ptr %415, null
-  br i1 %416, label %merge121, label %or.lhs.false1.i1649
+  br i1 %416, label %merge121, label %or.lhs.false1.i1805
 
-or.rhs.i1652:                                     ; preds = %or.lhs.false1.i1649
+or.rhs.i1808:                                     ; preds = %or.lhs.false1.i1805
   %417 = icmp sgt i32 %418, 4
-  br i1 %417, label %"$says_nothing.exit1654", label %then122
+  br i1 %417, label %"$says_nothing.exit1810", label %then122
 
-or.lhs.false1.i1649:                              ; preds = %merge117
+or.lhs.false1.i1805:                              ; preds = %merge117
   %418 = load i32, ptr %415, align 4
-  switch i32 %418, label %or.rhs.i1652 [
+  switch i32 %418, label %or.rhs.i1808 [
     i32 1, label %merge121
-    i32 3, label %and.lhs.true.i1650
+    i32 3, label %and.lhs.true.i1806
   ]
 
-and.lhs.true.i1650:                               ; preds = %or.lhs.false1.i1649
+and.lhs.true.i1806:                               ; preds = %or.lhs.false1.i1805
   %419 = getelementptr i8, ptr %415, i64 64
   %420 = load double, ptr %419, align 8
   %421 = fcmp oeq double %420, 0.000000e+00
   br i1 %421, label %merge121, label %then122
 
-"$says_nothing.exit1654":                         ; preds = %or.rhs.i1652
+"$says_nothing.exit1810":                         ; preds = %or.rhs.i1808
   %422 = getelementptr i8, ptr %415, i64 8
   %423 = load i32, ptr %422, align 4
   %424 = icmp eq i32 %423, 0
   br i1 %424, label %merge121, label %then122
 
-then122:                                          ; preds = %and.lhs.true.i1650, %or.rhs.i1652, %"$says_nothing.exit1654"
+then122:                                          ; preds = %and.lhs.true.i1806, %or.rhs.i1808, %"$says_nothing.exit1810"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.263", ptr nonnull %415, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge121:                                         ; preds = %merge117, %or.lhs.false1.i1649, %and.lhs.true.i1650, %"$says_nothing.exit1654"
-  %425 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.264")
+merge121:                                         ; preds = %merge117, %or.lhs.false1.i1805, %and.lhs.true.i1806, %"$says_nothing.exit1810"
+  %425 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.264")
   %426 = icmp eq ptr %425, null
-  br i1 %426, label %merge125, label %or.lhs.false1.i1655
+  br i1 %426, label %merge125, label %or.lhs.false1.i1811
 
-or.rhs.i1658:                                     ; preds = %or.lhs.false1.i1655
+or.rhs.i1814:                                     ; preds = %or.lhs.false1.i1811
   %427 = icmp sgt i32 %428, 4
-  br i1 %427, label %"$says_nothing.exit1660", label %then126
+  br i1 %427, label %"$says_nothing.exit1816", label %then126
 
-or.lhs.false1.i1655:                              ; preds = %merge121
+or.lhs.false1.i1811:                              ; preds = %merge121
   %428 = load i32, ptr %425, align 4
-  switch i32 %428, label %or.rhs.i1658 [
+  switch i32 %428, label %or.rhs.i1814 [
     i32 1, label %merge125
-    i32 3, label %and.lhs.true.i1656
+    i32 3, label %and.lhs.true.i1812
   ]
 
-and.lhs.true.i1656:                               ; preds = %or.lhs.false1.i1655
+and.lhs.true.i1812:                               ; preds = %or.lhs.false1.i1811
   %429 = getelementptr i8, ptr %425, i64 64
   %430 = load double, ptr %429, align 8
   %431 = fcmp oeq double %430, 0.000000e+00
   br i1 %431, label %merge125, label %then126
 
-"$says_nothing.exit1660":                         ; preds = %or.rhs.i1658
+"$says_nothing.exit1816":                         ; preds = %or.rhs.i1814
   %432 = getelementptr i8, ptr %425, i64 8
   %433 = load i32, ptr %432, align 4
   %434 = icmp eq i32 %433, 0
   br i1 %434, label %merge125, label %then126
 
-then126:                                          ; preds = %and.lhs.true.i1656, %or.rhs.i1658, %"$says_nothing.exit1660"
+then126:                                          ; preds = %and.lhs.true.i1812, %or.rhs.i1814, %"$says_nothing.exit1816"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.264", ptr nonnull %425, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge125:                                         ; preds = %merge121, %or.lhs.false1.i1655, %and.lhs.true.i1656, %"$says_nothing.exit1660"
-  %435 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.265")
+merge125:                                         ; preds = %merge121, %or.lhs.false1.i1811, %and.lhs.true.i1812, %"$says_nothing.exit1816"
+  %435 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.265")
   %436 = icmp eq ptr %435, null
-  br i1 %436, label %merge129, label %or.lhs.false1.i1661
+  br i1 %436, label %merge129, label %or.lhs.false1.i1817
 
-or.rhs.i1664:                                     ; preds = %or.lhs.false1.i1661
+or.rhs.i1820:                                     ; preds = %or.lhs.false1.i1817
   %437 = icmp sgt i32 %438, 4
-  br i1 %437, label %"$says_nothing.exit1666", label %then130
+  br i1 %437, label %"$says_nothing.exit1822", label %then130
 
-or.lhs.false1.i1661:                              ; preds = %merge125
+or.lhs.false1.i1817:                              ; preds = %merge125
   %438 = load i32, ptr %435, align 4
-  switch i32 %438, label %or.rhs.i1664 [
+  switch i32 %438, label %or.rhs.i1820 [
     i32 1, label %merge129
-    i32 3, label %and.lhs.true.i1662
+    i32 3, label %and.lhs.true.i1818
   ]
 
-and.lhs.true.i1662:                               ; preds = %or.lhs.false1.i1661
+and.lhs.true.i1818:                               ; preds = %or.lhs.false1.i1817
   %439 = getelementptr i8, ptr %435, i64 64
   %440 = load double, ptr %439, align 8
   %441 = fcmp oeq double %440, 0.000000e+00
   br i1 %441, label %merge129, label %then130
 
-"$says_nothing.exit1666":                         ; preds = %or.rhs.i1664
+"$says_nothing.exit1822":                         ; preds = %or.rhs.i1820
   %442 = getelementptr i8, ptr %435, i64 8
   %443 = load i32, ptr %442, align 4
   %444 = icmp eq i32 %443, 0
   br i1 %444, label %merge129, label %then130
 
-then130:                                          ; preds = %and.lhs.true.i1662, %or.rhs.i1664, %"$says_nothing.exit1666"
+then130:                                          ; preds = %and.lhs.true.i1818, %or.rhs.i1820, %"$says_nothing.exit1822"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.265", ptr nonnull %435, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge129:                                         ; preds = %merge125, %or.lhs.false1.i1661, %and.lhs.true.i1662, %"$says_nothing.exit1666"
-  %445 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.266")
+merge129:                                         ; preds = %merge125, %or.lhs.false1.i1817, %and.lhs.true.i1818, %"$says_nothing.exit1822"
+  %445 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.266")
   %446 = icmp eq ptr %445, null
-  br i1 %446, label %merge133, label %or.lhs.false1.i1667
+  br i1 %446, label %merge133, label %or.lhs.false1.i1823
 
-or.rhs.i1670:                                     ; preds = %or.lhs.false1.i1667
+or.rhs.i1826:                                     ; preds = %or.lhs.false1.i1823
   %447 = icmp sgt i32 %448, 4
-  br i1 %447, label %"$says_nothing.exit1672", label %then134
+  br i1 %447, label %"$says_nothing.exit1828", label %then134
 
-or.lhs.false1.i1667:                              ; preds = %merge129
+or.lhs.false1.i1823:                              ; preds = %merge129
   %448 = load i32, ptr %445, align 4
-  switch i32 %448, label %or.rhs.i1670 [
+  switch i32 %448, label %or.rhs.i1826 [
     i32 1, label %merge133
-    i32 3, label %and.lhs.true.i1668
+    i32 3, label %and.lhs.true.i1824
   ]
 
-and.lhs.true.i1668:                               ; preds = %or.lhs.false1.i1667
+and.lhs.true.i1824:                               ; preds = %or.lhs.false1.i1823
   %449 = getelementptr i8, ptr %445, i64 64
   %450 = load double, ptr %449, align 8
   %451 = fcmp oeq double %450, 0.000000e+00
   br i1 %451, label %merge133, label %then134
 
-"$says_nothing.exit1672":                         ; preds = %or.rhs.i1670
+"$says_nothing.exit1828":                         ; preds = %or.rhs.i1826
   %452 = getelementptr i8, ptr %445, i64 8
   %453 = load i32, ptr %452, align 4
   %454 = icmp eq i32 %453, 0
   br i1 %454, label %merge133, label %then134
 
-then134:                                          ; preds = %and.lhs.true.i1668, %or.rhs.i1670, %"$says_nothing.exit1672"
+then134:                                          ; preds = %and.lhs.true.i1824, %or.rhs.i1826, %"$says_nothing.exit1828"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.266", ptr nonnull %445, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge133:                                         ; preds = %merge129, %or.lhs.false1.i1667, %and.lhs.true.i1668, %"$says_nothing.exit1672"
-  %455 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.267")
+merge133:                                         ; preds = %merge129, %or.lhs.false1.i1823, %and.lhs.true.i1824, %"$says_nothing.exit1828"
+  %455 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.267")
   %456 = icmp eq ptr %455, null
-  br i1 %456, label %merge137, label %or.lhs.false1.i1673
+  br i1 %456, label %merge137, label %or.lhs.false1.i1829
 
-or.rhs.i1676:                                     ; preds = %or.lhs.false1.i1673
+or.rhs.i1832:                                     ; preds = %or.lhs.false1.i1829
   %457 = icmp sgt i32 %458, 4
-  br i1 %457, label %"$says_nothing.exit1678", label %then138
+  br i1 %457, label %"$says_nothing.exit1834", label %then138
 
-or.lhs.false1.i1673:                              ; preds = %merge133
+or.lhs.false1.i1829:                              ; preds = %merge133
   %458 = load i32, ptr %455, align 4
-  switch i32 %458, label %or.rhs.i1676 [
+  switch i32 %458, label %or.rhs.i1832 [
     i32 1, label %merge137
-    i32 3, label %and.lhs.true.i1674
+    i32 3, label %and.lhs.true.i1830
   ]
 
-and.lhs.true.i1674:                               ; preds = %or.lhs.false1.i1673
+and.lhs.true.i1830:                               ; preds = %or.lhs.false1.i1829
   %459 = getelementptr i8, ptr %455, i64 64
   %460 = load double, ptr %459, align 8
   %461 = fcmp oeq double %460, 0.000000e+00
   br i1 %461, label %merge137, label %then138
 
-"$says_nothing.exit1678":                         ; preds = %or.rhs.i1676
+"$says_nothing.exit1834":                         ; preds = %or.rhs.i1832
   %462 = getelementptr i8, ptr %455, i64 8
   %463 = load i32, ptr %462, align 4
   %464 = icmp eq i32 %463, 0
   br i1 %464, label %merge137, label %then138
 
-then138:                                          ; preds = %and.lhs.true.i1674, %or.rhs.i1676, %"$says_nothing.exit1678"
+then138:                                          ; preds = %and.lhs.true.i1830, %or.rhs.i1832, %"$says_nothing.exit1834"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.267", ptr nonnull %455, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge137:                                         ; preds = %merge133, %or.lhs.false1.i1673, %and.lhs.true.i1674, %"$says_nothing.exit1678"
-  %465 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.268")
+merge137:                                         ; preds = %merge133, %or.lhs.false1.i1829, %and.lhs.true.i1830, %"$says_nothing.exit1834"
+  %465 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.268")
   %466 = icmp eq ptr %465, null
-  br i1 %466, label %merge141, label %or.lhs.false1.i1679
+  br i1 %466, label %merge141, label %or.lhs.false1.i1835
 
-or.rhs.i1682:                                     ; preds = %or.lhs.false1.i1679
+or.rhs.i1838:                                     ; preds = %or.lhs.false1.i1835
   %467 = icmp sgt i32 %468, 4
-  br i1 %467, label %"$says_nothing.exit1684", label %then142
+  br i1 %467, label %"$says_nothing.exit1840", label %then142
 
-or.lhs.false1.i1679:                              ; preds = %merge137
+or.lhs.false1.i1835:                              ; preds = %merge137
   %468 = load i32, ptr %465, align 4
-  switch i32 %468, label %or.rhs.i1682 [
+  switch i32 %468, label %or.rhs.i1838 [
     i32 1, label %merge141
-    i32 3, label %and.lhs.true.i1680
+    i32 3, label %and.lhs.true.i1836
   ]
 
-and.lhs.true.i1680:                               ; preds = %or.lhs.false1.i1679
+and.lhs.true.i1836:                               ; preds = %or.lhs.false1.i1835
   %469 = getelementptr i8, ptr %465, i64 64
   %470 = load double, ptr %469, align 8
   %471 = fcmp oeq double %470, 0.000000e+00
   br i1 %471, label %merge141, label %then142
 
-"$says_nothing.exit1684":                         ; preds = %or.rhs.i1682
+"$says_nothing.exit1840":                         ; preds = %or.rhs.i1838
   %472 = getelementptr i8, ptr %465, i64 8
   %473 = load i32, ptr %472, align 4
   %474 = icmp eq i32 %473, 0
   br i1 %474, label %merge141, label %then142
 
-then142:                                          ; preds = %and.lhs.true.i1680, %or.rhs.i1682, %"$says_nothing.exit1684"
+then142:                                          ; preds = %and.lhs.true.i1836, %or.rhs.i1838, %"$says_nothing.exit1840"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.268", ptr nonnull %465, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge141:                                         ; preds = %merge137, %or.lhs.false1.i1679, %and.lhs.true.i1680, %"$says_nothing.exit1684"
-  %475 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.269")
+merge141:                                         ; preds = %merge137, %or.lhs.false1.i1835, %and.lhs.true.i1836, %"$says_nothing.exit1840"
+  %475 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.269")
   %476 = icmp eq ptr %475, null
-  br i1 %476, label %merge145, label %or.lhs.false1.i1685
+  br i1 %476, label %merge145, label %or.lhs.false1.i1841
 
-or.rhs.i1688:                                     ; preds = %or.lhs.false1.i1685
+or.rhs.i1844:                                     ; preds = %or.lhs.false1.i1841
   %477 = icmp sgt i32 %478, 4
-  br i1 %477, label %"$says_nothing.exit1690", label %then146
+  br i1 %477, label %"$says_nothing.exit1846", label %then146
 
-or.lhs.false1.i1685:                              ; preds = %merge141
+or.lhs.false1.i1841:                              ; preds = %merge141
   %478 = load i32, ptr %475, align 4
-  switch i32 %478, label %or.rhs.i1688 [
+  switch i32 %478, label %or.rhs.i1844 [
     i32 1, label %merge145
-    i32 3, label %and.lhs.true.i1686
+    i32 3, label %and.lhs.true.i1842
   ]
 
-and.lhs.true.i1686:                               ; preds = %or.lhs.false1.i1685
+and.lhs.true.i1842:                               ; preds = %or.lhs.false1.i1841
   %479 = getelementptr i8, ptr %475, i64 64
   %480 = load double, ptr %479, align 8
   %481 = fcmp oeq double %480, 0.000000e+00
   br i1 %481, label %merge145, label %then146
 
-"$says_nothing.exit1690":                         ; preds = %or.rhs.i1688
+"$says_nothing.exit1846":                         ; preds = %or.rhs.i1844
   %482 = getelementptr i8, ptr %475, i64 8
   %483 = load i32, ptr %482, align 4
   %484 = icmp eq i32 %483, 0
   br i1 %484, label %merge145, label %then146
 
-then146:                                          ; preds = %and.lhs.true.i1686, %or.rhs.i1688, %"$says_nothing.exit1690"
+then146:                                          ; preds = %and.lhs.true.i1842, %or.rhs.i1844, %"$says_nothing.exit1846"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.269", ptr nonnull %475, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge145:                                         ; preds = %merge141, %or.lhs.false1.i1685, %and.lhs.true.i1686, %"$says_nothing.exit1690"
-  %485 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.270")
+merge145:                                         ; preds = %merge141, %or.lhs.false1.i1841, %and.lhs.true.i1842, %"$says_nothing.exit1846"
+  %485 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.270")
   %486 = icmp eq ptr %485, null
-  br i1 %486, label %merge149, label %or.lhs.false1.i1691
+  br i1 %486, label %merge149, label %or.lhs.false1.i1847
 
-or.rhs.i1694:                                     ; preds = %or.lhs.false1.i1691
+or.rhs.i1850:                                     ; preds = %or.lhs.false1.i1847
   %487 = icmp sgt i32 %488, 4
-  br i1 %487, label %"$says_nothing.exit1696", label %then150
+  br i1 %487, label %"$says_nothing.exit1852", label %then150
 
-or.lhs.false1.i1691:                              ; preds = %merge145
+or.lhs.false1.i1847:                              ; preds = %merge145
   %488 = load i32, ptr %485, align 4
-  switch i32 %488, label %or.rhs.i1694 [
+  switch i32 %488, label %or.rhs.i1850 [
     i32 1, label %merge149
-    i32 3, label %and.lhs.true.i1692
+    i32 3, label %and.lhs.true.i1848
   ]
 
-and.lhs.true.i1692:                               ; preds = %or.lhs.false1.i1691
+and.lhs.true.i1848:                               ; preds = %or.lhs.false1.i1847
   %489 = getelementptr i8, ptr %485, i64 64
   %490 = load double, ptr %489, align 8
   %491 = fcmp oeq double %490, 0.000000e+00
   br i1 %491, label %merge149, label %then150
 
-"$says_nothing.exit1696":                         ; preds = %or.rhs.i1694
+"$says_nothing.exit1852":                         ; preds = %or.rhs.i1850
   %492 = getelementptr i8, ptr %485, i64 8
   %493 = load i32, ptr %492, align 4
   %494 = icmp eq i32 %493, 0
   br i1 %494, label %merge149, label %then150
 
-then150:                                          ; preds = %and.lhs.true.i1692, %or.rhs.i1694, %"$says_nothing.exit1696"
+then150:                                          ; preds = %and.lhs.true.i1848, %or.rhs.i1850, %"$says_nothing.exit1852"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.270", ptr nonnull %485, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge149:                                         ; preds = %merge145, %or.lhs.false1.i1691, %and.lhs.true.i1692, %"$says_nothing.exit1696"
-  %495 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.271")
+merge149:                                         ; preds = %merge145, %or.lhs.false1.i1847, %and.lhs.true.i1848, %"$says_nothing.exit1852"
+  %495 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.271")
   %496 = icmp eq ptr %495, null
-  br i1 %496, label %merge153, label %or.lhs.false1.i1697
+  br i1 %496, label %merge153, label %or.lhs.false1.i1853
 
-or.rhs.i1700:                                     ; preds = %or.lhs.false1.i1697
+or.rhs.i1856:                                     ; preds = %or.lhs.false1.i1853
   %497 = icmp sgt i32 %498, 4
-  br i1 %497, label %"$says_nothing.exit1702", label %then154
+  br i1 %497, label %"$says_nothing.exit1858", label %then154
 
-or.lhs.false1.i1697:                              ; preds = %merge149
+or.lhs.false1.i1853:                              ; preds = %merge149
   %498 = load i32, ptr %495, align 4
-  switch i32 %498, label %or.rhs.i1700 [
+  switch i32 %498, label %or.rhs.i1856 [
     i32 1, label %merge153
-    i32 3, label %and.lhs.true.i1698
+    i32 3, label %and.lhs.true.i1854
   ]
 
-and.lhs.true.i1698:                               ; preds = %or.lhs.false1.i1697
+and.lhs.true.i1854:                               ; preds = %or.lhs.false1.i1853
   %499 = getelementptr i8, ptr %495, i64 64
   %500 = load double, ptr %499, align 8
   %501 = fcmp oeq double %500, 0.000000e+00
   br i1 %501, label %merge153, label %then154
 
-"$says_nothing.exit1702":                         ; preds = %or.rhs.i1700
+"$says_nothing.exit1858":                         ; preds = %or.rhs.i1856
   %502 = getelementptr i8, ptr %495, i64 8
   %503 = load i32, ptr %502, align 4
   %504 = icmp eq i32 %503, 0
   br i1 %504, label %merge153, label %then154
 
-then154:                                          ; preds = %and.lhs.true.i1698, %or.rhs.i1700, %"$says_nothing.exit1702"
+then154:                                          ; preds = %and.lhs.true.i1854, %or.rhs.i1856, %"$says_nothing.exit1858"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.271", ptr nonnull %495, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge153:                                         ; preds = %merge149, %or.lhs.false1.i1697, %and.lhs.true.i1698, %"$says_nothing.exit1702"
-  %505 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.272")
+merge153:                                         ; preds = %merge149, %or.lhs.false1.i1853, %and.lhs.true.i1854, %"$says_nothing.exit1858"
+  %505 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.272")
   %506 = icmp eq ptr %505, null
-  br i1 %506, label %merge157, label %or.lhs.false1.i1703
+  br i1 %506, label %merge157, label %or.lhs.false1.i1859
 
-or.rhs.i1706:                                     ; preds = %or.lhs.false1.i1703
+or.rhs.i1862:                                     ; preds = %or.lhs.false1.i1859
   %507 = icmp sgt i32 %508, 4
-  br i1 %507, label %"$says_nothing.exit1708", label %then158
+  br i1 %507, label %"$says_nothing.exit1864", label %then158
 
-or.lhs.false1.i1703:                              ; preds = %merge153
+or.lhs.false1.i1859:                              ; preds = %merge153
   %508 = load i32, ptr %505, align 4
-  switch i32 %508, label %or.rhs.i1706 [
+  switch i32 %508, label %or.rhs.i1862 [
     i32 1, label %merge157
-    i32 3, label %and.lhs.true.i1704
+    i32 3, label %and.lhs.true.i1860
   ]
 
-and.lhs.true.i1704:                               ; preds = %or.lhs.false1.i1703
+and.lhs.true.i1860:                               ; preds = %or.lhs.false1.i1859
   %509 = getelementptr i8, ptr %505, i64 64
   %510 = load double, ptr %509, align 8
   %511 = fcmp oeq double %510, 0.000000e+00
   br i1 %511, label %merge157, label %then158
 
-"$says_nothing.exit1708":                         ; preds = %or.rhs.i1706
+"$says_nothing.exit1864":                         ; preds = %or.rhs.i1862
   %512 = getelementptr i8, ptr %505, i64 8
   %513 = load i32, ptr %512, align 4
   %514 = icmp eq i32 %513, 0
   br i1 %514, label %merge157, label %then158
 
-then158:                                          ; preds = %and.lhs.true.i1704, %or.rhs.i1706, %"$says_nothing.exit1708"
+then158:                                          ; preds = %and.lhs.true.i1860, %or.rhs.i1862, %"$says_nothing.exit1864"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.272", ptr nonnull %505, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge157:                                         ; preds = %merge153, %or.lhs.false1.i1703, %and.lhs.true.i1704, %"$says_nothing.exit1708"
-  %515 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.273")
+merge157:                                         ; preds = %merge153, %or.lhs.false1.i1859, %and.lhs.true.i1860, %"$says_nothing.exit1864"
+  %515 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.273")
   %516 = icmp eq ptr %515, null
-  br i1 %516, label %merge161, label %or.lhs.false1.i1709
+  br i1 %516, label %merge161, label %or.lhs.false1.i1865
 
-or.rhs.i1712:                                     ; preds = %or.lhs.false1.i1709
+or.rhs.i1868:                                     ; preds = %or.lhs.false1.i1865
   %517 = icmp sgt i32 %518, 4
-  br i1 %517, label %"$says_nothing.exit1714", label %then162
+  br i1 %517, label %"$says_nothing.exit1870", label %then162
 
-or.lhs.false1.i1709:                              ; preds = %merge157
+or.lhs.false1.i1865:                              ; preds = %merge157
   %518 = load i32, ptr %515, align 4
-  switch i32 %518, label %or.rhs.i1712 [
+  switch i32 %518, label %or.rhs.i1868 [
     i32 1, label %merge161
-    i32 3, label %and.lhs.true.i1710
+    i32 3, label %and.lhs.true.i1866
   ]
 
-and.lhs.true.i1710:                               ; preds = %or.lhs.false1.i1709
+and.lhs.true.i1866:                               ; preds = %or.lhs.false1.i1865
   %519 = getelementptr i8, ptr %515, i64 64
   %520 = load double, ptr %519, align 8
   %521 = fcmp oeq double %520, 0.000000e+00
   br i1 %521, label %merge161, label %then162
 
-"$says_nothing.exit1714":                         ; preds = %or.rhs.i1712
+"$says_nothing.exit1870":                         ; preds = %or.rhs.i1868
   %522 = getelementptr i8, ptr %515, i64 8
   %523 = load i32, ptr %522, align 4
   %524 = icmp eq i32 %523, 0
   br i1 %524, label %merge161, label %then162
 
-then162:                                          ; preds = %and.lhs.true.i1710, %or.rhs.i1712, %"$says_nothing.exit1714"
+then162:                                          ; preds = %and.lhs.true.i1866, %or.rhs.i1868, %"$says_nothing.exit1870"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.273", ptr nonnull %515, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge161:                                         ; preds = %merge157, %or.lhs.false1.i1709, %and.lhs.true.i1710, %"$says_nothing.exit1714"
-  %525 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.274")
+merge161:                                         ; preds = %merge157, %or.lhs.false1.i1865, %and.lhs.true.i1866, %"$says_nothing.exit1870"
+  %525 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.274")
   %526 = icmp eq ptr %525, null
-  br i1 %526, label %merge165, label %or.lhs.false1.i1715
+  br i1 %526, label %merge165, label %or.lhs.false1.i1871
 
-or.rhs.i1718:                                     ; preds = %or.lhs.false1.i1715
+or.rhs.i1874:                                     ; preds = %or.lhs.false1.i1871
   %527 = icmp sgt i32 %528, 4
-  br i1 %527, label %"$says_nothing.exit1720", label %then166
+  br i1 %527, label %"$says_nothing.exit1876", label %then166
 
-or.lhs.false1.i1715:                              ; preds = %merge161
+or.lhs.false1.i1871:                              ; preds = %merge161
   %528 = load i32, ptr %525, align 4
-  switch i32 %528, label %or.rhs.i1718 [
+  switch i32 %528, label %or.rhs.i1874 [
     i32 1, label %merge165
-    i32 3, label %and.lhs.true.i1716
+    i32 3, label %and.lhs.true.i1872
   ]
 
-and.lhs.true.i1716:                               ; preds = %or.lhs.false1.i1715
+and.lhs.true.i1872:                               ; preds = %or.lhs.false1.i1871
   %529 = getelementptr i8, ptr %525, i64 64
   %530 = load double, ptr %529, align 8
   %531 = fcmp oeq double %530, 0.000000e+00
   br i1 %531, label %merge165, label %then166
 
-"$says_nothing.exit1720":                         ; preds = %or.rhs.i1718
+"$says_nothing.exit1876":                         ; preds = %or.rhs.i1874
   %532 = getelementptr i8, ptr %525, i64 8
   %533 = load i32, ptr %532, align 4
   %534 = icmp eq i32 %533, 0
   br i1 %534, label %merge165, label %then166
 
-then166:                                          ; preds = %and.lhs.true.i1716, %or.rhs.i1718, %"$says_nothing.exit1720"
+then166:                                          ; preds = %and.lhs.true.i1872, %or.rhs.i1874, %"$says_nothing.exit1876"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.274", ptr nonnull %525, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge165:                                         ; preds = %merge161, %or.lhs.false1.i1715, %and.lhs.true.i1716, %"$says_nothing.exit1720"
-  %535 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.275")
+merge165:                                         ; preds = %merge161, %or.lhs.false1.i1871, %and.lhs.true.i1872, %"$says_nothing.exit1876"
+  %535 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.275")
   %536 = icmp eq ptr %535, null
-  br i1 %536, label %merge169, label %or.lhs.false1.i1721
+  br i1 %536, label %merge169, label %or.lhs.false1.i1877
 
-or.rhs.i1724:                                     ; preds = %or.lhs.false1.i1721
+or.rhs.i1880:                                     ; preds = %or.lhs.false1.i1877
   %537 = icmp sgt i32 %538, 4
-  br i1 %537, label %"$says_nothing.exit1726", label %then170
+  br i1 %537, label %"$says_nothing.exit1882", label %then170
 
-or.lhs.false1.i1721:                              ; preds = %merge165
+or.lhs.false1.i1877:                              ; preds = %merge165
   %538 = load i32, ptr %535, align 4
-  switch i32 %538, label %or.rhs.i1724 [
+  switch i32 %538, label %or.rhs.i1880 [
     i32 1, label %merge169
-    i32 3, label %and.lhs.true.i1722
+    i32 3, label %and.lhs.true.i1878
   ]
 
-and.lhs.true.i1722:                               ; preds = %or.lhs.false1.i1721
+and.lhs.true.i1878:                               ; preds = %or.lhs.false1.i1877
   %539 = getelementptr i8, ptr %535, i64 64
   %540 = load double, ptr %539, align 8
   %541 = fcmp oeq double %540, 0.000000e+00
   br i1 %541, label %merge169, label %then170
 
-"$says_nothing.exit1726":                         ; preds = %or.rhs.i1724
+"$says_nothing.exit1882":                         ; preds = %or.rhs.i1880
   %542 = getelementptr i8, ptr %535, i64 8
   %543 = load i32, ptr %542, align 4
   %544 = icmp eq i32 %543, 0
   br i1 %544, label %merge169, label %then170
 
-then170:                                          ; preds = %and.lhs.true.i1722, %or.rhs.i1724, %"$says_nothing.exit1726"
+then170:                                          ; preds = %and.lhs.true.i1878, %or.rhs.i1880, %"$says_nothing.exit1882"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.275", ptr nonnull %535, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge169:                                         ; preds = %merge165, %or.lhs.false1.i1721, %and.lhs.true.i1722, %"$says_nothing.exit1726"
-  %545 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.276")
+merge169:                                         ; preds = %merge165, %or.lhs.false1.i1877, %and.lhs.true.i1878, %"$says_nothing.exit1882"
+  %545 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.276")
   %546 = icmp eq ptr %545, null
-  br i1 %546, label %merge173, label %or.lhs.false1.i1727
+  br i1 %546, label %merge173, label %or.lhs.false1.i1883
 
-or.rhs.i1730:                                     ; preds = %or.lhs.false1.i1727
+or.rhs.i1886:                                     ; preds = %or.lhs.false1.i1883
   %547 = icmp sgt i32 %548, 4
-  br i1 %547, label %"$says_nothing.exit1732", label %then174
+  br i1 %547, label %"$says_nothing.exit1888", label %then174
 
-or.lhs.false1.i1727:                              ; preds = %merge169
+or.lhs.false1.i1883:                              ; preds = %merge169
   %548 = load i32, ptr %545, align 4
-  switch i32 %548, label %or.rhs.i1730 [
+  switch i32 %548, label %or.rhs.i1886 [
     i32 1, label %merge173
-    i32 3, label %and.lhs.true.i1728
+    i32 3, label %and.lhs.true.i1884
   ]
 
-and.lhs.true.i1728:                               ; preds = %or.lhs.false1.i1727
+and.lhs.true.i1884:                               ; preds = %or.lhs.false1.i1883
   %549 = getelementptr i8, ptr %545, i64 64
   %550 = load double, ptr %549, align 8
   %551 = fcmp oeq double %550, 0.000000e+00
   br i1 %551, label %merge173, label %then174
 
-"$says_nothing.exit1732":                         ; preds = %or.rhs.i1730
+"$says_nothing.exit1888":                         ; preds = %or.rhs.i1886
   %552 = getelementptr i8, ptr %545, i64 8
   %553 = load i32, ptr %552, align 4
   %554 = icmp eq i32 %553, 0
   br i1 %554, label %merge173, label %then174
 
-then174:                                          ; preds = %and.lhs.true.i1728, %or.rhs.i1730, %"$says_nothing.exit1732"
+then174:                                          ; preds = %and.lhs.true.i1884, %or.rhs.i1886, %"$says_nothing.exit1888"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.276", ptr nonnull %545, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge173:                                         ; preds = %merge169, %or.lhs.false1.i1727, %and.lhs.true.i1728, %"$says_nothing.exit1732"
-  %555 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.277")
+merge173:                                         ; preds = %merge169, %or.lhs.false1.i1883, %and.lhs.true.i1884, %"$says_nothing.exit1888"
+  %555 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.277")
   %556 = icmp eq ptr %555, null
-  br i1 %556, label %merge177, label %or.lhs.false1.i1733
+  br i1 %556, label %merge177, label %or.lhs.false1.i1889
 
-or.rhs.i1736:                                     ; preds = %or.lhs.false1.i1733
+or.rhs.i1892:                                     ; preds = %or.lhs.false1.i1889
   %557 = icmp sgt i32 %558, 4
-  br i1 %557, label %"$says_nothing.exit1738", label %then178
+  br i1 %557, label %"$says_nothing.exit1894", label %then178
 
-or.lhs.false1.i1733:                              ; preds = %merge173
+or.lhs.false1.i1889:                              ; preds = %merge173
   %558 = load i32, ptr %555, align 4
-  switch i32 %558, label %or.rhs.i1736 [
+  switch i32 %558, label %or.rhs.i1892 [
     i32 1, label %merge177
-    i32 3, label %and.lhs.true.i1734
+    i32 3, label %and.lhs.true.i1890
   ]
 
-and.lhs.true.i1734:                               ; preds = %or.lhs.false1.i1733
+and.lhs.true.i1890:                               ; preds = %or.lhs.false1.i1889
   %559 = getelementptr i8, ptr %555, i64 64
   %560 = load double, ptr %559, align 8
   %561 = fcmp oeq double %560, 0.000000e+00
   br i1 %561, label %merge177, label %then178
 
-"$says_nothing.exit1738":                         ; preds = %or.rhs.i1736
+"$says_nothing.exit1894":                         ; preds = %or.rhs.i1892
   %562 = getelementptr i8, ptr %555, i64 8
   %563 = load i32, ptr %562, align 4
   %564 = icmp eq i32 %563, 0
   br i1 %564, label %merge177, label %then178
 
-then178:                                          ; preds = %and.lhs.true.i1734, %or.rhs.i1736, %"$says_nothing.exit1738"
+then178:                                          ; preds = %and.lhs.true.i1890, %or.rhs.i1892, %"$says_nothing.exit1894"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.277", ptr nonnull %555, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge177:                                         ; preds = %merge173, %or.lhs.false1.i1733, %and.lhs.true.i1734, %"$says_nothing.exit1738"
-  %565 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.278")
+merge177:                                         ; preds = %merge173, %or.lhs.false1.i1889, %and.lhs.true.i1890, %"$says_nothing.exit1894"
+  %565 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.278")
   %566 = icmp eq ptr %565, null
-  br i1 %566, label %merge181, label %or.lhs.false1.i1739
+  br i1 %566, label %merge181, label %or.lhs.false1.i1895
 
-or.rhs.i1742:                                     ; preds = %or.lhs.false1.i1739
+or.rhs.i1898:                                     ; preds = %or.lhs.false1.i1895
   %567 = icmp sgt i32 %568, 4
-  br i1 %567, label %"$says_nothing.exit1744", label %then182
+  br i1 %567, label %"$says_nothing.exit1900", label %then182
 
-or.lhs.false1.i1739:                              ; preds = %merge177
+or.lhs.false1.i1895:                              ; preds = %merge177
   %568 = load i32, ptr %565, align 4
-  switch i32 %568, label %or.rhs.i1742 [
+  switch i32 %568, label %or.rhs.i1898 [
     i32 1, label %merge181
-    i32 3, label %and.lhs.true.i1740
+    i32 3, label %and.lhs.true.i1896
   ]
 
-and.lhs.true.i1740:                               ; preds = %or.lhs.false1.i1739
+and.lhs.true.i1896:                               ; preds = %or.lhs.false1.i1895
   %569 = getelementptr i8, ptr %565, i64 64
   %570 = load double, ptr %569, align 8
   %571 = fcmp oeq double %570, 0.000000e+00
   br i1 %571, label %merge181, label %then182
 
-"$says_nothing.exit1744":                         ; preds = %or.rhs.i1742
+"$says_nothing.exit1900":                         ; preds = %or.rhs.i1898
   %572 = getelementptr i8, ptr %565, i64 8
   %573 = load i32, ptr %572, align 4
   %574 = icmp eq i32 %573, 0
   br i1 %574, label %merge181, label %then182
 
-then182:                                          ; preds = %and.lhs.true.i1740, %or.rhs.i1742, %"$says_nothing.exit1744"
+then182:                                          ; preds = %and.lhs.true.i1896, %or.rhs.i1898, %"$says_nothing.exit1900"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.278", ptr nonnull %565, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge181:                                         ; preds = %merge177, %or.lhs.false1.i1739, %and.lhs.true.i1740, %"$says_nothing.exit1744"
-  %575 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.279")
+merge181:                                         ; preds = %merge177, %or.lhs.false1.i1895, %and.lhs.true.i1896, %"$says_nothing.exit1900"
+  %575 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.279")
   %576 = icmp eq ptr %575, null
-  br i1 %576, label %merge185, label %or.lhs.false1.i1745
+  br i1 %576, label %merge185, label %or.lhs.false1.i1901
 
-or.rhs.i1748:                                     ; preds = %or.lhs.false1.i1745
+or.rhs.i1904:                                     ; preds = %or.lhs.false1.i1901
   %577 = icmp sgt i32 %578, 4
-  br i1 %577, label %"$says_nothing.exit1750", label %then186
+  br i1 %577, label %"$says_nothing.exit1906", label %then186
 
-or.lhs.false1.i1745:                              ; preds = %merge181
+or.lhs.false1.i1901:                              ; preds = %merge181
   %578 = load i32, ptr %575, align 4
-  switch i32 %578, label %or.rhs.i1748 [
+  switch i32 %578, label %or.rhs.i1904 [
     i32 1, label %merge185
-    i32 3, label %and.lhs.true.i1746
+    i32 3, label %and.lhs.true.i1902
   ]
 
-and.lhs.true.i1746:                               ; preds = %or.lhs.false1.i1745
+and.lhs.true.i1902:                               ; preds = %or.lhs.false1.i1901
   %579 = getelementptr i8, ptr %575, i64 64
   %580 = load double, ptr %579, align 8
   %581 = fcmp oeq double %580, 0.000000e+00
   br i1 %581, label %merge185, label %then186
 
-"$says_nothing.exit1750":                         ; preds = %or.rhs.i1748
+"$says_nothing.exit1906":                         ; preds = %or.rhs.i1904
   %582 = getelementptr i8, ptr %575, i64 8
   %583 = load i32, ptr %582, align 4
   %584 = icmp eq i32 %583, 0
   br i1 %584, label %merge185, label %then186
 
-then186:                                          ; preds = %and.lhs.true.i1746, %or.rhs.i1748, %"$says_nothing.exit1750"
+then186:                                          ; preds = %and.lhs.true.i1902, %or.rhs.i1904, %"$says_nothing.exit1906"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.279", ptr nonnull %575, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge185:                                         ; preds = %merge181, %or.lhs.false1.i1745, %and.lhs.true.i1746, %"$says_nothing.exit1750"
-  %585 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.280")
+merge185:                                         ; preds = %merge181, %or.lhs.false1.i1901, %and.lhs.true.i1902, %"$says_nothing.exit1906"
+  %585 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.280")
   %586 = icmp eq ptr %585, null
-  br i1 %586, label %merge189, label %or.lhs.false1.i1751
+  br i1 %586, label %merge189, label %or.lhs.false1.i1907
 
-or.rhs.i1754:                                     ; preds = %or.lhs.false1.i1751
+or.rhs.i1910:                                     ; preds = %or.lhs.false1.i1907
   %587 = icmp sgt i32 %588, 4
-  br i1 %587, label %"$says_nothing.exit1756", label %then190
+  br i1 %587, label %"$says_nothing.exit1912", label %then190
 
-or.lhs.false1.i1751:                              ; preds = %merge185
+or.lhs.false1.i1907:                              ; preds = %merge185
   %588 = load i32, ptr %585, align 4
-  switch i32 %588, label %or.rhs.i1754 [
+  switch i32 %588, label %or.rhs.i1910 [
     i32 1, label %merge189
-    i32 3, label %and.lhs.true.i1752
+    i32 3, label %and.lhs.true.i1908
   ]
 
-and.lhs.true.i1752:                               ; preds = %or.lhs.false1.i1751
+and.lhs.true.i1908:                               ; preds = %or.lhs.false1.i1907
   %589 = getelementptr i8, ptr %585, i64 64
   %590 = load double, ptr %589, align 8
   %591 = fcmp oeq double %590, 0.000000e+00
   br i1 %591, label %merge189, label %then190
 
-"$says_nothing.exit1756":                         ; preds = %or.rhs.i1754
+"$says_nothing.exit1912":                         ; preds = %or.rhs.i1910
   %592 = getelementptr i8, ptr %585, i64 8
   %593 = load i32, ptr %592, align 4
   %594 = icmp eq i32 %593, 0
   br i1 %594, label %merge189, label %then190
 
-then190:                                          ; preds = %and.lhs.true.i1752, %or.rhs.i1754, %"$says_nothing.exit1756"
+then190:                                          ; preds = %and.lhs.true.i1908, %or.rhs.i1910, %"$says_nothing.exit1912"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.280", ptr nonnull %585, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge189:                                         ; preds = %merge185, %or.lhs.false1.i1751, %and.lhs.true.i1752, %"$says_nothing.exit1756"
-  %595 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.281")
+merge189:                                         ; preds = %merge185, %or.lhs.false1.i1907, %and.lhs.true.i1908, %"$says_nothing.exit1912"
+  %595 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.281")
   %596 = icmp eq ptr %595, null
-  br i1 %596, label %merge193, label %or.lhs.false1.i1757
+  br i1 %596, label %merge193, label %or.lhs.false1.i1913
 
-or.rhs.i1760:                                     ; preds = %or.lhs.false1.i1757
+or.rhs.i1916:                                     ; preds = %or.lhs.false1.i1913
   %597 = icmp sgt i32 %598, 4
-  br i1 %597, label %"$says_nothing.exit1762", label %then194
+  br i1 %597, label %"$says_nothing.exit1918", label %then194
 
-or.lhs.false1.i1757:                              ; preds = %merge189
+or.lhs.false1.i1913:                              ; preds = %merge189
   %598 = load i32, ptr %595, align 4
-  switch i32 %598, label %or.rhs.i1760 [
+  switch i32 %598, label %or.rhs.i1916 [
     i32 1, label %merge193
-    i32 3, label %and.lhs.true.i1758
+    i32 3, label %and.lhs.true.i1914
   ]
 
-and.lhs.true.i1758:                               ; preds = %or.lhs.false1.i1757
+and.lhs.true.i1914:                               ; preds = %or.lhs.false1.i1913
   %599 = getelementptr i8, ptr %595, i64 64
   %600 = load double, ptr %599, align 8
   %601 = fcmp oeq double %600, 0.000000e+00
   br i1 %601, label %merge193, label %then194
 
-"$says_nothing.exit1762":                         ; preds = %or.rhs.i1760
+"$says_nothing.exit1918":                         ; preds = %or.rhs.i1916
   %602 = getelementptr i8, ptr %595, i64 8
   %603 = load i32, ptr %602, align 4
   %604 = icmp eq i32 %603, 0
   br i1 %604, label %merge193, label %then194
 
-then194:                                          ; preds = %and.lhs.true.i1758, %or.rhs.i1760, %"$says_nothing.exit1762"
+then194:                                          ; preds = %and.lhs.true.i1914, %or.rhs.i1916, %"$says_nothing.exit1918"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.281", ptr nonnull %595, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge193:                                         ; preds = %merge189, %or.lhs.false1.i1757, %and.lhs.true.i1758, %"$says_nothing.exit1762"
-  %605 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.282")
+merge193:                                         ; preds = %merge189, %or.lhs.false1.i1913, %and.lhs.true.i1914, %"$says_nothing.exit1918"
+  %605 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.282")
   %606 = icmp eq ptr %605, null
-  br i1 %606, label %merge197, label %or.lhs.false1.i1763
+  br i1 %606, label %merge197, label %or.lhs.false1.i1919
 
-or.rhs.i1766:                                     ; preds = %or.lhs.false1.i1763
+or.rhs.i1922:                                     ; preds = %or.lhs.false1.i1919
   %607 = icmp sgt i32 %608, 4
-  br i1 %607, label %"$says_nothing.exit1768", label %then198
+  br i1 %607, label %"$says_nothing.exit1924", label %then198
 
-or.lhs.false1.i1763:                              ; preds = %merge193
+or.lhs.false1.i1919:                              ; preds = %merge193
   %608 = load i32, ptr %605, align 4
-  switch i32 %608, label %or.rhs.i1766 [
+  switch i32 %608, label %or.rhs.i1922 [
     i32 1, label %merge197
-    i32 3, label %and.lhs.true.i1764
+    i32 3, label %and.lhs.true.i1920
   ]
 
-and.lhs.true.i1764:                               ; preds = %or.lhs.false1.i1763
+and.lhs.true.i1920:                               ; preds = %or.lhs.false1.i1919
   %609 = getelementptr i8, ptr %605, i64 64
   %610 = load double, ptr %609, align 8
   %611 = fcmp oeq double %610, 0.000000e+00
   br i1 %611, label %merge197, label %then198
 
-"$says_nothing.exit1768":                         ; preds = %or.rhs.i1766
+"$says_nothing.exit1924":                         ; preds = %or.rhs.i1922
   %612 = getelementptr i8, ptr %605, i64 8
   %613 = load i32, ptr %612, align 4
   %614 = icmp eq i32 %613, 0
   br i1 %614, label %merge197, label %then198
 
-then198:                                          ; preds = %and.lhs.true.i1764, %or.rhs.i1766, %"$says_nothing.exit1768"
+then198:                                          ; preds = %and.lhs.true.i1920, %or.rhs.i1922, %"$says_nothing.exit1924"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.282", ptr nonnull %605, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge197:                                         ; preds = %merge193, %or.lhs.false1.i1763, %and.lhs.true.i1764, %"$says_nothing.exit1768"
-  %615 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.283")
+merge197:                                         ; preds = %merge193, %or.lhs.false1.i1919, %and.lhs.true.i1920, %"$says_nothing.exit1924"
+  %615 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.283")
   %616 = icmp eq ptr %615, null
-  br i1 %616, label %merge201, label %or.lhs.false1.i1769
+  br i1 %616, label %merge201, label %or.lhs.false1.i1925
 
-or.rhs.i1772:                                     ; preds = %or.lhs.false1.i1769
+or.rhs.i1928:                                     ; preds = %or.lhs.false1.i1925
   %617 = icmp sgt i32 %618, 4
-  br i1 %617, label %"$says_nothing.exit1774", label %then202
+  br i1 %617, label %"$says_nothing.exit1930", label %then202
 
-or.lhs.false1.i1769:                              ; preds = %merge197
+or.lhs.false1.i1925:                              ; preds = %merge197
   %618 = load i32, ptr %615, align 4
-  switch i32 %618, label %or.rhs.i1772 [
+  switch i32 %618, label %or.rhs.i1928 [
     i32 1, label %merge201
-    i32 3, label %and.lhs.true.i1770
+    i32 3, label %and.lhs.true.i1926
   ]
 
-and.lhs.true.i1770:                               ; preds = %or.lhs.false1.i1769
+and.lhs.true.i1926:                               ; preds = %or.lhs.false1.i1925
   %619 = getelementptr i8, ptr %615, i64 64
   %620 = load double, ptr %619, align 8
   %621 = fcmp oeq double %620, 0.000000e+00
   br i1 %621, label %merge201, label %then202
 
-"$says_nothing.exit1774":                         ; preds = %or.rhs.i1772
+"$says_nothing.exit1930":                         ; preds = %or.rhs.i1928
   %622 = getelementptr i8, ptr %615, i64 8
   %623 = load i32, ptr %622, align 4
   %624 = icmp eq i32 %623, 0
   br i1 %624, label %merge201, label %then202
 
-then202:                                          ; preds = %and.lhs.true.i1770, %or.rhs.i1772, %"$says_nothing.exit1774"
+then202:                                          ; preds = %and.lhs.true.i1926, %or.rhs.i1928, %"$says_nothing.exit1930"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.283", ptr nonnull %615, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge201:                                         ; preds = %merge197, %or.lhs.false1.i1769, %and.lhs.true.i1770, %"$says_nothing.exit1774"
-  %625 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.284")
+merge201:                                         ; preds = %merge197, %or.lhs.false1.i1925, %and.lhs.true.i1926, %"$says_nothing.exit1930"
+  %625 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.284")
   %626 = icmp eq ptr %625, null
-  br i1 %626, label %merge205, label %or.lhs.false1.i1775
+  br i1 %626, label %merge205, label %or.lhs.false1.i1931
 
-or.rhs.i1778:                                     ; preds = %or.lhs.false1.i1775
+or.rhs.i1934:                                     ; preds = %or.lhs.false1.i1931
   %627 = icmp sgt i32 %628, 4
-  br i1 %627, label %"$says_nothing.exit1780", label %then206
+  br i1 %627, label %"$says_nothing.exit1936", label %then206
 
-or.lhs.false1.i1775:                              ; preds = %merge201
+or.lhs.false1.i1931:                              ; preds = %merge201
   %628 = load i32, ptr %625, align 4
-  switch i32 %628, label %or.rhs.i1778 [
+  switch i32 %628, label %or.rhs.i1934 [
     i32 1, label %merge205
-    i32 3, label %and.lhs.true.i1776
+    i32 3, label %and.lhs.true.i1932
   ]
 
-and.lhs.true.i1776:                               ; preds = %or.lhs.false1.i1775
+and.lhs.true.i1932:                               ; preds = %or.lhs.false1.i1931
   %629 = getelementptr i8, ptr %625, i64 64
   %630 = load double, ptr %629, align 8
   %631 = fcmp oeq double %630, 0.000000e+00
   br i1 %631, label %merge205, label %then206
 
-"$says_nothing.exit1780":                         ; preds = %or.rhs.i1778
+"$says_nothing.exit1936":                         ; preds = %or.rhs.i1934
   %632 = getelementptr i8, ptr %625, i64 8
   %633 = load i32, ptr %632, align 4
   %634 = icmp eq i32 %633, 0
   br i1 %634, label %merge205, label %then206
 
-then206:                                          ; preds = %and.lhs.true.i1776, %or.rhs.i1778, %"$says_nothing.exit1780"
+then206:                                          ; preds = %and.lhs.true.i1932, %or.rhs.i1934, %"$says_nothing.exit1936"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.284", ptr nonnull %625, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge205:                                         ; preds = %merge201, %or.lhs.false1.i1775, %and.lhs.true.i1776, %"$says_nothing.exit1780"
-  %635 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.285")
+merge205:                                         ; preds = %merge201, %or.lhs.false1.i1931, %and.lhs.true.i1932, %"$says_nothing.exit1936"
+  %635 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.285")
   %636 = icmp eq ptr %635, null
-  br i1 %636, label %merge209, label %or.lhs.false1.i1781
+  br i1 %636, label %merge209, label %or.lhs.false1.i1937
 
-or.rhs.i1784:                                     ; preds = %or.lhs.false1.i1781
+or.rhs.i1940:                                     ; preds = %or.lhs.false1.i1937
   %637 = icmp sgt i32 %638, 4
-  br i1 %637, label %"$says_nothing.exit1786", label %then210
+  br i1 %637, label %"$says_nothing.exit1942", label %then210
 
-or.lhs.false1.i1781:                              ; preds = %merge205
+or.lhs.false1.i1937:                              ; preds = %merge205
   %638 = load i32, ptr %635, align 4
-  switch i32 %638, label %or.rhs.i1784 [
+  switch i32 %638, label %or.rhs.i1940 [
     i32 1, label %merge209
-    i32 3, label %and.lhs.true.i1782
+    i32 3, label %and.lhs.true.i1938
   ]
 
-and.lhs.true.i1782:                               ; preds = %or.lhs.false1.i1781
+and.lhs.true.i1938:                               ; preds = %or.lhs.false1.i1937
   %639 = getelementptr i8, ptr %635, i64 64
   %640 = load double, ptr %639, align 8
   %641 = fcmp oeq double %640, 0.000000e+00
   br i1 %641, label %merge209, label %then210
 
-"$says_nothing.exit1786":                         ; preds = %or.rhs.i1784
+"$says_nothing.exit1942":                         ; preds = %or.rhs.i1940
   %642 = getelementptr i8, ptr %635, i64 8
   %643 = load i32, ptr %642, align 4
   %644 = icmp eq i32 %643, 0
   br i1 %644, label %merge209, label %then210
 
-then210:                                          ; preds = %and.lhs.true.i1782, %or.rhs.i1784, %"$says_nothing.exit1786"
+then210:                                          ; preds = %and.lhs.true.i1938, %or.rhs.i1940, %"$says_nothing.exit1942"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.285", ptr nonnull %635, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge209:                                         ; preds = %merge205, %or.lhs.false1.i1781, %and.lhs.true.i1782, %"$says_nothing.exit1786"
-  %645 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.286")
+merge209:                                         ; preds = %merge205, %or.lhs.false1.i1937, %and.lhs.true.i1938, %"$says_nothing.exit1942"
+  %645 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.286")
   %646 = icmp eq ptr %645, null
-  br i1 %646, label %merge213, label %or.lhs.false1.i1787
+  br i1 %646, label %merge213, label %or.lhs.false1.i1943
 
-or.rhs.i1790:                                     ; preds = %or.lhs.false1.i1787
+or.rhs.i1946:                                     ; preds = %or.lhs.false1.i1943
   %647 = icmp sgt i32 %648, 4
-  br i1 %647, label %"$says_nothing.exit1792", label %then214
+  br i1 %647, label %"$says_nothing.exit1948", label %then214
 
-or.lhs.false1.i1787:                              ; preds = %merge209
+or.lhs.false1.i1943:                              ; preds = %merge209
   %648 = load i32, ptr %645, align 4
-  switch i32 %648, label %or.rhs.i1790 [
+  switch i32 %648, label %or.rhs.i1946 [
     i32 1, label %merge213
-    i32 3, label %and.lhs.true.i1788
+    i32 3, label %and.lhs.true.i1944
   ]
 
-and.lhs.true.i1788:                               ; preds = %or.lhs.false1.i1787
+and.lhs.true.i1944:                               ; preds = %or.lhs.false1.i1943
   %649 = getelementptr i8, ptr %645, i64 64
   %650 = load double, ptr %649, align 8
   %651 = fcmp oeq double %650, 0.000000e+00
   br i1 %651, label %merge213, label %then214
 
-"$says_nothing.exit1792":                         ; preds = %or.rhs.i1790
+"$says_nothing.exit1948":                         ; preds = %or.rhs.i1946
   %652 = getelementptr i8, ptr %645, i64 8
   %653 = load i32, ptr %652, align 4
   %654 = icmp eq i32 %653, 0
   br i1 %654, label %merge213, label %then214
 
-then214:                                          ; preds = %and.lhs.true.i1788, %or.rhs.i1790, %"$says_nothing.exit1792"
+then214:                                          ; preds = %and.lhs.true.i1944, %or.rhs.i1946, %"$says_nothing.exit1948"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.286", ptr nonnull %645, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge213:                                         ; preds = %merge209, %or.lhs.false1.i1787, %and.lhs.true.i1788, %"$says_nothing.exit1792"
-  %655 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.287")
+merge213:                                         ; preds = %merge209, %or.lhs.false1.i1943, %and.lhs.true.i1944, %"$says_nothing.exit1948"
+  %655 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.287")
   %656 = icmp eq ptr %655, null
-  br i1 %656, label %merge217, label %or.lhs.false1.i1793
+  br i1 %656, label %merge217, label %or.lhs.false1.i1949
 
-or.rhs.i1796:                                     ; preds = %or.lhs.false1.i1793
+or.rhs.i1952:                                     ; preds = %or.lhs.false1.i1949
   %657 = icmp sgt i32 %658, 4
-  br i1 %657, label %"$says_nothing.exit1798", label %then218
+  br i1 %657, label %"$says_nothing.exit1954", label %then218
 
-or.lhs.false1.i1793:                              ; preds = %merge213
+or.lhs.false1.i1949:                              ; preds = %merge213
   %658 = load i32, ptr %655, align 4
-  switch i32 %658, label %or.rhs.i1796 [
+  switch i32 %658, label %or.rhs.i1952 [
     i32 1, label %merge217
-    i32 3, label %and.lhs.true.i1794
+    i32 3, label %and.lhs.true.i1950
   ]
 
-and.lhs.true.i1794:                               ; preds = %or.lhs.false1.i1793
+and.lhs.true.i1950:                               ; preds = %or.lhs.false1.i1949
   %659 = getelementptr i8, ptr %655, i64 64
   %660 = load double, ptr %659, align 8
   %661 = fcmp oeq double %660, 0.000000e+00
   br i1 %661, label %merge217, label %then218
 
-"$says_nothing.exit1798":                         ; preds = %or.rhs.i1796
+"$says_nothing.exit1954":                         ; preds = %or.rhs.i1952
   %662 = getelementptr i8, ptr %655, i64 8
   %663 = load i32, ptr %662, align 4
   %664 = icmp eq i32 %663, 0
   br i1 %664, label %merge217, label %then218
 
-then218:                                          ; preds = %and.lhs.true.i1794, %or.rhs.i1796, %"$says_nothing.exit1798"
+then218:                                          ; preds = %and.lhs.true.i1950, %or.rhs.i1952, %"$says_nothing.exit1954"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.287", ptr nonnull %655, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge217:                                         ; preds = %merge213, %or.lhs.false1.i1793, %and.lhs.true.i1794, %"$says_nothing.exit1798"
-  %665 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.288")
+merge217:                                         ; preds = %merge213, %or.lhs.false1.i1949, %and.lhs.true.i1950, %"$says_nothing.exit1954"
+  %665 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.288")
   %666 = icmp eq ptr %665, null
-  br i1 %666, label %merge221, label %or.lhs.false1.i1799
+  br i1 %666, label %merge221, label %or.lhs.false1.i1955
 
-or.rhs.i1802:                                     ; preds = %or.lhs.false1.i1799
+or.rhs.i1958:                                     ; preds = %or.lhs.false1.i1955
   %667 = icmp sgt i32 %668, 4
-  br i1 %667, label %"$says_nothing.exit1804", label %then222
+  br i1 %667, label %"$says_nothing.exit1960", label %then222
 
-or.lhs.false1.i1799:                              ; preds = %merge217
+or.lhs.false1.i1955:                              ; preds = %merge217
   %668 = load i32, ptr %665, align 4
-  switch i32 %668, label %or.rhs.i1802 [
+  switch i32 %668, label %or.rhs.i1958 [
     i32 1, label %merge221
-    i32 3, label %and.lhs.true.i1800
+    i32 3, label %and.lhs.true.i1956
   ]
 
-and.lhs.true.i1800:                               ; preds = %or.lhs.false1.i1799
+and.lhs.true.i1956:                               ; preds = %or.lhs.false1.i1955
   %669 = getelementptr i8, ptr %665, i64 64
   %670 = load double, ptr %669, align 8
   %671 = fcmp oeq double %670, 0.000000e+00
   br i1 %671, label %merge221, label %then222
 
-"$says_nothing.exit1804":                         ; preds = %or.rhs.i1802
+"$says_nothing.exit1960":                         ; preds = %or.rhs.i1958
   %672 = getelementptr i8, ptr %665, i64 8
   %673 = load i32, ptr %672, align 4
   %674 = icmp eq i32 %673, 0
   br i1 %674, label %merge221, label %then222
 
-then222:                                          ; preds = %and.lhs.true.i1800, %or.rhs.i1802, %"$says_nothing.exit1804"
+then222:                                          ; preds = %and.lhs.true.i1956, %or.rhs.i1958, %"$says_nothing.exit1960"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.288", ptr nonnull %665, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge221:                                         ; preds = %merge217, %or.lhs.false1.i1799, %and.lhs.true.i1800, %"$says_nothing.exit1804"
-  %675 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.289")
+merge221:                                         ; preds = %merge217, %or.lhs.false1.i1955, %and.lhs.true.i1956, %"$says_nothing.exit1960"
+  %675 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.289")
   %676 = icmp eq ptr %675, null
-  br i1 %676, label %merge225, label %or.lhs.false1.i1805
+  br i1 %676, label %merge225, label %or.lhs.false1.i1961
 
-or.rhs.i1808:                                     ; preds = %or.lhs.false1.i1805
+or.rhs.i1964:                                     ; preds = %or.lhs.false1.i1961
   %677 = icmp sgt i32 %678, 4
-  br i1 %677, label %"$says_nothing.exit1810", label %then226
+  br i1 %677, label %"$says_nothing.exit1966", label %then226
 
-or.lhs.false1.i1805:                              ; preds = %merge221
+or.lhs.false1.i1961:                              ; preds = %merge221
   %678 = load i32, ptr %675, align 4
-  switch i32 %678, label %or.rhs.i1808 [
+  switch i32 %678, label %or.rhs.i1964 [
     i32 1, label %merge225
-    i32 3, label %and.lhs.true.i1806
+    i32 3, label %and.lhs.true.i1962
   ]
 
-and.lhs.true.i1806:                               ; preds = %or.lhs.false1.i1805
+and.lhs.true.i1962:                               ; preds = %or.lhs.false1.i1961
   %679 = getelementptr i8, ptr %675, i64 64
   %680 = load double, ptr %679, align 8
   %681 = fcmp oeq double %680, 0.000000e+00
   br i1 %681, label %merge225, label %then226
 
-"$says_nothing.exit1810":                         ; preds = %or.rhs.i1808
+"$says_nothing.exit1966":                         ; preds = %or.rhs.i1964
   %682 = getelementptr i8, ptr %675, i64 8
   %683 = load i32, ptr %682, align 4
   %684 = icmp eq i32 %683, 0
   br i1 %684, label %merge225, label %then226
 
-then226:                                          ; preds = %and.lhs.true.i1806, %or.rhs.i1808, %"$says_nothing.exit1810"
+then226:                                          ; preds = %and.lhs.true.i1962, %or.rhs.i1964, %"$says_nothing.exit1966"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.289", ptr nonnull %675, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge225:                                         ; preds = %merge221, %or.lhs.false1.i1805, %and.lhs.true.i1806, %"$says_nothing.exit1810"
-  %685 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.290")
+merge225:                                         ; preds = %merge221, %or.lhs.false1.i1961, %and.lhs.true.i1962, %"$says_nothing.exit1966"
+  %685 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.290")
   %686 = icmp eq ptr %685, null
-  br i1 %686, label %merge229, label %or.lhs.false1.i1811
+  br i1 %686, label %merge229, label %or.lhs.false1.i1967
 
-or.rhs.i1814:                                     ; preds = %or.lhs.false1.i1811
+or.rhs.i1970:                                     ; preds = %or.lhs.false1.i1967
   %687 = icmp sgt i32 %688, 4
-  br i1 %687, label %"$says_nothing.exit1816", label %then230
+  br i1 %687, label %"$says_nothing.exit1972", label %then230
 
-or.lhs.false1.i1811:                              ; preds = %merge225
+or.lhs.false1.i1967:                              ; preds = %merge225
   %688 = load i32, ptr %685, align 4
-  switch i32 %688, label %or.rhs.i1814 [
+  switch i32 %688, label %or.rhs.i1970 [
     i32 1, label %merge229
-    i32 3, label %and.lhs.true.i1812
+    i32 3, label %and.lhs.true.i1968
   ]
 
-and.lhs.true.i1812:                               ; preds = %or.lhs.false1.i1811
+and.lhs.true.i1968:                               ; preds = %or.lhs.false1.i1967
   %689 = getelementptr i8, ptr %685, i64 64
   %690 = load double, ptr %689, align 8
   %691 = fcmp oeq double %690, 0.000000e+00
   br i1 %691, label %merge229, label %then230
 
-"$says_nothing.exit1816":                         ; preds = %or.rhs.i1814
+"$says_nothing.exit1972":                         ; preds = %or.rhs.i1970
   %692 = getelementptr i8, ptr %685, i64 8
   %693 = load i32, ptr %692, align 4
   %694 = icmp eq i32 %693, 0
   br i1 %694, label %merge229, label %then230
 
-then230:                                          ; preds = %and.lhs.true.i1812, %or.rhs.i1814, %"$says_nothing.exit1816"
+then230:                                          ; preds = %and.lhs.true.i1968, %or.rhs.i1970, %"$says_nothing.exit1972"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.290", ptr nonnull %685, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge229:                                         ; preds = %merge225, %or.lhs.false1.i1811, %and.lhs.true.i1812, %"$says_nothing.exit1816"
-  %695 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.291")
+merge229:                                         ; preds = %merge225, %or.lhs.false1.i1967, %and.lhs.true.i1968, %"$says_nothing.exit1972"
+  %695 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.291")
   %696 = icmp eq ptr %695, null
-  br i1 %696, label %merge233, label %or.lhs.false1.i1817
+  br i1 %696, label %merge233, label %or.lhs.false1.i1973
 
-or.rhs.i1820:                                     ; preds = %or.lhs.false1.i1817
+or.rhs.i1976:                                     ; preds = %or.lhs.false1.i1973
   %697 = icmp sgt i32 %698, 4
-  br i1 %697, label %"$says_nothing.exit1822", label %then234
+  br i1 %697, label %"$says_nothing.exit1978", label %then234
 
-or.lhs.false1.i1817:                              ; preds = %merge229
+or.lhs.false1.i1973:                              ; preds = %merge229
   %698 = load i32, ptr %695, align 4
-  switch i32 %698, label %or.rhs.i1820 [
+  switch i32 %698, label %or.rhs.i1976 [
     i32 1, label %merge233
-    i32 3, label %and.lhs.true.i1818
+    i32 3, label %and.lhs.true.i1974
   ]
 
-and.lhs.true.i1818:                               ; preds = %or.lhs.false1.i1817
+and.lhs.true.i1974:                               ; preds = %or.lhs.false1.i1973
   %699 = getelementptr i8, ptr %695, i64 64
   %700 = load double, ptr %699, align 8
   %701 = fcmp oeq double %700, 0.000000e+00
   br i1 %701, label %merge233, label %then234
 
-"$says_nothing.exit1822":                         ; preds = %or.rhs.i1820
+"$says_nothing.exit1978":                         ; preds = %or.rhs.i1976
   %702 = getelementptr i8, ptr %695, i64 8
   %703 = load i32, ptr %702, align 4
   %704 = icmp eq i32 %703, 0
   br i1 %704, label %merge233, label %then234
 
-then234:                                          ; preds = %and.lhs.true.i1818, %or.rhs.i1820, %"$says_nothing.exit1822"
+then234:                                          ; preds = %and.lhs.true.i1974, %or.rhs.i1976, %"$says_nothing.exit1978"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.291", ptr nonnull %695, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge233:                                         ; preds = %merge229, %or.lhs.false1.i1817, %and.lhs.true.i1818, %"$says_nothing.exit1822"
-  %705 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.292")
+merge233:                                         ; preds = %merge229, %or.lhs.false1.i1973, %and.lhs.true.i1974, %"$says_nothing.exit1978"
+  %705 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.292")
   %706 = icmp eq ptr %705, null
-  br i1 %706, label %merge237, label %or.lhs.false1.i1823
+  br i1 %706, label %merge237, label %or.lhs.false1.i1979
 
-or.rhs.i1826:                                     ; preds = %or.lhs.false1.i1823
+or.rhs.i1982:                                     ; preds = %or.lhs.false1.i1979
   %707 = icmp sgt i32 %708, 4
-  br i1 %707, label %"$says_nothing.exit1828", label %then238
+  br i1 %707, label %"$says_nothing.exit1984", label %then238
 
-or.lhs.false1.i1823:                              ; preds = %merge233
+or.lhs.false1.i1979:                              ; preds = %merge233
   %708 = load i32, ptr %705, align 4
-  switch i32 %708, label %or.rhs.i1826 [
+  switch i32 %708, label %or.rhs.i1982 [
     i32 1, label %merge237
-    i32 3, label %and.lhs.true.i1824
+    i32 3, label %and.lhs.true.i1980
   ]
 
-and.lhs.true.i1824:                               ; preds = %or.lhs.false1.i1823
+and.lhs.true.i1980:                               ; preds = %or.lhs.false1.i1979
   %709 = getelementptr i8, ptr %705, i64 64
   %710 = load double, ptr %709, align 8
   %711 = fcmp oeq double %710, 0.000000e+00
   br i1 %711, label %merge237, label %then238
 
-"$says_nothing.exit1828":                         ; preds = %or.rhs.i1826
+"$says_nothing.exit1984":                         ; preds = %or.rhs.i1982
   %712 = getelementptr i8, ptr %705, i64 8
   %713 = load i32, ptr %712, align 4
   %714 = icmp eq i32 %713, 0
   br i1 %714, label %merge237, label %then238
 
-then238:                                          ; preds = %and.lhs.true.i1824, %or.rhs.i1826, %"$says_nothing.exit1828"
+then238:                                          ; preds = %and.lhs.true.i1980, %or.rhs.i1982, %"$says_nothing.exit1984"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.292", ptr nonnull %705, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge237:                                         ; preds = %merge233, %or.lhs.false1.i1823, %and.lhs.true.i1824, %"$says_nothing.exit1828"
-  %715 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.293")
+merge237:                                         ; preds = %merge233, %or.lhs.false1.i1979, %and.lhs.true.i1980, %"$says_nothing.exit1984"
+  %715 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.293")
   %716 = icmp eq ptr %715, null
-  br i1 %716, label %merge241, label %or.lhs.false1.i1829
+  br i1 %716, label %merge241, label %or.lhs.false1.i1985
 
-or.rhs.i1832:                                     ; preds = %or.lhs.false1.i1829
+or.rhs.i1988:                                     ; preds = %or.lhs.false1.i1985
   %717 = icmp sgt i32 %718, 4
-  br i1 %717, label %"$says_nothing.exit1834", label %then242
+  br i1 %717, label %"$says_nothing.exit1990", label %then242
 
-or.lhs.false1.i1829:                              ; preds = %merge237
+or.lhs.false1.i1985:                              ; preds = %merge237
   %718 = load i32, ptr %715, align 4
-  switch i32 %718, label %or.rhs.i1832 [
+  switch i32 %718, label %or.rhs.i1988 [
     i32 1, label %merge241
-    i32 3, label %and.lhs.true.i1830
+    i32 3, label %and.lhs.true.i1986
   ]
 
-and.lhs.true.i1830:                               ; preds = %or.lhs.false1.i1829
+and.lhs.true.i1986:                               ; preds = %or.lhs.false1.i1985
   %719 = getelementptr i8, ptr %715, i64 64
   %720 = load double, ptr %719, align 8
   %721 = fcmp oeq double %720, 0.000000e+00
   br i1 %721, label %merge241, label %then242
 
-"$says_nothing.exit1834":                         ; preds = %or.rhs.i1832
+"$says_nothing.exit1990":                         ; preds = %or.rhs.i1988
   %722 = getelementptr i8, ptr %715, i64 8
   %723 = load i32, ptr %722, align 4
   %724 = icmp eq i32 %723, 0
   br i1 %724, label %merge241, label %then242
 
-then242:                                          ; preds = %and.lhs.true.i1830, %or.rhs.i1832, %"$says_nothing.exit1834"
+then242:                                          ; preds = %and.lhs.true.i1986, %or.rhs.i1988, %"$says_nothing.exit1990"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.293", ptr nonnull %715, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge241:                                         ; preds = %merge237, %or.lhs.false1.i1829, %and.lhs.true.i1830, %"$says_nothing.exit1834"
-  %725 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.294")
+merge241:                                         ; preds = %merge237, %or.lhs.false1.i1985, %and.lhs.true.i1986, %"$says_nothing.exit1990"
+  %725 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.294")
   %726 = icmp eq ptr %725, null
-  br i1 %726, label %merge245, label %or.lhs.false1.i1835
+  br i1 %726, label %merge245, label %or.lhs.false1.i1991
 
-or.rhs.i1838:                                     ; preds = %or.lhs.false1.i1835
+or.rhs.i1994:                                     ; preds = %or.lhs.false1.i1991
   %727 = icmp sgt i32 %728, 4
-  br i1 %727, label %"$says_nothing.exit1840", label %then246
+  br i1 %727, label %"$says_nothing.exit1996", label %then246
 
-or.lhs.false1.i1835:                              ; preds = %merge241
+or.lhs.false1.i1991:                              ; preds = %merge241
   %728 = load i32, ptr %725, align 4
-  switch i32 %728, label %or.rhs.i1838 [
+  switch i32 %728, label %or.rhs.i1994 [
     i32 1, label %merge245
-    i32 3, label %and.lhs.true.i1836
+    i32 3, label %and.lhs.true.i1992
   ]
 
-and.lhs.true.i1836:                               ; preds = %or.lhs.false1.i1835
+and.lhs.true.i1992:                               ; preds = %or.lhs.false1.i1991
   %729 = getelementptr i8, ptr %725, i64 64
   %730 = load double, ptr %729, align 8
   %731 = fcmp oeq double %730, 0.000000e+00
   br i1 %731, label %merge245, label %then246
 
-"$says_nothing.exit1840":                         ; preds = %or.rhs.i1838
+"$says_nothing.exit1996":                         ; preds = %or.rhs.i1994
   %732 = getelementptr i8, ptr %725, i64 8
   %733 = load i32, ptr %732, align 4
   %734 = icmp eq i32 %733, 0
   br i1 %734, label %merge245, label %then246
 
-then246:                                          ; preds = %and.lhs.true.i1836, %or.rhs.i1838, %"$says_nothing.exit1840"
+then246:                                          ; preds = %and.lhs.true.i1992, %or.rhs.i1994, %"$says_nothing.exit1996"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.294", ptr nonnull %725, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge245:                                         ; preds = %merge241, %or.lhs.false1.i1835, %and.lhs.true.i1836, %"$says_nothing.exit1840"
-  %735 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.295")
+merge245:                                         ; preds = %merge241, %or.lhs.false1.i1991, %and.lhs.true.i1992, %"$says_nothing.exit1996"
+  %735 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.295")
   %736 = icmp eq ptr %735, null
-  br i1 %736, label %merge249, label %or.lhs.false1.i1841
+  br i1 %736, label %merge249, label %or.lhs.false1.i1997
 
-or.rhs.i1844:                                     ; preds = %or.lhs.false1.i1841
+or.rhs.i2000:                                     ; preds = %or.lhs.false1.i1997
   %737 = icmp sgt i32 %738, 4
-  br i1 %737, label %"$says_nothing.exit1846", label %then250
+  br i1 %737, label %"$says_nothing.exit2002", label %then250
 
-or.lhs.false1.i1841:                              ; preds = %merge245
+or.lhs.false1.i1997:                              ; preds = %merge245
   %738 = load i32, ptr %735, align 4
-  switch i32 %738, label %or.rhs.i1844 [
+  switch i32 %738, label %or.rhs.i2000 [
     i32 1, label %merge249
-    i32 3, label %and.lhs.true.i1842
+    i32 3, label %and.lhs.true.i1998
   ]
 
-and.lhs.true.i1842:                               ; preds = %or.lhs.false1.i1841
+and.lhs.true.i1998:                               ; preds = %or.lhs.false1.i1997
   %739 = getelementptr i8, ptr %735, i64 64
   %740 = load double, ptr %739, align 8
   %741 = fcmp oeq double %740, 0.000000e+00
   br i1 %741, label %merge249, label %then250
 
-"$says_nothing.exit1846":                         ; preds = %or.rhs.i1844
+"$says_nothing.exit2002":                         ; preds = %or.rhs.i2000
   %742 = getelementptr i8, ptr %735, i64 8
   %743 = load i32, ptr %742, align 4
   %744 = icmp eq i32 %743, 0
   br i1 %744, label %merge249, label %then250
 
-then250:                                          ; preds = %and.lhs.true.i1842, %or.rhs.i1844, %"$says_nothing.exit1846"
+then250:                                          ; preds = %and.lhs.true.i1998, %or.rhs.i2000, %"$says_nothing.exit2002"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.295", ptr nonnull %735, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge249:                                         ; preds = %merge245, %or.lhs.false1.i1841, %and.lhs.true.i1842, %"$says_nothing.exit1846"
-  %745 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.296")
+merge249:                                         ; preds = %merge245, %or.lhs.false1.i1997, %and.lhs.true.i1998, %"$says_nothing.exit2002"
+  %745 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.296")
   %746 = icmp eq ptr %745, null
-  br i1 %746, label %merge253, label %or.lhs.false1.i1847
+  br i1 %746, label %merge253, label %or.lhs.false1.i2003
 
-or.rhs.i1850:                                     ; preds = %or.lhs.false1.i1847
+or.rhs.i2006:                                     ; preds = %or.lhs.false1.i2003
   %747 = icmp sgt i32 %748, 4
-  br i1 %747, label %"$says_nothing.exit1852", label %then254
+  br i1 %747, label %"$says_nothing.exit2008", label %then254
 
-or.lhs.false1.i1847:                              ; preds = %merge249
+or.lhs.false1.i2003:                              ; preds = %merge249
   %748 = load i32, ptr %745, align 4
-  switch i32 %748, label %or.rhs.i1850 [
+  switch i32 %748, label %or.rhs.i2006 [
     i32 1, label %merge253
-    i32 3, label %and.lhs.true.i1848
+    i32 3, label %and.lhs.true.i2004
   ]
 
-and.lhs.true.i1848:                               ; preds = %or.lhs.false1.i1847
+and.lhs.true.i2004:                               ; preds = %or.lhs.false1.i2003
   %749 = getelementptr i8, ptr %745, i64 64
   %750 = load double, ptr %749, align 8
   %751 = fcmp oeq double %750, 0.000000e+00
   br i1 %751, label %merge253, label %then254
 
-"$says_nothing.exit1852":                         ; preds = %or.rhs.i1850
+"$says_nothing.exit2008":                         ; preds = %or.rhs.i2006
   %752 = getelementptr i8, ptr %745, i64 8
   %753 = load i32, ptr %752, align 4
   %754 = icmp eq i32 %753, 0
   br i1 %754, label %merge253, label %then254
 
-then254:                                          ; preds = %and.lhs.true.i1848, %or.rhs.i1850, %"$says_nothing.exit1852"
+then254:                                          ; preds = %and.lhs.true.i2004, %or.rhs.i2006, %"$says_nothing.exit2008"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.296", ptr nonnull %745, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge253:                                         ; preds = %merge249, %or.lhs.false1.i1847, %and.lhs.true.i1848, %"$says_nothing.exit1852"
-  %755 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.297")
+merge253:                                         ; preds = %merge249, %or.lhs.false1.i2003, %and.lhs.true.i2004, %"$says_nothing.exit2008"
+  %755 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.297")
   %756 = icmp eq ptr %755, null
-  br i1 %756, label %merge257, label %or.lhs.false1.i1853
+  br i1 %756, label %merge257, label %or.lhs.false1.i2009
 
-or.rhs.i1856:                                     ; preds = %or.lhs.false1.i1853
+or.rhs.i2012:                                     ; preds = %or.lhs.false1.i2009
   %757 = icmp sgt i32 %758, 4
-  br i1 %757, label %"$says_nothing.exit1858", label %then258
+  br i1 %757, label %"$says_nothing.exit2014", label %then258
 
-or.lhs.false1.i1853:                              ; preds = %merge253
+or.lhs.false1.i2009:                              ; preds = %merge253
   %758 = load i32, ptr %755, align 4
-  switch i32 %758, label %or.rhs.i1856 [
+  switch i32 %758, label %or.rhs.i2012 [
     i32 1, label %merge257
-    i32 3, label %and.lhs.true.i1854
+    i32 3, label %and.lhs.true.i2010
   ]
 
-and.lhs.true.i1854:                               ; preds = %or.lhs.false1.i1853
+and.lhs.true.i2010:                               ; preds = %or.lhs.false1.i2009
   %759 = getelementptr i8, ptr %755, i64 64
   %760 = load double, ptr %759, align 8
   %761 = fcmp oeq double %760, 0.000000e+00
   br i1 %761, label %merge257, label %then258
 
-"$says_nothing.exit1858":                         ; preds = %or.rhs.i1856
+"$says_nothing.exit2014":                         ; preds = %or.rhs.i2012
   %762 = getelementptr i8, ptr %755, i64 8
   %763 = load i32, ptr %762, align 4
   %764 = icmp eq i32 %763, 0
   br i1 %764, label %merge257, label %then258
 
-then258:                                          ; preds = %and.lhs.true.i1854, %or.rhs.i1856, %"$says_nothing.exit1858"
+then258:                                          ; preds = %and.lhs.true.i2010, %or.rhs.i2012, %"$says_nothing.exit2014"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.297", ptr nonnull %755, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge257:                                         ; preds = %merge253, %or.lhs.false1.i1853, %and.lhs.true.i1854, %"$says_nothing.exit1858"
-  %765 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1136, ptr %.val1137, ptr nonnull @"$string.298")
+merge257:                                         ; preds = %merge253, %or.lhs.false1.i2009, %and.lhs.true.i2010, %"$says_nothing.exit2014"
+  %765 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.298")
   %766 = icmp eq ptr %765, null
-  br i1 %766, label %merge261, label %or.lhs.false1.i1859
+  br i1 %766, label %merge261, label %or.lhs.false1.i2015
 
-or.rhs.i1862:                                     ; preds = %or.lhs.false1.i1859
+or.rhs.i2018:                                     ; preds = %or.lhs.false1.i2015
   %767 = icmp sgt i32 %768, 4
-  br i1 %767, label %"$says_nothing.exit1864", label %then262
+  br i1 %767, label %"$says_nothing.exit2020", label %then262
 
-or.lhs.false1.i1859:                              ; preds = %merge257
+or.lhs.false1.i2015:                              ; preds = %merge257
   %768 = load i32, ptr %765, align 4
-  switch i32 %768, label %or.rhs.i1862 [
+  switch i32 %768, label %or.rhs.i2018 [
     i32 1, label %merge261
-    i32 3, label %and.lhs.true.i1860
+    i32 3, label %and.lhs.true.i2016
   ]
 
-and.lhs.true.i1860:                               ; preds = %or.lhs.false1.i1859
+and.lhs.true.i2016:                               ; preds = %or.lhs.false1.i2015
   %769 = getelementptr i8, ptr %765, i64 64
   %770 = load double, ptr %769, align 8
   %771 = fcmp oeq double %770, 0.000000e+00
   br i1 %771, label %merge261, label %then262
 
-"$says_nothing.exit1864":                         ; preds = %or.rhs.i1862
+"$says_nothing.exit2020":                         ; preds = %or.rhs.i2018
   %772 = getelementptr i8, ptr %765, i64 8
   %773 = load i32, ptr %772, align 4
   %774 = icmp eq i32 %773, 0
   br i1 %774, label %merge261, label %then262
 
-then262:                                          ; preds = %and.lhs.true.i1860, %or.rhs.i1862, %"$says_nothing.exit1864"
+then262:                                          ; preds = %and.lhs.true.i2016, %or.rhs.i2018, %"$says_nothing.exit2020"
   tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.298", ptr nonnull %765, ptr nonnull @"$string.232")
   br label %common.ret
 
-merge261:                                         ; preds = %merge257, %or.lhs.false1.i1859, %and.lhs.true.i1860, %"$says_nothing.exit1864"
-  %775 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.299", double 1.000000e+00)
-  %.not = icmp eq i32 %775, 0
-  br i1 %.not, label %merge265, label %common.ret
+merge261:                                         ; preds = %merge257, %or.lhs.false1.i2015, %and.lhs.true.i2016, %"$says_nothing.exit2020"
+  %775 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.299")
+  %776 = icmp eq ptr %775, null
+  br i1 %776, label %merge265, label %or.lhs.false1.i2021
 
-merge265:                                         ; preds = %merge261
-  %776 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.300", double 1.000000e+00)
-  %.not741 = icmp eq i32 %776, 0
-  br i1 %.not741, label %merge270, label %common.ret
+or.rhs.i2024:                                     ; preds = %or.lhs.false1.i2021
+  %777 = icmp sgt i32 %778, 4
+  br i1 %777, label %"$says_nothing.exit2026", label %then266
 
-merge270:                                         ; preds = %merge265
-  %777 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.301", double 1.000000e+00)
-  %.not742 = icmp eq i32 %777, 0
-  br i1 %.not742, label %merge275, label %common.ret
+or.lhs.false1.i2021:                              ; preds = %merge261
+  %778 = load i32, ptr %775, align 4
+  switch i32 %778, label %or.rhs.i2024 [
+    i32 1, label %merge265
+    i32 3, label %and.lhs.true.i2022
+  ]
 
-merge275:                                         ; preds = %merge270
-  %778 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.302", double 1.000000e+00)
-  %.not743 = icmp eq i32 %778, 0
-  br i1 %.not743, label %merge280, label %common.ret
+and.lhs.true.i2022:                               ; preds = %or.lhs.false1.i2021
+  %779 = getelementptr i8, ptr %775, i64 64
+  %780 = load double, ptr %779, align 8
+  %781 = fcmp oeq double %780, 0.000000e+00
+  br i1 %781, label %merge265, label %then266
 
-merge280:                                         ; preds = %merge275
-  %779 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.303", double 1.000000e+00)
-  %.not744 = icmp eq i32 %779, 0
-  br i1 %.not744, label %merge285, label %common.ret
+"$says_nothing.exit2026":                         ; preds = %or.rhs.i2024
+  %782 = getelementptr i8, ptr %775, i64 8
+  %783 = load i32, ptr %782, align 4
+  %784 = icmp eq i32 %783, 0
+  br i1 %784, label %merge265, label %then266
 
-merge285:                                         ; preds = %merge280
-  %780 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.304", double 1.000000e+00)
-  %.not745 = icmp eq i32 %780, 0
-  br i1 %.not745, label %merge290, label %common.ret
-
-merge290:                                         ; preds = %merge285
-  %781 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.305", double 1.000000e+00)
-  %.not746 = icmp eq i32 %781, 0
-  br i1 %.not746, label %merge295, label %common.ret
-
-merge295:                                         ; preds = %merge290
-  %782 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.306", double 1.000000e+00)
-  %.not747 = icmp eq i32 %782, 0
-  br i1 %.not747, label %merge300, label %common.ret
-
-merge300:                                         ; preds = %merge295
-  %783 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.307", double 1.000000e+00)
-  %.not748 = icmp eq i32 %783, 0
-  br i1 %.not748, label %merge305, label %common.ret
-
-merge305:                                         ; preds = %merge300
-  %784 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.308", double 1.000000e+00)
-  %.not749 = icmp eq i32 %784, 0
-  br i1 %.not749, label %merge310, label %common.ret
-
-merge310:                                         ; preds = %merge305
-  %785 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.309", double 1.000000e+00)
-  %.not750 = icmp eq i32 %785, 0
-  br i1 %.not750, label %merge315, label %common.ret
-
-merge315:                                         ; preds = %merge310
-  %786 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.310", double 1.000000e+00)
-  %.not751 = icmp eq i32 %786, 0
-  br i1 %.not751, label %merge320, label %common.ret
-
-merge320:                                         ; preds = %merge315
-  %787 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.311", double 1.000000e+00)
-  %.not752 = icmp eq i32 %787, 0
-  br i1 %.not752, label %merge325, label %common.ret
-
-merge325:                                         ; preds = %merge320
-  %788 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.312", double 1.000000e+00)
-  %.not753 = icmp eq i32 %788, 0
-  br i1 %.not753, label %merge330, label %common.ret
-
-merge330:                                         ; preds = %merge325
-  %789 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.313", double 1.000000e+00)
-  %.not754 = icmp eq i32 %789, 0
-  br i1 %.not754, label %merge335, label %common.ret
-
-merge335:                                         ; preds = %merge330
-  %.val868 = load ptr, ptr %0, align 8
-  %.val869 = load ptr, ptr %1, align 8
-  %790 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.314")
-  %.not755 = icmp eq ptr %790, null
-  br i1 %.not755, label %merge339, label %or.lhs.false342
-
-then340:                                          ; preds = %or.lhs.false
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.314", ptr nonnull %790, ptr nonnull @"$string.317")
+then266:                                          ; preds = %and.lhs.true.i2022, %or.rhs.i2024, %"$says_nothing.exit2026"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.299", ptr nonnull %775, ptr nonnull @"$string.232")
   br label %common.ret
 
-or.lhs.false:                                     ; preds = %or.lhs.false342
-  %791 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %790, ptr nonnull @"$string.316")
-  br i1 %791, label %merge339, label %then340
+merge265:                                         ; preds = %merge261, %or.lhs.false1.i2021, %and.lhs.true.i2022, %"$says_nothing.exit2026"
+  %785 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.300")
+  %786 = icmp eq ptr %785, null
+  br i1 %786, label %merge269, label %or.lhs.false1.i2027
 
-or.lhs.false342:                                  ; preds = %merge335
-  %792 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %790, ptr nonnull @"$string.315")
-  br i1 %792, label %merge339, label %or.lhs.false
+or.rhs.i2030:                                     ; preds = %or.lhs.false1.i2027
+  %787 = icmp sgt i32 %788, 4
+  br i1 %787, label %"$says_nothing.exit2032", label %then270
 
-merge339:                                         ; preds = %merge335, %or.lhs.false342, %or.lhs.false
-  %793 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.318")
-  %.not756 = icmp eq ptr %793, null
-  br i1 %.not756, label %merge344, label %or.lhs.false349
+or.lhs.false1.i2027:                              ; preds = %merge265
+  %788 = load i32, ptr %785, align 4
+  switch i32 %788, label %or.rhs.i2030 [
+    i32 1, label %merge269
+    i32 3, label %and.lhs.true.i2028
+  ]
 
-then345:                                          ; preds = %or.lhs.false348
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.318", ptr nonnull %793, ptr nonnull @"$string.317")
+and.lhs.true.i2028:                               ; preds = %or.lhs.false1.i2027
+  %789 = getelementptr i8, ptr %785, i64 64
+  %790 = load double, ptr %789, align 8
+  %791 = fcmp oeq double %790, 0.000000e+00
+  br i1 %791, label %merge269, label %then270
+
+"$says_nothing.exit2032":                         ; preds = %or.rhs.i2030
+  %792 = getelementptr i8, ptr %785, i64 8
+  %793 = load i32, ptr %792, align 4
+  %794 = icmp eq i32 %793, 0
+  br i1 %794, label %merge269, label %then270
+
+then270:                                          ; preds = %and.lhs.true.i2028, %or.rhs.i2030, %"$says_nothing.exit2032"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.300", ptr nonnull %785, ptr nonnull @"$string.232")
   br label %common.ret
 
-or.lhs.false348:                                  ; preds = %or.lhs.false349
-  %794 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %793, ptr nonnull @"$string.316")
-  br i1 %794, label %merge344, label %then345
+merge269:                                         ; preds = %merge265, %or.lhs.false1.i2027, %and.lhs.true.i2028, %"$says_nothing.exit2032"
+  %795 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.301")
+  %796 = icmp eq ptr %795, null
+  br i1 %796, label %merge273, label %or.lhs.false1.i2033
 
-or.lhs.false349:                                  ; preds = %merge339
-  %795 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %793, ptr nonnull @"$string.315")
-  br i1 %795, label %merge344, label %or.lhs.false348
+or.rhs.i2036:                                     ; preds = %or.lhs.false1.i2033
+  %797 = icmp sgt i32 %798, 4
+  br i1 %797, label %"$says_nothing.exit2038", label %then274
 
-merge344:                                         ; preds = %merge339, %or.lhs.false349, %or.lhs.false348
-  %796 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.319")
-  %.not757 = icmp eq ptr %796, null
-  br i1 %.not757, label %merge351, label %or.lhs.false355
+or.lhs.false1.i2033:                              ; preds = %merge269
+  %798 = load i32, ptr %795, align 4
+  switch i32 %798, label %or.rhs.i2036 [
+    i32 1, label %merge273
+    i32 3, label %and.lhs.true.i2034
+  ]
 
-then352:                                          ; preds = %or.lhs.false355
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.319", ptr nonnull %796, ptr nonnull @"$string.321")
+and.lhs.true.i2034:                               ; preds = %or.lhs.false1.i2033
+  %799 = getelementptr i8, ptr %795, i64 64
+  %800 = load double, ptr %799, align 8
+  %801 = fcmp oeq double %800, 0.000000e+00
+  br i1 %801, label %merge273, label %then274
+
+"$says_nothing.exit2038":                         ; preds = %or.rhs.i2036
+  %802 = getelementptr i8, ptr %795, i64 8
+  %803 = load i32, ptr %802, align 4
+  %804 = icmp eq i32 %803, 0
+  br i1 %804, label %merge273, label %then274
+
+then274:                                          ; preds = %and.lhs.true.i2034, %or.rhs.i2036, %"$says_nothing.exit2038"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.301", ptr nonnull %795, ptr nonnull @"$string.232")
   br label %common.ret
 
-or.lhs.false355:                                  ; preds = %merge344
-  %797 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %796, ptr nonnull @"$string.320")
-  br i1 %797, label %merge351, label %then352
+merge273:                                         ; preds = %merge269, %or.lhs.false1.i2033, %and.lhs.true.i2034, %"$says_nothing.exit2038"
+  %805 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.302")
+  %806 = icmp eq ptr %805, null
+  br i1 %806, label %merge277, label %or.lhs.false1.i2039
 
-merge351:                                         ; preds = %merge344, %or.lhs.false355
-  %798 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.322")
-  %.not758 = icmp eq ptr %798, null
-  br i1 %.not758, label %merge357, label %or.lhs.false361
+or.rhs.i2042:                                     ; preds = %or.lhs.false1.i2039
+  %807 = icmp sgt i32 %808, 4
+  br i1 %807, label %"$says_nothing.exit2044", label %then278
 
-then358:                                          ; preds = %or.lhs.false361
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.322", ptr nonnull %798, ptr nonnull @"$string.321")
+or.lhs.false1.i2039:                              ; preds = %merge273
+  %808 = load i32, ptr %805, align 4
+  switch i32 %808, label %or.rhs.i2042 [
+    i32 1, label %merge277
+    i32 3, label %and.lhs.true.i2040
+  ]
+
+and.lhs.true.i2040:                               ; preds = %or.lhs.false1.i2039
+  %809 = getelementptr i8, ptr %805, i64 64
+  %810 = load double, ptr %809, align 8
+  %811 = fcmp oeq double %810, 0.000000e+00
+  br i1 %811, label %merge277, label %then278
+
+"$says_nothing.exit2044":                         ; preds = %or.rhs.i2042
+  %812 = getelementptr i8, ptr %805, i64 8
+  %813 = load i32, ptr %812, align 4
+  %814 = icmp eq i32 %813, 0
+  br i1 %814, label %merge277, label %then278
+
+then278:                                          ; preds = %and.lhs.true.i2040, %or.rhs.i2042, %"$says_nothing.exit2044"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.302", ptr nonnull %805, ptr nonnull @"$string.232")
   br label %common.ret
 
-or.lhs.false361:                                  ; preds = %merge351
-  %799 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %798, ptr nonnull @"$string.320")
-  br i1 %799, label %merge357, label %then358
+merge277:                                         ; preds = %merge273, %or.lhs.false1.i2039, %and.lhs.true.i2040, %"$says_nothing.exit2044"
+  %815 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.303")
+  %816 = icmp eq ptr %815, null
+  br i1 %816, label %merge281, label %or.lhs.false1.i2045
 
-merge357:                                         ; preds = %merge351, %or.lhs.false361
-  %800 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.323")
-  %.not759 = icmp eq ptr %800, null
-  br i1 %.not759, label %merge363, label %or.lhs.false369
+or.rhs.i2048:                                     ; preds = %or.lhs.false1.i2045
+  %817 = icmp sgt i32 %818, 4
+  br i1 %817, label %"$says_nothing.exit2050", label %then282
 
-then364:                                          ; preds = %or.lhs.false367
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.323", ptr nonnull %800, ptr nonnull @"$string.327")
+or.lhs.false1.i2045:                              ; preds = %merge277
+  %818 = load i32, ptr %815, align 4
+  switch i32 %818, label %or.rhs.i2048 [
+    i32 1, label %merge281
+    i32 3, label %and.lhs.true.i2046
+  ]
+
+and.lhs.true.i2046:                               ; preds = %or.lhs.false1.i2045
+  %819 = getelementptr i8, ptr %815, i64 64
+  %820 = load double, ptr %819, align 8
+  %821 = fcmp oeq double %820, 0.000000e+00
+  br i1 %821, label %merge281, label %then282
+
+"$says_nothing.exit2050":                         ; preds = %or.rhs.i2048
+  %822 = getelementptr i8, ptr %815, i64 8
+  %823 = load i32, ptr %822, align 4
+  %824 = icmp eq i32 %823, 0
+  br i1 %824, label %merge281, label %then282
+
+then282:                                          ; preds = %and.lhs.true.i2046, %or.rhs.i2048, %"$says_nothing.exit2050"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.303", ptr nonnull %815, ptr nonnull @"$string.232")
   br label %common.ret
 
-or.lhs.false367:                                  ; preds = %or.lhs.false368
-  %801 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %800, ptr nonnull @"$string.326")
-  br i1 %801, label %merge363, label %then364
+merge281:                                         ; preds = %merge277, %or.lhs.false1.i2045, %and.lhs.true.i2046, %"$says_nothing.exit2050"
+  %825 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.304")
+  %826 = icmp eq ptr %825, null
+  br i1 %826, label %merge285, label %or.lhs.false1.i2051
 
-or.lhs.false368:                                  ; preds = %or.lhs.false369
-  %802 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %800, ptr nonnull @"$string.325")
-  br i1 %802, label %merge363, label %or.lhs.false367
+or.rhs.i2054:                                     ; preds = %or.lhs.false1.i2051
+  %827 = icmp sgt i32 %828, 4
+  br i1 %827, label %"$says_nothing.exit2056", label %then286
 
-or.lhs.false369:                                  ; preds = %merge357
-  %803 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %800, ptr nonnull @"$string.324")
-  br i1 %803, label %merge363, label %or.lhs.false368
+or.lhs.false1.i2051:                              ; preds = %merge281
+  %828 = load i32, ptr %825, align 4
+  switch i32 %828, label %or.rhs.i2054 [
+    i32 1, label %merge285
+    i32 3, label %and.lhs.true.i2052
+  ]
 
-merge363:                                         ; preds = %merge357, %or.lhs.false369, %or.lhs.false368, %or.lhs.false367
-  %804 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.328")
-  %.not760 = icmp eq ptr %804, null
-  br i1 %.not760, label %merge371, label %or.lhs.false377
+and.lhs.true.i2052:                               ; preds = %or.lhs.false1.i2051
+  %829 = getelementptr i8, ptr %825, i64 64
+  %830 = load double, ptr %829, align 8
+  %831 = fcmp oeq double %830, 0.000000e+00
+  br i1 %831, label %merge285, label %then286
 
-then372:                                          ; preds = %or.lhs.false375
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.328", ptr nonnull %804, ptr nonnull @"$string.327")
+"$says_nothing.exit2056":                         ; preds = %or.rhs.i2054
+  %832 = getelementptr i8, ptr %825, i64 8
+  %833 = load i32, ptr %832, align 4
+  %834 = icmp eq i32 %833, 0
+  br i1 %834, label %merge285, label %then286
+
+then286:                                          ; preds = %and.lhs.true.i2052, %or.rhs.i2054, %"$says_nothing.exit2056"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.304", ptr nonnull %825, ptr nonnull @"$string.232")
   br label %common.ret
 
-or.lhs.false375:                                  ; preds = %or.lhs.false376
-  %805 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %804, ptr nonnull @"$string.326")
-  br i1 %805, label %merge371, label %then372
+merge285:                                         ; preds = %merge281, %or.lhs.false1.i2051, %and.lhs.true.i2052, %"$says_nothing.exit2056"
+  %835 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.305")
+  %836 = icmp eq ptr %835, null
+  br i1 %836, label %merge289, label %or.lhs.false1.i2057
 
-or.lhs.false376:                                  ; preds = %or.lhs.false377
-  %806 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %804, ptr nonnull @"$string.325")
-  br i1 %806, label %merge371, label %or.lhs.false375
+or.rhs.i2060:                                     ; preds = %or.lhs.false1.i2057
+  %837 = icmp sgt i32 %838, 4
+  br i1 %837, label %"$says_nothing.exit2062", label %then290
 
-or.lhs.false377:                                  ; preds = %merge363
-  %807 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %804, ptr nonnull @"$string.324")
-  br i1 %807, label %merge371, label %or.lhs.false376
+or.lhs.false1.i2057:                              ; preds = %merge285
+  %838 = load i32, ptr %835, align 4
+  switch i32 %838, label %or.rhs.i2060 [
+    i32 1, label %merge289
+    i32 3, label %and.lhs.true.i2058
+  ]
 
-merge371:                                         ; preds = %merge363, %or.lhs.false377, %or.lhs.false376, %or.lhs.false375
-  %808 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.329")
-  %.not761 = icmp eq ptr %808, null
-  br i1 %.not761, label %merge379, label %or.lhs.false384
+and.lhs.true.i2058:                               ; preds = %or.lhs.false1.i2057
+  %839 = getelementptr i8, ptr %835, i64 64
+  %840 = load double, ptr %839, align 8
+  %841 = fcmp oeq double %840, 0.000000e+00
+  br i1 %841, label %merge289, label %then290
 
-then380:                                          ; preds = %or.lhs.false383
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.329", ptr nonnull %808, ptr nonnull @"$string.332")
+"$says_nothing.exit2062":                         ; preds = %or.rhs.i2060
+  %842 = getelementptr i8, ptr %835, i64 8
+  %843 = load i32, ptr %842, align 4
+  %844 = icmp eq i32 %843, 0
+  br i1 %844, label %merge289, label %then290
+
+then290:                                          ; preds = %and.lhs.true.i2058, %or.rhs.i2060, %"$says_nothing.exit2062"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.305", ptr nonnull %835, ptr nonnull @"$string.232")
   br label %common.ret
 
-or.lhs.false383:                                  ; preds = %or.lhs.false384
-  %809 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %808, ptr nonnull @"$string.331")
-  br i1 %809, label %merge379, label %then380
+merge289:                                         ; preds = %merge285, %or.lhs.false1.i2057, %and.lhs.true.i2058, %"$says_nothing.exit2062"
+  %845 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.306")
+  %846 = icmp eq ptr %845, null
+  br i1 %846, label %merge293, label %or.lhs.false1.i2063
 
-or.lhs.false384:                                  ; preds = %merge371
-  %810 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %808, ptr nonnull @"$string.330")
-  br i1 %810, label %merge379, label %or.lhs.false383
+or.rhs.i2066:                                     ; preds = %or.lhs.false1.i2063
+  %847 = icmp sgt i32 %848, 4
+  br i1 %847, label %"$says_nothing.exit2068", label %then294
 
-merge379:                                         ; preds = %merge371, %or.lhs.false384, %or.lhs.false383
-  %811 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.333")
-  %.not762 = icmp eq ptr %811, null
-  br i1 %.not762, label %merge386, label %or.lhs.false390
+or.lhs.false1.i2063:                              ; preds = %merge289
+  %848 = load i32, ptr %845, align 4
+  switch i32 %848, label %or.rhs.i2066 [
+    i32 1, label %merge293
+    i32 3, label %and.lhs.true.i2064
+  ]
+
+and.lhs.true.i2064:                               ; preds = %or.lhs.false1.i2063
+  %849 = getelementptr i8, ptr %845, i64 64
+  %850 = load double, ptr %849, align 8
+  %851 = fcmp oeq double %850, 0.000000e+00
+  br i1 %851, label %merge293, label %then294
+
+"$says_nothing.exit2068":                         ; preds = %or.rhs.i2066
+  %852 = getelementptr i8, ptr %845, i64 8
+  %853 = load i32, ptr %852, align 4
+  %854 = icmp eq i32 %853, 0
+  br i1 %854, label %merge293, label %then294
+
+then294:                                          ; preds = %and.lhs.true.i2064, %or.rhs.i2066, %"$says_nothing.exit2068"
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.306", ptr nonnull %845, ptr nonnull @"$string.232")
+  br label %common.ret
+
+merge293:                                         ; preds = %merge289, %or.lhs.false1.i2063, %and.lhs.true.i2064, %"$says_nothing.exit2068"
+  %855 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.307", double 1.000000e+00)
+  %.not = icmp eq i32 %855, 0
+  br i1 %.not, label %merge297, label %common.ret
+
+merge297:                                         ; preds = %merge293
+  %856 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.308", double 1.000000e+00)
+  %.not853 = icmp eq i32 %856, 0
+  br i1 %.not853, label %merge302, label %common.ret
+
+merge302:                                         ; preds = %merge297
+  %857 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.309", double 1.000000e+00)
+  %.not854 = icmp eq i32 %857, 0
+  br i1 %.not854, label %merge307, label %common.ret
+
+merge307:                                         ; preds = %merge302
+  %858 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.310", double 1.000000e+00)
+  %.not855 = icmp eq i32 %858, 0
+  br i1 %.not855, label %merge312, label %common.ret
+
+merge312:                                         ; preds = %merge307
+  %859 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.311", double 1.000000e+00)
+  %.not856 = icmp eq i32 %859, 0
+  br i1 %.not856, label %merge317, label %common.ret
+
+merge317:                                         ; preds = %merge312
+  %860 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.312", double 1.000000e+00)
+  %.not857 = icmp eq i32 %860, 0
+  br i1 %.not857, label %merge322, label %common.ret
+
+merge322:                                         ; preds = %merge317
+  %861 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.313", double 1.000000e+00)
+  %.not858 = icmp eq i32 %861, 0
+  br i1 %.not858, label %merge327, label %common.ret
+
+merge327:                                         ; preds = %merge322
+  %862 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.314", double 1.000000e+00)
+  %.not859 = icmp eq i32 %862, 0
+  br i1 %.not859, label %merge332, label %common.ret
+
+merge332:                                         ; preds = %merge327
+  %863 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.315", double 1.000000e+00)
+  %.not860 = icmp eq i32 %863, 0
+  br i1 %.not860, label %merge337, label %common.ret
+
+merge337:                                         ; preds = %merge332
+  %864 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.316", double 1.000000e+00)
+  %.not861 = icmp eq i32 %864, 0
+  br i1 %.not861, label %merge342, label %common.ret
+
+merge342:                                         ; preds = %merge337
+  %865 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.317", double 1.000000e+00)
+  %.not862 = icmp eq i32 %865, 0
+  br i1 %.not862, label %merge347, label %common.ret
+
+merge347:                                         ; preds = %merge342
+  %866 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.318", double 1.000000e+00)
+  %.not863 = icmp eq i32 %866, 0
+  br i1 %.not863, label %merge352, label %common.ret
+
+merge352:                                         ; preds = %merge347
+  %867 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.319", double 1.000000e+00)
+  %.not864 = icmp eq i32 %867, 0
+  br i1 %.not864, label %merge357, label %common.ret
+
+merge357:                                         ; preds = %merge352
+  %868 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.320", double 1.000000e+00)
+  %.not865 = icmp eq i32 %868, 0
+  br i1 %.not865, label %merge362, label %common.ret
+
+merge362:                                         ; preds = %merge357
+  %869 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.321", double 1.000000e+00)
+  %.not866 = icmp eq i32 %869, 0
+  br i1 %.not866, label %merge367, label %common.ret
+
+merge367:                                         ; preds = %merge362
+  %870 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.322", double 1.000000e+00)
+  %.not867 = icmp eq i32 %870, 0
+  br i1 %.not867, label %merge372, label %common.ret
+
+merge372:                                         ; preds = %merge367
+  %871 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.323", double 1.000000e+00)
+  %.not868 = icmp eq i32 %871, 0
+  br i1 %.not868, label %merge377, label %common.ret
+
+merge377:                                         ; preds = %merge372
+  %.val992 = load ptr, ptr %0, align 8
+  %.val993 = load ptr, ptr %1, align 8
+  %872 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.324")
+  %.not869 = icmp eq ptr %872, null
+  br i1 %.not869, label %merge381, label %or.lhs.false384
+
+then382:                                          ; preds = %or.lhs.false
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.324", ptr nonnull %872, ptr nonnull @"$string.327")
+  br label %common.ret
+
+or.lhs.false:                                     ; preds = %or.lhs.false384
+  %873 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %872, ptr nonnull @"$string.326")
+  br i1 %873, label %merge381, label %then382
+
+or.lhs.false384:                                  ; preds = %merge377
+  %874 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %872, ptr nonnull @"$string.325")
+  br i1 %874, label %merge381, label %or.lhs.false
+
+merge381:                                         ; preds = %merge377, %or.lhs.false384, %or.lhs.false
+  %875 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.328")
+  %.not870 = icmp eq ptr %875, null
+  br i1 %.not870, label %merge386, label %or.lhs.false391
 
 then387:                                          ; preds = %or.lhs.false390
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.333", ptr nonnull %811, ptr nonnull @"$string.335")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.328", ptr nonnull %875, ptr nonnull @"$string.327")
   br label %common.ret
 
-or.lhs.false390:                                  ; preds = %merge379
-  %812 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %811, ptr nonnull @"$string.334")
-  br i1 %812, label %merge386, label %then387
+or.lhs.false390:                                  ; preds = %or.lhs.false391
+  %876 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %875, ptr nonnull @"$string.326")
+  br i1 %876, label %merge386, label %then387
 
-merge386:                                         ; preds = %merge379, %or.lhs.false390
-  %813 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.336")
-  %.not763 = icmp eq ptr %813, null
-  br i1 %.not763, label %merge392, label %or.lhs.false398
+or.lhs.false391:                                  ; preds = %merge381
+  %877 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %875, ptr nonnull @"$string.325")
+  br i1 %877, label %merge386, label %or.lhs.false390
 
-then393:                                          ; preds = %or.lhs.false396
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.336", ptr nonnull %813, ptr nonnull @"$string.327")
+merge386:                                         ; preds = %merge381, %or.lhs.false391, %or.lhs.false390
+  %878 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.329")
+  %.not871 = icmp eq ptr %878, null
+  br i1 %.not871, label %merge393, label %or.lhs.false397
+
+then394:                                          ; preds = %or.lhs.false397
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.329", ptr nonnull %878, ptr nonnull @"$string.331")
   br label %common.ret
 
-or.lhs.false396:                                  ; preds = %or.lhs.false397
-  %814 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %813, ptr nonnull @"$string.326")
-  br i1 %814, label %merge392, label %then393
+or.lhs.false397:                                  ; preds = %merge386
+  %879 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %878, ptr nonnull @"$string.330")
+  br i1 %879, label %merge393, label %then394
 
-or.lhs.false397:                                  ; preds = %or.lhs.false398
-  %815 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %813, ptr nonnull @"$string.325")
-  br i1 %815, label %merge392, label %or.lhs.false396
+merge393:                                         ; preds = %merge386, %or.lhs.false397
+  %880 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.332")
+  %.not872 = icmp eq ptr %880, null
+  br i1 %.not872, label %merge399, label %or.lhs.false403
 
-or.lhs.false398:                                  ; preds = %merge386
-  %816 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %813, ptr nonnull @"$string.324")
-  br i1 %816, label %merge392, label %or.lhs.false397
-
-merge392:                                         ; preds = %merge386, %or.lhs.false398, %or.lhs.false397, %or.lhs.false396
-  %817 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.337")
-  %.not764 = icmp eq ptr %817, null
-  br i1 %.not764, label %merge400, label %or.lhs.false404
-
-then401:                                          ; preds = %or.lhs.false404
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.337", ptr nonnull %817, ptr nonnull @"$string.321")
+then400:                                          ; preds = %or.lhs.false403
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.332", ptr nonnull %880, ptr nonnull @"$string.331")
   br label %common.ret
 
-or.lhs.false404:                                  ; preds = %merge392
-  %818 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %817, ptr nonnull @"$string.320")
-  br i1 %818, label %merge400, label %then401
+or.lhs.false403:                                  ; preds = %merge393
+  %881 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %880, ptr nonnull @"$string.330")
+  br i1 %881, label %merge399, label %then400
 
-merge400:                                         ; preds = %merge392, %or.lhs.false404
-  %819 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.338")
-  %.not765 = icmp eq ptr %819, null
-  br i1 %.not765, label %merge406, label %or.lhs.false410
+merge399:                                         ; preds = %merge393, %or.lhs.false403
+  %882 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.333")
+  %.not873 = icmp eq ptr %882, null
+  br i1 %.not873, label %merge405, label %or.lhs.false411
 
-then407:                                          ; preds = %or.lhs.false410
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.338", ptr nonnull %819, ptr nonnull @"$string.321")
+then406:                                          ; preds = %or.lhs.false409
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.333", ptr nonnull %882, ptr nonnull @"$string.337")
   br label %common.ret
 
-or.lhs.false410:                                  ; preds = %merge400
-  %820 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %819, ptr nonnull @"$string.320")
-  br i1 %820, label %merge406, label %then407
+or.lhs.false409:                                  ; preds = %or.lhs.false410
+  %883 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %882, ptr nonnull @"$string.336")
+  br i1 %883, label %merge405, label %then406
 
-merge406:                                         ; preds = %merge400, %or.lhs.false410
-  %821 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.339")
-  %.not766 = icmp eq ptr %821, null
-  br i1 %.not766, label %merge412, label %or.lhs.false416
+or.lhs.false410:                                  ; preds = %or.lhs.false411
+  %884 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %882, ptr nonnull @"$string.335")
+  br i1 %884, label %merge405, label %or.lhs.false409
 
-then413:                                          ; preds = %or.lhs.false416
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.339", ptr nonnull %821, ptr nonnull @"$string.321")
+or.lhs.false411:                                  ; preds = %merge399
+  %885 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %882, ptr nonnull @"$string.334")
+  br i1 %885, label %merge405, label %or.lhs.false410
+
+merge405:                                         ; preds = %merge399, %or.lhs.false411, %or.lhs.false410, %or.lhs.false409
+  %886 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.338")
+  %.not874 = icmp eq ptr %886, null
+  br i1 %.not874, label %merge413, label %or.lhs.false419
+
+then414:                                          ; preds = %or.lhs.false417
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.338", ptr nonnull %886, ptr nonnull @"$string.337")
   br label %common.ret
 
-or.lhs.false416:                                  ; preds = %merge406
-  %822 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %821, ptr nonnull @"$string.320")
-  br i1 %822, label %merge412, label %then413
+or.lhs.false417:                                  ; preds = %or.lhs.false418
+  %887 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %886, ptr nonnull @"$string.336")
+  br i1 %887, label %merge413, label %then414
 
-merge412:                                         ; preds = %merge406, %or.lhs.false416
-  %823 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.340")
-  %.not767 = icmp eq ptr %823, null
-  br i1 %.not767, label %merge418, label %or.lhs.false422
+or.lhs.false418:                                  ; preds = %or.lhs.false419
+  %888 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %886, ptr nonnull @"$string.335")
+  br i1 %888, label %merge413, label %or.lhs.false417
 
-then419:                                          ; preds = %or.lhs.false422
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.340", ptr nonnull %823, ptr nonnull @"$string.321")
+or.lhs.false419:                                  ; preds = %merge405
+  %889 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %886, ptr nonnull @"$string.334")
+  br i1 %889, label %merge413, label %or.lhs.false418
+
+merge413:                                         ; preds = %merge405, %or.lhs.false419, %or.lhs.false418, %or.lhs.false417
+  %890 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.339")
+  %.not875 = icmp eq ptr %890, null
+  br i1 %.not875, label %merge421, label %or.lhs.false426
+
+then422:                                          ; preds = %or.lhs.false425
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.339", ptr nonnull %890, ptr nonnull @"$string.342")
   br label %common.ret
 
-or.lhs.false422:                                  ; preds = %merge412
-  %824 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %823, ptr nonnull @"$string.320")
-  br i1 %824, label %merge418, label %then419
+or.lhs.false425:                                  ; preds = %or.lhs.false426
+  %891 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %890, ptr nonnull @"$string.341")
+  br i1 %891, label %merge421, label %then422
 
-merge418:                                         ; preds = %merge412, %or.lhs.false422
-  %825 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val868, ptr %.val869, ptr nonnull @"$string.341")
-  %.not768 = icmp eq ptr %825, null
-  br i1 %.not768, label %merge424, label %or.lhs.false428
+or.lhs.false426:                                  ; preds = %merge413
+  %892 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %890, ptr nonnull @"$string.340")
+  br i1 %892, label %merge421, label %or.lhs.false425
 
-then425:                                          ; preds = %or.lhs.false428
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.341", ptr nonnull %825, ptr nonnull @"$string.343")
+merge421:                                         ; preds = %merge413, %or.lhs.false426, %or.lhs.false425
+  %893 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.343")
+  %.not876 = icmp eq ptr %893, null
+  br i1 %.not876, label %merge428, label %or.lhs.false432
+
+then429:                                          ; preds = %or.lhs.false432
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.343", ptr nonnull %893, ptr nonnull @"$string.345")
   br label %common.ret
 
-or.lhs.false428:                                  ; preds = %merge418
-  %826 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %825, ptr nonnull @"$string.342")
-  br i1 %826, label %merge424, label %then425
+or.lhs.false432:                                  ; preds = %merge421
+  %894 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %893, ptr nonnull @"$string.344")
+  br i1 %894, label %merge428, label %then429
 
-merge424:                                         ; preds = %merge418, %or.lhs.false428
-  %827 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %0, ptr nonnull @"$string.344", i1 zeroext true)
+merge428:                                         ; preds = %merge421, %or.lhs.false432
+  %895 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.346")
+  %.not877 = icmp eq ptr %895, null
+  br i1 %.not877, label %merge434, label %or.lhs.false440
+
+then435:                                          ; preds = %or.lhs.false438
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.346", ptr nonnull %895, ptr nonnull @"$string.337")
+  br label %common.ret
+
+or.lhs.false438:                                  ; preds = %or.lhs.false439
+  %896 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %895, ptr nonnull @"$string.336")
+  br i1 %896, label %merge434, label %then435
+
+or.lhs.false439:                                  ; preds = %or.lhs.false440
+  %897 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %895, ptr nonnull @"$string.335")
+  br i1 %897, label %merge434, label %or.lhs.false438
+
+or.lhs.false440:                                  ; preds = %merge428
+  %898 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %895, ptr nonnull @"$string.334")
+  br i1 %898, label %merge434, label %or.lhs.false439
+
+merge434:                                         ; preds = %merge428, %or.lhs.false440, %or.lhs.false439, %or.lhs.false438
+  %899 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.347")
+  %.not878 = icmp eq ptr %899, null
+  br i1 %.not878, label %merge442, label %or.lhs.false446
+
+then443:                                          ; preds = %or.lhs.false446
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.347", ptr nonnull %899, ptr nonnull @"$string.331")
+  br label %common.ret
+
+or.lhs.false446:                                  ; preds = %merge434
+  %900 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %899, ptr nonnull @"$string.330")
+  br i1 %900, label %merge442, label %then443
+
+merge442:                                         ; preds = %merge434, %or.lhs.false446
+  %901 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.348")
+  %.not879 = icmp eq ptr %901, null
+  br i1 %.not879, label %merge448, label %or.lhs.false452
+
+then449:                                          ; preds = %or.lhs.false452
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.348", ptr nonnull %901, ptr nonnull @"$string.331")
+  br label %common.ret
+
+or.lhs.false452:                                  ; preds = %merge442
+  %902 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %901, ptr nonnull @"$string.330")
+  br i1 %902, label %merge448, label %then449
+
+merge448:                                         ; preds = %merge442, %or.lhs.false452
+  %903 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.349")
+  %.not880 = icmp eq ptr %903, null
+  br i1 %.not880, label %merge454, label %or.lhs.false458
+
+then455:                                          ; preds = %or.lhs.false458
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.349", ptr nonnull %903, ptr nonnull @"$string.331")
+  br label %common.ret
+
+or.lhs.false458:                                  ; preds = %merge448
+  %904 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %903, ptr nonnull @"$string.330")
+  br i1 %904, label %merge454, label %then455
+
+merge454:                                         ; preds = %merge448, %or.lhs.false458
+  %905 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.350")
+  %.not881 = icmp eq ptr %905, null
+  br i1 %.not881, label %merge460, label %or.lhs.false464
+
+then461:                                          ; preds = %or.lhs.false464
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.350", ptr nonnull %905, ptr nonnull @"$string.331")
+  br label %common.ret
+
+or.lhs.false464:                                  ; preds = %merge454
+  %906 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %905, ptr nonnull @"$string.330")
+  br i1 %906, label %merge460, label %then461
+
+merge460:                                         ; preds = %merge454, %or.lhs.false464
+  %907 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.351")
+  %.not882 = icmp eq ptr %907, null
+  br i1 %.not882, label %merge466, label %or.lhs.false470
+
+then467:                                          ; preds = %or.lhs.false470
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.351", ptr nonnull %907, ptr nonnull @"$string.331")
+  br label %common.ret
+
+or.lhs.false470:                                  ; preds = %merge460
+  %908 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %907, ptr nonnull @"$string.330")
+  br i1 %908, label %merge466, label %then467
+
+merge466:                                         ; preds = %merge460, %or.lhs.false470
+  %909 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.352")
+  %.not883 = icmp eq ptr %909, null
+  br i1 %.not883, label %merge472, label %or.lhs.false476
+
+then473:                                          ; preds = %or.lhs.false476
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.352", ptr nonnull %909, ptr nonnull @"$string.354")
+  br label %common.ret
+
+or.lhs.false476:                                  ; preds = %merge466
+  %910 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %909, ptr nonnull @"$string.353")
+  br i1 %910, label %merge472, label %then473
+
+merge472:                                         ; preds = %merge466, %or.lhs.false476
+  %911 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.355", i1 zeroext true)
+  %.not884 = icmp eq i32 %911, 0
+  br i1 %.not884, label %merge479, label %common.ret
+
+merge479:                                         ; preds = %merge472
+  %912 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.356", i1 zeroext true)
+  %.not885 = icmp eq i32 %912, 0
+  br i1 %.not885, label %merge484, label %common.ret
+
+merge484:                                         ; preds = %merge479
+  %913 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.357", i1 zeroext true)
+  %.not886 = icmp eq i32 %913, 0
+  br i1 %.not886, label %merge489, label %common.ret
+
+merge489:                                         ; preds = %merge484
+  %914 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.358", i1 zeroext true)
   br label %common.ret
 }
 
@@ -29279,6 +29959,96 @@ and.end:                                          ; preds = %or.rhs.i.i, %and.rh
 }
 
 ; Function Attrs: nofree nounwind
+define internal fastcc range(i32 0, 5) i32 @"$expect_flag"(ptr %0, ptr %1, i1 zeroext %2) unnamed_addr #0 {
+entry:
+  %.val = load ptr, ptr %0, align 8
+  %3 = getelementptr i8, ptr %0, i64 8
+  %.val4 = load ptr, ptr %3, align 8
+  %4 = icmp eq ptr %.val4, null
+  br i1 %4, label %common.ret, label %or.lhs.false.i.i
+
+or.lhs.false.i.i:                                 ; preds = %entry
+  %5 = load i32, ptr %.val4, align 4
+  %.not.i.i = icmp eq i32 %5, 6
+  br i1 %.not.i.i, label %merge.i.i, label %common.ret
+
+merge.i.i:                                        ; preds = %or.lhs.false.i.i
+  %6 = tail call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %1)
+  %.fr7.i = freeze i64 %6
+  %7 = getelementptr i8, ptr %.val4, i64 12
+  %.val.i.i = load i32, ptr %7, align 4
+  %8 = icmp eq i32 %.val.i.i, -1
+  br i1 %8, label %common.ret, label %"$Document.child.exit.i.i"
+
+"$Document.child.exit.i.i":                       ; preds = %merge.i.i
+  %.val.i.i.i = load ptr, ptr %.val, align 8
+  %9 = sext i32 %.val.i.i to i64
+  %10 = getelementptr %81, ptr %.val.i.i.i, i64 %9
+  %.not1722.i.i = icmp eq ptr %10, null
+  br i1 %.not1722.i.i, label %common.ret, label %whilebody.preheader.i.i
+
+whilebody.preheader.i.i:                          ; preds = %"$Document.child.exit.i.i"
+  %11 = icmp eq i64 %.fr7.i, 0
+  br i1 %11, label %whilebody.i.us.i, label %whilebody.i.i
+
+whilebody.i.us.i:                                 ; preds = %whilebody.preheader.i.i, %merge2.i.us.i
+  %child.023.i.us.i = phi ptr [ %16, %merge2.i.us.i ], [ %10, %whilebody.preheader.i.i ]
+  %.sroa.214.0..sroa_idx.i.us.i = getelementptr i8, ptr %child.023.i.us.i, i64 32
+  %.sroa.214.0.copyload.i.us.i = load i64, ptr %.sroa.214.0..sroa_idx.i.us.i, align 8
+  %12 = icmp eq i64 %.sroa.214.0.copyload.i.us.i, 0
+  br i1 %12, label %and.lhs.true.i, label %merge2.i.us.i
+
+merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
+  %13 = getelementptr i8, ptr %child.023.i.us.i, i64 20
+  %child.0.val.i.us.i = load i32, ptr %13, align 4
+  %14 = icmp eq i32 %child.0.val.i.us.i, -1
+  %15 = sext i32 %child.0.val.i.us.i to i64
+  %16 = getelementptr %81, ptr %.val.i.i.i, i64 %15
+  %.not17.i.us.i = icmp eq ptr %16, null
+  %or.cond.us.i = or i1 %14, %.not17.i.us.i
+  br i1 %or.cond.us.i, label %common.ret, label %whilebody.i.us.i
+
+whilebody.i.i:                                    ; preds = %whilebody.preheader.i.i, %merge2.i.i
+  %child.023.i.i = phi ptr [ %24, %merge2.i.i ], [ %10, %whilebody.preheader.i.i ]
+  %.sroa.214.0..sroa_idx.i.i = getelementptr i8, ptr %child.023.i.i, i64 32
+  %.sroa.214.0.copyload.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i, align 8
+  %17 = icmp eq i64 %.sroa.214.0.copyload.i.i, %.fr7.i
+  br i1 %17, label %and.rhs.i.i.i, label %merge2.i.i
+
+and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
+  %18 = getelementptr i8, ptr %child.023.i.i, i64 24
+  %.sroa.013.0.copyload.i.i = load i64, ptr %18, align 8
+  %19 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr %19, ptr readonly %1, i64 %.fr7.i)
+  %20 = icmp eq i32 %bcmp.i.i.i, 0
+  br i1 %20, label %and.lhs.true.i, label %merge2.i.i
+
+merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whilebody.i.i
+  %21 = getelementptr i8, ptr %child.023.i.i, i64 20
+  %child.0.val.i.i = load i32, ptr %21, align 4
+  %22 = icmp eq i32 %child.0.val.i.i, -1
+  %23 = sext i32 %child.0.val.i.i to i64
+  %24 = getelementptr %81, ptr %.val.i.i.i, i64 %23
+  %.not17.i.i = icmp eq ptr %24, null
+  %or.cond.i = or i1 %22, %.not17.i.i
+  br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
+
+and.lhs.true.i:                                   ; preds = %and.rhs.i.i.i, %whilebody.i.us.i
+  %.us-phi.i = phi ptr [ %child.023.i.us.i, %whilebody.i.us.i ], [ %child.023.i.i, %and.rhs.i.i.i ]
+  %25 = load i32, ptr %.us-phi.i, align 4
+  %26 = icmp eq i32 %25, 0
+  br i1 %26, label %common.ret, label %merge
+
+common.ret:                                       ; preds = %merge2.i.i, %merge2.i.us.i, %and.lhs.true.i, %merge.i.i, %"$Document.child.exit.i.i", %entry, %or.lhs.false.i.i, %merge
+  %common.ret.op = phi i32 [ %27, %merge ], [ 0, %or.lhs.false.i.i ], [ 0, %entry ], [ 0, %"$Document.child.exit.i.i" ], [ 0, %merge.i.i ], [ 0, %and.lhs.true.i ], [ 0, %merge2.i.us.i ], [ 0, %merge2.i.i ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %and.lhs.true.i
+  %27 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %0, ptr %1, i1 zeroext %2)
+  br label %common.ret
+}
+
+; Function Attrs: nofree nounwind
 define internal fastcc range(i32 0, 5) i32 @"$ConfigReader.expect_flag"(ptr %0, ptr %1, i1 zeroext %2) unnamed_addr #0 {
 entry:
   %words = alloca [2 x ptr], align 8
@@ -29289,100 +30059,93 @@ entry:
   %.not = icmp eq i32 %4, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %entry, %merge, %"$ConfigReader.find.exit"
-  %common.ret.op = phi i32 [ 4, %"$ConfigReader.find.exit" ], [ 0, %merge ], [ %4, %entry ]
+common.ret:                                       ; preds = %entry, %merge, %"$Document.find.exit"
+  %common.ret.op = phi i32 [ 4, %"$Document.find.exit" ], [ 0, %merge ], [ %4, %entry ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
   %5 = load i8, ptr %value, align 1
-  %.not14 = icmp eq i8 %5, %3
-  br i1 %.not14, label %common.ret, label %then2
+  %.not15 = icmp eq i8 %5, %3
+  br i1 %.not15, label %common.ret, label %then2
 
 then2:                                            ; preds = %merge
   store ptr @"$string.155", ptr %words, align 8
   %.fca.1.insert.fca.1.gep = getelementptr inbounds i8, ptr %words, i64 8
   store ptr @"$string.154", ptr %.fca.1.insert.fca.1.gep, align 8
-  %.val = load ptr, ptr %0, align 8
-  %6 = getelementptr i8, ptr %0, i64 8
-  %.val15 = load ptr, ptr %6, align 8
-  %7 = icmp eq ptr %.val15, null
-  br i1 %7, label %"$ConfigReader.find.exit", label %or.lhs.false.i.i
+  %6 = load ptr, ptr %0, align 8
+  %7 = getelementptr i8, ptr %0, i64 8
+  %8 = load ptr, ptr %7, align 8
+  %9 = icmp eq ptr %8, null
+  br i1 %9, label %"$Document.find.exit", label %or.lhs.false.i
 
-or.lhs.false.i.i:                                 ; preds = %then2
-  %8 = load i32, ptr %.val15, align 4
-  %.not.i.i = icmp eq i32 %8, 6
-  br i1 %.not.i.i, label %merge.i.i, label %"$ConfigReader.find.exit"
+or.lhs.false.i:                                   ; preds = %then2
+  %10 = load i32, ptr %8, align 4
+  %.not.i = icmp eq i32 %10, 6
+  br i1 %.not.i, label %merge.i, label %"$Document.find.exit"
 
-merge.i.i:                                        ; preds = %or.lhs.false.i.i
-  %9 = tail call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %1)
-  %.fr7.i = freeze i64 %9
-  %10 = getelementptr i8, ptr %.val15, i64 12
-  %.val.i.i = load i32, ptr %10, align 4
-  %11 = icmp eq i32 %.val.i.i, -1
-  br i1 %11, label %"$ConfigReader.find.exit", label %"$Document.child.exit.i.i"
+merge.i:                                          ; preds = %or.lhs.false.i
+  %11 = tail call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %1)
+  %.fr18 = freeze i64 %11
+  %12 = getelementptr i8, ptr %8, i64 12
+  %.val.i = load i32, ptr %12, align 4
+  %13 = icmp eq i32 %.val.i, -1
+  br i1 %13, label %"$Document.find.exit", label %"$Document.child.exit.i"
 
-"$Document.child.exit.i.i":                       ; preds = %merge.i.i
-  %.val.i.i.i = load ptr, ptr %.val, align 8
-  %12 = sext i32 %.val.i.i to i64
-  %13 = getelementptr %81, ptr %.val.i.i.i, i64 %12
-  %.not1722.i.i = icmp eq ptr %13, null
-  br i1 %.not1722.i.i, label %"$ConfigReader.find.exit", label %whilebody.preheader.i.i
+"$Document.child.exit.i":                         ; preds = %merge.i
+  %.val.i.i = load ptr, ptr %6, align 8
+  %14 = sext i32 %.val.i to i64
+  %15 = getelementptr %81, ptr %.val.i.i, i64 %14
+  %.not1722.i = icmp eq ptr %15, null
+  br i1 %.not1722.i, label %"$Document.find.exit", label %whilebody.preheader.i
 
-whilebody.preheader.i.i:                          ; preds = %"$Document.child.exit.i.i"
-  %14 = icmp eq i64 %.fr7.i, 0
-  br i1 %14, label %whilebody.i.us.i, label %whilebody.i.i
+whilebody.preheader.i:                            ; preds = %"$Document.child.exit.i"
+  %16 = icmp eq i64 %.fr18, 0
+  br i1 %16, label %whilebody.i.us, label %whilebody.i
 
-whilebody.i.us.i:                                 ; preds = %whilebody.preheader.i.i, %merge2.i.us.i
-  %child.023.i.us.i = phi ptr [ %19, %merge2.i.us.i ], [ %13, %whilebody.preheader.i.i ]
-  %.sroa.214.0..sroa_idx.i.us.i = getelementptr i8, ptr %child.023.i.us.i, i64 32
-  %.sroa.214.0.copyload.i.us.i = load i64, ptr %.sroa.214.0..sroa_idx.i.us.i, align 8
-  %15 = icmp eq i64 %.sroa.214.0.copyload.i.us.i, 0
-  br i1 %15, label %and.lhs.true.i, label %merge2.i.us.i
+whilebody.i.us:                                   ; preds = %whilebody.preheader.i, %merge2.i.us
+  %child.023.i.us = phi ptr [ %21, %merge2.i.us ], [ %15, %whilebody.preheader.i ]
+  %.sroa.214.0..sroa_idx.i.us = getelementptr i8, ptr %child.023.i.us, i64 32
+  %.sroa.214.0.copyload.i.us = load i64, ptr %.sroa.214.0..sroa_idx.i.us, align 8
+  %17 = icmp eq i64 %.sroa.214.0.copyload.i.us, 0
+  br i1 %17, label %"$Document.find.exit", label %merge2.i.us
 
-merge2.i.us.i:                                    ; preds = %whilebody.i.us.i
-  %16 = getelementptr i8, ptr %child.023.i.us.i, i64 20
-  %child.0.val.i.us.i = load i32, ptr %16, align 4
-  %17 = icmp eq i32 %child.0.val.i.us.i, -1
-  %18 = sext i32 %child.0.val.i.us.i to i64
-  %19 = getelementptr %81, ptr %.val.i.i.i, i64 %18
-  %.not17.i.us.i = icmp eq ptr %19, null
-  %or.cond.us.i = or i1 %17, %.not17.i.us.i
-  br i1 %or.cond.us.i, label %"$ConfigReader.find.exit", label %whilebody.i.us.i
+merge2.i.us:                                      ; preds = %whilebody.i.us
+  %18 = getelementptr i8, ptr %child.023.i.us, i64 20
+  %child.0.val.i.us = load i32, ptr %18, align 4
+  %19 = icmp eq i32 %child.0.val.i.us, -1
+  %20 = sext i32 %child.0.val.i.us to i64
+  %21 = getelementptr %81, ptr %.val.i.i, i64 %20
+  %.not17.i.us = icmp eq ptr %21, null
+  %or.cond.us = or i1 %19, %.not17.i.us
+  br i1 %or.cond.us, label %"$Document.find.exit", label %whilebody.i.us
 
-whilebody.i.i:                                    ; preds = %whilebody.preheader.i.i, %merge2.i.i
-  %child.023.i.i = phi ptr [ %27, %merge2.i.i ], [ %13, %whilebody.preheader.i.i ]
-  %.sroa.214.0..sroa_idx.i.i = getelementptr i8, ptr %child.023.i.i, i64 32
-  %.sroa.214.0.copyload.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i, align 8
-  %20 = icmp eq i64 %.sroa.214.0.copyload.i.i, %.fr7.i
-  br i1 %20, label %and.rhs.i.i.i, label %merge2.i.i
+whilebody.i:                                      ; preds = %whilebody.preheader.i, %merge2.i
+  %child.023.i = phi ptr [ %29, %merge2.i ], [ %15, %whilebody.preheader.i ]
+  %.sroa.214.0..sroa_idx.i = getelementptr i8, ptr %child.023.i, i64 32
+  %.sroa.214.0.copyload.i = load i64, ptr %.sroa.214.0..sroa_idx.i, align 8
+  %22 = icmp eq i64 %.sroa.214.0.copyload.i, %.fr18
+  br i1 %22, label %and.rhs.i.i, label %merge2.i
 
-and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
-  %21 = getelementptr i8, ptr %child.023.i.i, i64 24
-  %.sroa.013.0.copyload.i.i = load i64, ptr %21, align 8
-  %22 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr %22, ptr readonly %1, i64 %.fr7.i)
-  %23 = icmp eq i32 %bcmp.i.i.i, 0
-  br i1 %23, label %and.lhs.true.i, label %merge2.i.i
+and.rhs.i.i:                                      ; preds = %whilebody.i
+  %23 = getelementptr i8, ptr %child.023.i, i64 24
+  %.sroa.013.0.copyload.i = load i64, ptr %23, align 8
+  %24 = inttoptr i64 %.sroa.013.0.copyload.i to ptr
+  %bcmp.i.i = tail call i32 @bcmp(ptr %24, ptr readonly %1, i64 %.fr18)
+  %25 = icmp eq i32 %bcmp.i.i, 0
+  br i1 %25, label %"$Document.find.exit", label %merge2.i
 
-merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whilebody.i.i
-  %24 = getelementptr i8, ptr %child.023.i.i, i64 20
-  %child.0.val.i.i = load i32, ptr %24, align 4
-  %25 = icmp eq i32 %child.0.val.i.i, -1
-  %26 = sext i32 %child.0.val.i.i to i64
-  %27 = getelementptr %81, ptr %.val.i.i.i, i64 %26
-  %.not17.i.i = icmp eq ptr %27, null
-  %or.cond.i = or i1 %25, %.not17.i.i
-  br i1 %or.cond.i, label %"$ConfigReader.find.exit", label %whilebody.i.i
+merge2.i:                                         ; preds = %and.rhs.i.i, %whilebody.i
+  %26 = getelementptr i8, ptr %child.023.i, i64 20
+  %child.0.val.i = load i32, ptr %26, align 4
+  %27 = icmp eq i32 %child.0.val.i, -1
+  %28 = sext i32 %child.0.val.i to i64
+  %29 = getelementptr %81, ptr %.val.i.i, i64 %28
+  %.not17.i = icmp eq ptr %29, null
+  %or.cond = or i1 %27, %.not17.i
+  br i1 %or.cond, label %"$Document.find.exit", label %whilebody.i
 
-and.lhs.true.i:                                   ; preds = %and.rhs.i.i.i, %whilebody.i.us.i
-  %.us-phi.i = phi ptr [ %child.023.i.us.i, %whilebody.i.us.i ], [ %child.023.i.i, %and.rhs.i.i.i ]
-  %28 = load i32, ptr %.us-phi.i, align 4
-  %29 = icmp eq i32 %28, 0
-  %spec.select.i = select i1 %29, ptr null, ptr %.us-phi.i
-  br label %"$ConfigReader.find.exit"
-
-"$ConfigReader.find.exit":                        ; preds = %merge2.i.i, %merge2.i.us.i, %then2, %or.lhs.false.i.i, %merge.i.i, %"$Document.child.exit.i.i", %and.lhs.true.i
-  %common.ret.op.i = phi ptr [ null, %or.lhs.false.i.i ], [ null, %then2 ], [ null, %"$Document.child.exit.i.i" ], [ null, %merge.i.i ], [ %spec.select.i, %and.lhs.true.i ], [ null, %merge2.i.us.i ], [ null, %merge2.i.i ]
+"$Document.find.exit":                            ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %whilebody.i.us, %then2, %or.lhs.false.i, %merge.i, %"$Document.child.exit.i"
+  %common.ret.op.i = phi ptr [ null, %or.lhs.false.i ], [ null, %then2 ], [ null, %"$Document.child.exit.i" ], [ null, %merge.i ], [ %child.023.i.us, %whilebody.i.us ], [ null, %merge2.i.us ], [ %child.023.i, %and.rhs.i.i ], [ null, %merge2.i ]
   %30 = zext i1 %2 to i64
   %31 = getelementptr ptr, ptr %words, i64 %30
   %32 = load ptr, ptr %31, align 8
@@ -29489,7 +30252,7 @@ common.ret:                                       ; preds = %merge2.i.i, %merge2
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.345", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.359", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -29510,12 +30273,12 @@ whilebody:                                        ; preds = %merge1, %"$Document
   %30 = icmp sgt i32 %items.sroa.0.0.copyload, %index.049
   %number.0.i.sroa.speculated = select i1 %30, double %items.sroa.4.0.copyload, double %items.sroa.5.0.copyload
   %word.0.i.sroa.speculated = select i1 %30, ptr %items.sroa.238.0.copyload, ptr %items.sroa.3.0.copyload
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 64, ptr nonnull @"$string.346", ptr %1, i32 %index.049)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 64, ptr nonnull @"$string.360", ptr %1, i32 %index.049)
   %32 = icmp eq ptr %word.0.i.sroa.speculated, null
   br i1 %32, label %then2.i, label %else3.i
 
 then2.i:                                          ; preds = %whilebody
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported.i, i64 64, ptr nonnull @"$string.347", double %number.0.i.sroa.speculated)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported.i, i64 64, ptr nonnull @"$string.361", double %number.0.i.sroa.speculated)
   %34 = load i32, ptr %item.050, align 4
   %35 = icmp eq i32 %34, 3
   br i1 %35, label %and.lhs.true.i31, label %"$check_item.exit"
@@ -29806,7 +30569,7 @@ and.rhs.i.i5.i:                                   ; preds = %or.rhs.i
   br i1 %36, label %common.ret, label %merge
 
 merge:                                            ; preds = %and.lhs.true.i, %or.rhs.i, %"$is_one_of.exit"
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 64, ptr nonnull @"$string.370", ptr %2, ptr %3)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 64, ptr nonnull @"$string.394", ptr %2, ptr %3)
   call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr %1, ptr nonnull %.us-phi.i, ptr nonnull %supported)
   br label %common.ret
 }
@@ -29815,7 +30578,7 @@ merge:                                            ; preds = %and.lhs.true.i, %or
 define internal fastcc range(i32 0, 5) i32 @"$check_sparsity"(ptr %0) unnamed_addr #0 {
 entry:
   %inside = alloca %82, align 8
-  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.374", ptr nonnull %inside)
+  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.398", ptr nonnull %inside)
   %.not = icmp eq i32 %1, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -29836,7 +30599,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %7, label %common.ret, label %merge1
 
 merge1:                                           ; preds = %or.lhs.false
-  %8 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.368", ptr nonnull @"$string.355")
+  %8 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.392", ptr nonnull @"$string.373")
   br label %common.ret
 }
 
@@ -29844,7 +30607,7 @@ merge1:                                           ; preds = %or.lhs.false
 define internal fastcc range(i32 0, 5) i32 @"$check_transforms"(ptr %0) unnamed_addr #0 {
 entry:
   %inside = alloca %82, align 8
-  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.375", ptr nonnull %inside)
+  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.399", ptr nonnull %inside)
   %.not = icmp eq i32 %1, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -29888,7 +30651,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %10 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %10, align 8
   %11 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.376", i64 13)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.400", i64 13)
   %12 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %12, label %and.lhs.true.i, label %merge2.i.i
 
@@ -29922,7 +30685,7 @@ or.lhs.false:                                     ; preds = %merge2.i.i, %and.rh
   br i1 %26, label %common.ret, label %merge1
 
 merge1:                                           ; preds = %or.lhs.false
-  tail call fastcc void @"$ConfigReader.refuse"(ptr %0, ptr nonnull @"$string.375", ptr nonnull %inside.val12, ptr nonnull @"$string.377")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr %0, ptr nonnull @"$string.399", ptr nonnull %inside.val12, ptr nonnull @"$string.401")
   br label %common.ret
 }
 
@@ -29965,7 +30728,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %9 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %9, align 8
   %10 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(15) %10, ptr noundef nonnull readonly dereferenceable(15) @"$string.378", i64 15)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(15) %10, ptr noundef nonnull readonly dereferenceable(15) @"$string.402", i64 15)
   %11 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %11, label %and.lhs.true.i, label %merge2.i.i
 
@@ -29989,47 +30752,47 @@ common.ret:                                       ; preds = %merge2.i.i, %and.lh
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %and.lhs.true.i
-  %18 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %0, ptr nonnull @"$string.378", ptr nonnull %inside)
+  %18 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %0, ptr nonnull @"$string.402", ptr nonnull %inside)
   %.not = icmp eq i32 %18, 0
   br i1 %.not, label %merge1, label %common.ret
 
 merge1:                                           ; preds = %merge
-  %19 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.214", ptr nonnull @"$string.379")
+  %19 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.214", ptr nonnull @"$string.403")
   %.not.i = icmp eq i32 %19, 0
   br i1 %.not.i, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge1
-  %20 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside, ptr nonnull @"$string.380", i64 8)
+  %20 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside, ptr nonnull @"$string.404", i64 8)
   %.not52.i = icmp eq i32 %20, 0
   br i1 %.not52.i, label %merge2.i, label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  %21 = call fastcc i32 @"$expect_either"(ptr nonnull %inside, ptr nonnull @"$string.381", ptr nonnull @"$string.382", ptr nonnull @"$string.383")
+  %21 = call fastcc i32 @"$expect_either"(ptr nonnull %inside, ptr nonnull @"$string.405", ptr nonnull @"$string.406", ptr nonnull @"$string.407")
   %.not53.i = icmp eq i32 %21, 0
   br i1 %.not53.i, label %merge7.i, label %common.ret
 
 merge7.i:                                         ; preds = %merge2.i
-  %22 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.384")
+  %22 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.408")
   %.not54.i = icmp eq i32 %22, 0
   br i1 %.not54.i, label %merge12.i, label %common.ret
 
 merge12.i:                                        ; preds = %merge7.i
-  %23 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.385")
+  %23 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.409")
   %.not55.i = icmp eq i32 %23, 0
   br i1 %.not55.i, label %merge17.i, label %common.ret
 
 merge17.i:                                        ; preds = %merge12.i
-  %24 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.386")
+  %24 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.410")
   %.not56.i = icmp eq i32 %24, 0
   br i1 %.not56.i, label %merge22.i, label %common.ret
 
 merge22.i:                                        ; preds = %merge17.i
-  %25 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.387", i1 zeroext true)
+  %25 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.411", i1 zeroext true)
   %.not57.i = icmp eq i32 %25, 0
   br i1 %.not57.i, label %merge27.i, label %common.ret
 
 merge27.i:                                        ; preds = %merge22.i
-  %26 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.388", i1 zeroext false)
+  %26 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.412", i1 zeroext false)
   br label %common.ret
 }
 
@@ -30124,9 +30887,9 @@ merge:                                            ; preds = %and.lhs.true.i
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc range(i32 0, 5) i32 @"$anon (./terra/checkpoint/quantisation.t:147).395"(ptr %0) unnamed_addr #0 {
+define internal fastcc range(i32 0, 5) i32 @"$anon (./terra/checkpoint/quantisation.t:147).419"(ptr %0) unnamed_addr #0 {
 entry:
-  %1 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.214", ptr nonnull @"$string.379")
+  %1 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.214", ptr nonnull @"$string.403")
   %.not = icmp eq i32 %1, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -30135,37 +30898,37 @@ common.ret:                                       ; preds = %merge22, %merge17, 
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %2 = tail call fastcc i32 @"$ConfigReader.expect_integer"(ptr %0, ptr nonnull @"$string.380", i64 8)
+  %2 = tail call fastcc i32 @"$ConfigReader.expect_integer"(ptr %0, ptr nonnull @"$string.404", i64 8)
   %.not52 = icmp eq i32 %2, 0
   br i1 %.not52, label %merge2, label %common.ret
 
 merge2:                                           ; preds = %merge
-  %3 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.381", ptr nonnull @"$string.30")
+  %3 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.405", ptr nonnull @"$string.30")
   %.not53 = icmp eq i32 %3, 0
   br i1 %.not53, label %merge7, label %common.ret
 
 merge7:                                           ; preds = %merge2
-  %4 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.384")
+  %4 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.408")
   %.not54 = icmp eq i32 %4, 0
   br i1 %.not54, label %merge12, label %common.ret
 
 merge12:                                          ; preds = %merge7
-  %5 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.385")
+  %5 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.409")
   %.not55 = icmp eq i32 %5, 0
   br i1 %.not55, label %merge17, label %common.ret
 
 merge17:                                          ; preds = %merge12
-  %6 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.386")
+  %6 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.410")
   %.not56 = icmp eq i32 %6, 0
   br i1 %.not56, label %merge22, label %common.ret
 
 merge22:                                          ; preds = %merge17
-  %7 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.387", i1 zeroext true)
+  %7 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.411", i1 zeroext true)
   %.not57 = icmp eq i32 %7, 0
   br i1 %.not57, label %merge27, label %common.ret
 
 merge27:                                          ; preds = %merge22
-  %8 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.388", i1 zeroext true)
+  %8 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.412", i1 zeroext true)
   br label %common.ret
 }
 
@@ -30308,7 +31071,7 @@ then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.
 then.i.i.i.i.i:                                   ; preds = %then.i.i.i.i
   %51 = trunc i64 %43 to i32
   %52 = load ptr, ptr %parser.i.i.i, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 1024, ptr nonnull @"$string.404", i32 %51, ptr %52, i64 %42, ptr nonnull @"$string.420")
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 1024, ptr nonnull @"$string.428", i32 %51, ptr %52, i64 %42, ptr nonnull @"$string.444")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %50)
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -30534,7 +31297,7 @@ then.i31.i.i.i:                                   ; preds = %then2.i.i.i
   %129 = trunc i64 %128 to i32
   %130 = load ptr, ptr %parser.i.i.i, align 8
   %131 = load i64, ptr %.sroa.3.0.parser.sroa_idx.i.i.i, align 8
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %127, i64 1024, ptr nonnull @"$string.404", i32 %129, ptr %130, i64 %131, ptr nonnull @"$string.405")
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %127, i64 1024, ptr nonnull @"$string.428", i32 %129, ptr %130, i64 %131, ptr nonnull @"$string.429")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %133 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %127)
   %spec.select.i.i.i32.i.i.i = call i64 @llvm.smin.i64(i64 %133, i64 1023)
@@ -30583,7 +31346,7 @@ then2.i.i:                                        ; preds = %then.i.i
   %146 = getelementptr i8, ptr %4, i64 16
   %147 = load ptr, ptr %146, align 8
   %148 = getelementptr i8, ptr %4, i64 32
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %145, i64 1024, ptr nonnull @"$string.429", ptr %147, ptr %148, ptr %3, ptr nonnull %cause.i.i)
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %145, i64 1024, ptr nonnull @"$string.453", ptr %147, ptr %148, ptr %3, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %145)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %150, i64 1023)
@@ -30694,7 +31457,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i21.i.i
 
 "$text.equal.exit.i":                             ; preds = %merge2
   %181 = inttoptr i64 %.sroa.0.0.copyload to ptr
-  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %181, ptr noundef nonnull dereferenceable(3) @"$string.398", i64 3)
+  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %181, ptr noundef nonnull dereferenceable(3) @"$string.422", i64 3)
   %182 = icmp eq i32 %bcmp.i.i, 0
   br i1 %182, label %then.i, label %merge.i27
 
@@ -30888,8 +31651,8 @@ merge1.i.i.i.i:                                   ; preds = %forbody.i.i.i76.i, 
   %261 = icmp sgt i64 %260, 0
   br i1 %261, label %forbody4.i.i.i.i, label %merge.i64.i
 
-forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.437.exit.i.i.i.i"
-  %i2.022.i.i.i.i = phi i64 [ %302, %"$Map.position.437.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
+forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.461.exit.i.i.i.i"
+  %i2.022.i.i.i.i = phi i64 [ %302, %"$Map.position.461.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
   %.val.i.i.i.i = load ptr, ptr %27, align 8
   %262 = getelementptr %92, ptr %.val.i.i.i.i, i64 %i2.022.i.i.i.i
   %263 = trunc i64 %i2.022.i.i.i.i to i32
@@ -30905,7 +31668,7 @@ forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$
   %270 = getelementptr i32, ptr %264, i64 %269
   %271 = load i32, ptr %270, align 4
   %272 = icmp sgt i32 %271, -1
-  br i1 %272, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.437.exit.i.i.i.i"
+  br i1 %272, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.461.exit.i.i.i.i"
 
 whilebody.lr.ph.i.i.i.i.i:                        ; preds = %forbody4.i.i.i.i
   %.sroa.0.0.copyload.i.i.i.i = load i64, ptr %262, align 8
@@ -30927,7 +31690,7 @@ and.lhs.true.i.us.i.i.i.i:                        ; preds = %whilebody.i.us.i.i.
   %.sroa.2.0..sroa_idx.i.us.i.i.i.i = getelementptr inbounds i8, ptr %277, i64 8
   %.sroa.2.0.copyload.i.us.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i.i.i, align 8
   %281 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i.i.i, 0
-  br i1 %281, label %"$Map.position.437.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
+  br i1 %281, label %"$Map.position.461.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
 
 merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i.i.i.i, %whilebody.i.us.i.i.i.i
   %282 = add i64 %position.017.i.us.i.i.i.i, 1
@@ -30935,7 +31698,7 @@ merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i
   %284 = getelementptr i32, ptr %264, i64 %283
   %285 = load i32, ptr %284, align 4
   %286 = icmp sgt i32 %285, -1
-  br i1 %286, label %whilebody.i.us.i.i.i.i, label %"$Map.position.437.exit.i.i.i.i"
+  br i1 %286, label %whilebody.i.us.i.i.i.i, label %"$Map.position.461.exit.i.i.i.i"
 
 whilebody.i.i.i.i74.i:                            ; preds = %whilebody.lr.ph.i.i.i.i.i, %merge2.i.i.i.i.i
   %287 = phi i32 [ %299, %merge2.i.i.i.i.i ], [ %271, %whilebody.lr.ph.i.i.i.i.i ]
@@ -30958,7 +31721,7 @@ and.rhs.i.i.i.i.i.i:                              ; preds = %and.lhs.true.i.i.i.
   %294 = inttoptr i64 %.sroa.0.0.copyload.i.i.i.i.i to ptr
   %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr %294, ptr %273, i64 %.sroa.2.0.copyload.fr.i.i.i.i)
   %295 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
-  br i1 %295, label %"$Map.position.437.exit.i.i.i.i", label %merge2.i.i.i.i.i
+  br i1 %295, label %"$Map.position.461.exit.i.i.i.i", label %merge2.i.i.i.i.i
 
 merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i, %and.lhs.true.i.i.i.i75.i, %whilebody.i.i.i.i74.i
   %296 = add i64 %position.017.i.i.i.i.i, 1
@@ -30966,9 +31729,9 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %298 = getelementptr i32, ptr %264, i64 %297
   %299 = load i32, ptr %298, align 4
   %300 = icmp sgt i32 %299, -1
-  br i1 %300, label %whilebody.i.i.i.i74.i, label %"$Map.position.437.exit.i.i.i.i"
+  br i1 %300, label %whilebody.i.i.i.i74.i, label %"$Map.position.461.exit.i.i.i.i"
 
-"$Map.position.437.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
+"$Map.position.461.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
   %position.0.lcssa.i.i.i.i.i = phi i64 [ %269, %forbody4.i.i.i.i ], [ %position.017.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i ], [ %283, %merge2.i.us.i.i.i.i ], [ %position.017.i.i.i.i.i, %and.rhs.i.i.i.i.i.i ], [ %297, %merge2.i.i.i.i.i ]
   %301 = getelementptr i32, ptr %264, i64 %position.0.lcssa.i.i.i.i.i
   store i32 %263, ptr %301, align 4
@@ -30976,7 +31739,7 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %exitcond25.not.i.i.i.i = icmp eq i64 %302, %260
   br i1 %exitcond25.not.i.i.i.i, label %merge.i64.i, label %forbody4.i.i.i.i
 
-merge.i64.i:                                      ; preds = %"$Map.position.437.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
+merge.i64.i:                                      ; preds = %"$Map.position.461.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
   %.val37.i.i = load i64, ptr %0, align 8
   %.val38.i.i = load i64, ptr %32, align 8
   %303 = call fastcc i64 @"$hash.siphash13"(i64 %.val37.i.i, i64 %.val38.i.i, ptr nonnull %202, i64 %.fr53.i.i)
@@ -30987,7 +31750,7 @@ merge.i64.i:                                      ; preds = %"$Map.position.437.
   %308 = getelementptr i32, ptr %307, i64 %306
   %309 = load i32, ptr %308, align 4
   %310 = icmp sgt i32 %309, -1
-  br i1 %310, label %whilebody.lr.ph.i.i.i, label %"$Map.position.437.exit.i.i"
+  br i1 %310, label %whilebody.lr.ph.i.i.i, label %"$Map.position.461.exit.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge.i64.i
   %.val.i.i.i = load ptr, ptr %27, align 8
@@ -31008,7 +31771,7 @@ and.lhs.true.i.us.i.i:                            ; preds = %whilebody.i.us.i.i
   %.sroa.2.0..sroa_idx.i.us.i.i = getelementptr inbounds i8, ptr %314, i64 8
   %.sroa.2.0.copyload.i.us.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i, align 8
   %318 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i, 0
-  br i1 %318, label %"$Map.position.437.exit.i.i", label %merge2.i.us.i.i
+  br i1 %318, label %"$Map.position.461.exit.i.i", label %merge2.i.us.i.i
 
 merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i.i, %whilebody.i.us.i.i
   %319 = add i64 %position.017.i.us.i.i, 1
@@ -31016,7 +31779,7 @@ merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i
   %321 = getelementptr i32, ptr %307, i64 %320
   %322 = load i32, ptr %321, align 4
   %323 = icmp sgt i32 %322, -1
-  br i1 %323, label %whilebody.i.us.i.i, label %"$Map.position.437.exit.i.i"
+  br i1 %323, label %whilebody.i.us.i.i, label %"$Map.position.461.exit.i.i"
 
 whilebody.i.i.i:                                  ; preds = %whilebody.lr.ph.i.i.i, %merge2.i.i.i
   %324 = phi i32 [ %336, %merge2.i.i.i ], [ %309, %whilebody.lr.ph.i.i.i ]
@@ -31039,7 +31802,7 @@ and.rhs.i.i.i70.i:                                ; preds = %and.lhs.true.i.i69.
   %331 = inttoptr i64 %.sroa.0.0.copyload.i.i.i to ptr
   %bcmp.i.i.i.i = call i32 @bcmp(ptr %331, ptr nonnull %202, i64 %.fr53.i.i)
   %332 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %332, label %"$Map.position.437.exit.i.i", label %merge2.i.i.i
+  br i1 %332, label %"$Map.position.461.exit.i.i", label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i70.i, %and.lhs.true.i.i69.i, %whilebody.i.i.i
   %333 = add i64 %position.017.i.i.i, 1
@@ -31047,23 +31810,23 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i70.i, 
   %335 = getelementptr i32, ptr %307, i64 %334
   %336 = load i32, ptr %335, align 4
   %337 = icmp sgt i32 %336, -1
-  br i1 %337, label %whilebody.i.i.i, label %"$Map.position.437.exit.i.i"
+  br i1 %337, label %whilebody.i.i.i, label %"$Map.position.461.exit.i.i"
 
-"$Map.position.437.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i70.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %merge.i64.i
+"$Map.position.461.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i70.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %merge.i64.i
   %position.0.lcssa.i.i.i = phi i64 [ %306, %merge.i64.i ], [ %position.017.i.us.i.i, %and.lhs.true.i.us.i.i ], [ %320, %merge2.i.us.i.i ], [ %position.017.i.i.i, %and.rhs.i.i.i70.i ], [ %334, %merge2.i.i.i ]
   %338 = getelementptr i32, ptr %307, i64 %position.0.lcssa.i.i.i
   %339 = load i32, ptr %338, align 4
   %340 = icmp sgt i32 %339, -1
   br i1 %340, label %then2.i68.i, label %merge1.i.i
 
-then2.i68.i:                                      ; preds = %"$Map.position.437.exit.i.i"
+then2.i68.i:                                      ; preds = %"$Map.position.461.exit.i.i"
   %341 = zext nneg i32 %339 to i64
   %.val.i.i = load ptr, ptr %27, align 8
   %342 = getelementptr %92, ptr %.val.i.i, i64 %341, i32 2
   store i8 1, ptr %342, align 1
   br label %merge6
 
-merge1.i.i:                                       ; preds = %"$Map.position.437.exit.i.i"
+merge1.i.i:                                       ; preds = %"$Map.position.461.exit.i.i"
   %343 = load i64, ptr %26, align 8
   %344 = add i64 %343, 1
   %345 = load i64, ptr %29, align 8
@@ -31195,7 +31958,7 @@ then.i41.i:                                       ; preds = %then.i46
 
 then.i86:                                         ; preds = %then.i41.i
   %10 = trunc i64 %269 to i32
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %9, i64 1024, ptr nonnull @"$string.404", i32 %10, ptr nonnull %265, i64 %268, ptr nonnull @"$string.406")
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %9, i64 1024, ptr nonnull @"$string.428", i32 %10, ptr nonnull %265, i64 %268, ptr nonnull @"$string.430")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i84)
   %12 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %9)
   %spec.select.i.i.i87 = tail call i64 @llvm.smin.i64(i64 %12, i64 1023)
@@ -31247,7 +32010,7 @@ then5.i.i50:                                      ; preds = %then2.i.i, %"$Parse
 
 then.i72:                                         ; preds = %then5.i.i50
   %28 = trunc i64 %269 to i32
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.404", i32 %28, ptr nonnull %265, i64 %22, ptr nonnull @"$string.407")
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.428", i32 %28, ptr nonnull %265, i64 %22, ptr nonnull @"$string.431")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i70)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i73 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -31319,7 +32082,7 @@ then13.i.i:                                       ; preds = %"$Parser.peek.exit6
 then.i55:                                         ; preds = %then13.i.i
   %53 = trunc i64 %41 to i32
   %54 = load ptr, ptr %0, align 8
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.404", i32 %53, ptr %54, i64 %40, ptr nonnull @"$string.408")
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.428", i32 %53, ptr %54, i64 %40, ptr nonnull @"$string.432")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i53)
   %56 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %52)
   %spec.select.i.i.i56 = tail call i64 @llvm.smin.i64(i64 %56, i64 1023)
@@ -31388,7 +32151,7 @@ then.i21.i.i:                                     ; preds = %whilebody.i.i.i
 then.i33.i.i.i:                                   ; preds = %then.i21.i.i
   %77 = trunc i64 %69 to i32
   %78 = load ptr, ptr %0, align 8
-  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 1024, ptr nonnull @"$string.404", i32 %77, ptr %78, i64 %70, ptr nonnull @"$string.409")
+  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 1024, ptr nonnull @"$string.428", i32 %77, ptr %78, i64 %70, ptr nonnull @"$string.433")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %80 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %76)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -31482,7 +32245,7 @@ then.i.i.i.i.i:                                   ; preds = %then2.i.i.i.i
   %115 = trunc i64 %114 to i32
   %116 = load ptr, ptr %0, align 8
   %117 = load i64, ptr %3, align 8
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %113, i64 1024, ptr nonnull @"$string.404", i32 %115, ptr %116, i64 %117, ptr nonnull @"$string.413")
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %113, i64 1024, ptr nonnull @"$string.428", i32 %115, ptr %116, i64 %117, ptr nonnull @"$string.437")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %119 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %113)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -31545,7 +32308,7 @@ then12.i.i.i:                                     ; preds = %and.lhs.true9.i.i.i
 
 then.i40.i.i.i:                                   ; preds = %then12.i.i.i
   %144 = trunc i64 %86 to i32
-  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 1024, ptr nonnull @"$string.404", i32 %144, ptr nonnull %88, i64 %85, ptr nonnull @"$string.414")
+  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 1024, ptr nonnull @"$string.428", i32 %144, ptr nonnull %88, i64 %85, ptr nonnull @"$string.438")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i38.i.i.i)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %143)
   %spec.select.i.i.i41.i.i.i = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -31635,7 +32398,7 @@ then14.i:                                         ; preds = %"$Parser.peek.exit.
 
 then.i55.i:                                       ; preds = %then14.i
   %173 = trunc i64 %269 to i32
-  %174 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %172, i64 1024, ptr nonnull @"$string.404", i32 %173, ptr nonnull %265, i64 %268, ptr nonnull @"$string.416")
+  %174 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %172, i64 1024, ptr nonnull @"$string.428", i32 %173, ptr nonnull %265, i64 %268, ptr nonnull @"$string.440")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %175 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %172)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %175, i64 1023)
@@ -31780,7 +32543,7 @@ then5.i.i:                                        ; preds = %or.lhs.false7.i.i, 
 then.i34.i.i:                                     ; preds = %then5.i.i
   %237 = trunc i64 %228 to i32
   %238 = load ptr, ptr %0, align 8
-  %239 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %236, i64 1024, ptr nonnull @"$string.404", i32 %237, ptr %238, i64 %229, ptr nonnull @"$string.418")
+  %239 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %236, i64 1024, ptr nonnull @"$string.428", i32 %237, ptr %238, i64 %229, ptr nonnull @"$string.442")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %240 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %236)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %240, i64 1023)
@@ -31855,7 +32618,7 @@ then8.i:                                          ; preds = %"$Parser.peek.exit3
 
 then.i29:                                         ; preds = %then8.i
   %254 = trunc i64 %247 to i32
-  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %253, i64 1024, ptr nonnull @"$string.404", i32 %254, ptr nonnull %246, i64 %storemerge, ptr nonnull @"$string.419")
+  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %253, i64 1024, ptr nonnull @"$string.428", i32 %254, ptr nonnull %246, i64 %storemerge, ptr nonnull @"$string.443")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %256 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %253)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %256, i64 1023)
@@ -31955,7 +32718,7 @@ then.i:                                           ; preds = %then
   %12 = load ptr, ptr %0, align 8
   %13 = getelementptr i8, ptr %0, i64 16
   %14 = load i64, ptr %13, align 8
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.404", i32 %11, ptr %12, i64 %14, ptr nonnull @"$string.405")
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.428", i32 %11, ptr %12, i64 %14, ptr nonnull @"$string.429")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %8)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -32067,7 +32830,7 @@ then6:                                            ; preds = %merge
 
 then.i23:                                         ; preds = %then6
   %18 = trunc i64 %5 to i32
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.404", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.412")
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.428", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.436")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -32146,7 +32909,7 @@ then:                                             ; preds = %entry
 then.i51:                                         ; preds = %then
   %14 = trunc i64 %4 to i32
   %15 = load ptr, ptr %0, align 8
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.404", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.410")
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.428", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.434")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %13)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -32198,7 +32961,7 @@ then22:                                           ; preds = %"$is_letter_or_digi
 
 then.i54:                                         ; preds = %then22
   %42 = trunc i64 %4 to i32
-  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 1024, ptr nonnull @"$string.404", i32 %42, ptr nonnull %6, i64 %2, ptr nonnull @"$string.411")
+  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 1024, ptr nonnull @"$string.428", i32 %42, ptr nonnull %6, i64 %2, ptr nonnull @"$string.435")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i52)
   %44 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %41)
   %spec.select.i.i.i55 = tail call i64 @llvm.smin.i64(i64 %44, i64 1023)
@@ -32413,7 +33176,7 @@ then:                                             ; preds = %"$Parser.peek.exit1
 
 then.i20:                                         ; preds = %then
   %22 = trunc i64 %4 to i32
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.404", i32 %22, ptr nonnull %6, i64 %14, ptr nonnull @"$string.417")
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.428", i32 %22, ptr nonnull %6, i64 %14, ptr nonnull @"$string.441")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %21)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -32940,7 +33703,7 @@ then16:                                           ; preds = %"$Regex.add.exit"
 }
 
 ; Function Attrs: nofree nounwind memory(readwrite, inaccessiblemem: none)
-define internal fastcc ptr @"$Map.find.440"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #12 {
+define internal fastcc ptr @"$Map.find.464"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #12 {
 entry:
   %.fr18 = freeze i64 %2
   %3 = getelementptr i8, ptr %0, i64 16
@@ -32949,8 +33712,8 @@ entry:
   %6 = icmp eq i64 %5, 0
   br i1 %6, label %common.ret, label %merge
 
-common.ret:                                       ; preds = %"$Map.position.437.exit", %entry, %merge1
-  %common.ret.op = phi ptr [ %50, %merge1 ], [ null, %entry ], [ null, %"$Map.position.437.exit" ]
+common.ret:                                       ; preds = %"$Map.position.461.exit", %entry, %merge1
+  %common.ret.op = phi ptr [ %50, %merge1 ], [ null, %entry ], [ null, %"$Map.position.461.exit" ]
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -32968,7 +33731,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i32, ptr %8, i64 %15
   %17 = load i32, ptr %16, align 4
   %18 = icmp sgt i32 %17, -1
-  br i1 %18, label %whilebody.lr.ph.i, label %"$Map.position.437.exit"
+  br i1 %18, label %whilebody.lr.ph.i, label %"$Map.position.461.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge
   %.val.i = load ptr, ptr %3, align 8
@@ -32989,7 +33752,7 @@ and.lhs.true.i.us:                                ; preds = %whilebody.i.us
   %.sroa.2.0..sroa_idx.i.us = getelementptr inbounds i8, ptr %22, i64 8
   %.sroa.2.0.copyload.i.us = load i64, ptr %.sroa.2.0..sroa_idx.i.us, align 8
   %26 = icmp eq i64 %.sroa.2.0.copyload.i.us, 0
-  br i1 %26, label %"$Map.position.437.exit", label %merge2.i.us
+  br i1 %26, label %"$Map.position.461.exit", label %merge2.i.us
 
 merge2.i.us:                                      ; preds = %and.lhs.true.i.us, %whilebody.i.us
   %27 = add i64 %position.017.i.us, 1
@@ -32997,7 +33760,7 @@ merge2.i.us:                                      ; preds = %and.lhs.true.i.us, 
   %29 = getelementptr i32, ptr %8, i64 %28
   %30 = load i32, ptr %29, align 4
   %31 = icmp sgt i32 %30, -1
-  br i1 %31, label %whilebody.i.us, label %"$Map.position.437.exit"
+  br i1 %31, label %whilebody.i.us, label %"$Map.position.461.exit"
 
 whilebody.i:                                      ; preds = %whilebody.lr.ph.i, %merge2.i
   %32 = phi i32 [ %44, %merge2.i ], [ %17, %whilebody.lr.ph.i ]
@@ -33020,7 +33783,7 @@ and.rhs.i.i:                                      ; preds = %and.lhs.true.i
   %39 = inttoptr i64 %.sroa.0.0.copyload.i to ptr
   %bcmp.i.i = tail call i32 @bcmp(ptr %39, ptr %10, i64 %.fr18)
   %40 = icmp eq i32 %bcmp.i.i, 0
-  br i1 %40, label %"$Map.position.437.exit", label %merge2.i
+  br i1 %40, label %"$Map.position.461.exit", label %merge2.i
 
 merge2.i:                                         ; preds = %and.rhs.i.i, %and.lhs.true.i, %whilebody.i
   %41 = add i64 %position.017.i, 1
@@ -33028,16 +33791,16 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
   %43 = getelementptr i32, ptr %8, i64 %42
   %44 = load i32, ptr %43, align 4
   %45 = icmp sgt i32 %44, -1
-  br i1 %45, label %whilebody.i, label %"$Map.position.437.exit"
+  br i1 %45, label %whilebody.i, label %"$Map.position.461.exit"
 
-"$Map.position.437.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %merge
+"$Map.position.461.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %merge
   %position.0.lcssa.i = phi i64 [ %15, %merge ], [ %position.017.i.us, %and.lhs.true.i.us ], [ %28, %merge2.i.us ], [ %position.017.i, %and.rhs.i.i ], [ %42, %merge2.i ]
   %46 = getelementptr i32, ptr %8, i64 %position.0.lcssa.i
   %47 = load i32, ptr %46, align 4
   %48 = icmp slt i32 %47, 0
   br i1 %48, label %common.ret, label %merge1
 
-merge1:                                           ; preds = %"$Map.position.437.exit"
+merge1:                                           ; preds = %"$Map.position.461.exit"
   %49 = zext nneg i32 %47 to i64
   %.val = load ptr, ptr %3, align 8
   %50 = getelementptr %92, ptr %.val, i64 %49, i32 2
@@ -33061,13 +33824,13 @@ entry:
   %7 = getelementptr i8, ptr %0, i64 100
   %8 = load i32, ptr %7, align 4
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.448", i64 19, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.472", i64 19, i1 false)
   %9 = getelementptr i8, ptr %0, i64 104
   %10 = load i32, ptr %9, align 4
   %11 = getelementptr i8, ptr %0, i64 96
   %12 = load i32, ptr %11, align 4
   call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 2, i32 %8, i32 7, i32 %10, i32 %12, i1 zeroext false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.452", i64 11, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.476", i64 11, i1 false)
   %13 = load i32, ptr %11, align 4
   call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 0, i32 %8, i32 9, i32 %13, i32 1, i1 zeroext false)
   %14 = getelementptr i8, ptr %0, i64 146
@@ -33112,18 +33875,18 @@ forbody2.i:                                       ; preds = %merge.i, %forbody2.
   %29 = add i32 %28, %extra.029.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i27.i)
   %30 = load ptr, ptr %5, align 8
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.478", i32 %29, i32 0)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.502", i32 %29, i32 0)
   %32 = getelementptr i8, ptr %30, i64 64
   %33 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %33, i32 1, i1 zeroext false)
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.479", i32 %29, i32 0)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.503", i32 %29, i32 0)
   %35 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %35, i32 1, i1 zeroext false)
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.480", i32 %29, i32 0)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.504", i32 %29, i32 0)
   %37 = load i32, ptr %32, align 4
   %38 = shl i32 %37, 1
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 1, i32 %29, i32 9, i32 %37, i32 %38, i1 zeroext false)
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.481", i32 %29, i32 0)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.505", i32 %29, i32 0)
   %40 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %40, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i27.i)
@@ -33143,7 +33906,7 @@ then.i:                                           ; preds = %merge3.i
 
 then6.i:                                          ; preds = %then.i
   %45 = load i32, ptr %7, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.482", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.506", i32 %45)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %47 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -33390,7 +34153,7 @@ then:                                             ; preds = %merge.i.i, %and.end
   store i8 1, ptr %57, align 1
   br label %merge
 
-merge:                                            ; preds = %"$Vector.push.450.exit.thread", %then
+merge:                                            ; preds = %"$Vector.push.474.exit.thread", %then
   ret void
 
 or.lhs.false:                                     ; preds = %and.end
@@ -33401,7 +34164,7 @@ or.lhs.false:                                     ; preds = %and.end
   %62 = load i64, ptr %61, align 8
   %.not.i.i9 = icmp slt i64 %62, %60
   %.pre.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.450.exit.thread"
+  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.474.exit.thread"
 
 merge.i.i:                                        ; preds = %or.lhs.false
   %63 = shl i64 %62, 1
@@ -33416,9 +34179,9 @@ merge7.i.i:                                       ; preds = %merge.i.i
   store ptr %65, ptr %0, align 8
   store i64 %spec.store.select.i.i, ptr %61, align 8
   %.pre10.i = load i64, ptr %58, align 8
-  br label %"$Vector.push.450.exit.thread"
+  br label %"$Vector.push.474.exit.thread"
 
-"$Vector.push.450.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
+"$Vector.push.474.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
   %67 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %59, %or.lhs.false ]
   %68 = phi ptr [ %65, %merge7.i.i ], [ %.pre.i, %or.lhs.false ]
   %69 = getelementptr %74, ptr %68, i64 %67
@@ -33450,7 +34213,7 @@ define internal fastcc noundef zeroext i1 @"$NameMatcher.matches"(ptr nocapture 
 entry:
   %"<aggcopy>.i" = alloca %60, align 8
   %.fr18 = freeze i64 %2
-  %3 = tail call fastcc ptr @"$Map.find.440"(ptr %0, i64 %1, i64 %.fr18)
+  %3 = tail call fastcc ptr @"$Map.find.464"(ptr %0, i64 %1, i64 %.fr18)
   %.not = icmp eq ptr %3, null
   br i1 %.not, label %merge, label %common.ret
 
@@ -33867,11 +34630,11 @@ entry:
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i)
   %2 = getelementptr i8, ptr %0, i64 32
   %3 = load ptr, ptr %2, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.455", i32 %1, i32 0)
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.479", i32 %1, i32 0)
   %5 = getelementptr i8, ptr %3, i64 64
   %6 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %6, i32 1, i1 zeroext false)
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.456", i32 %1, i32 0)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.480", i32 %1, i32 0)
   %8 = getelementptr i8, ptr %3, i64 76
   %9 = load i32, ptr %8, align 4
   %10 = getelementptr i8, ptr %3, i64 84
@@ -33882,7 +34645,7 @@ entry:
   %15 = load i8, ptr %14, align 1
   %16 = icmp ne i8 %15, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %12, i32 %13, i1 zeroext %16)
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.457", i32 %1, i32 0)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.481", i32 %1, i32 0)
   %18 = getelementptr i8, ptr %3, i64 80
   %19 = load i32, ptr %18, align 4
   %20 = load i32, ptr %10, align 4
@@ -33891,7 +34654,7 @@ entry:
   %23 = load i8, ptr %14, align 1
   %24 = icmp ne i8 %23, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %21, i32 %22, i1 zeroext %24)
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.458", i32 %1, i32 0)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.482", i32 %1, i32 0)
   %26 = load i32, ptr %18, align 4
   %27 = load i32, ptr %10, align 4
   %28 = mul i32 %27, %26
@@ -33899,7 +34662,7 @@ entry:
   %30 = load i8, ptr %14, align 1
   %31 = icmp ne i8 %30, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %28, i32 %29, i1 zeroext %31)
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.459", i32 %1, i32 0)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.483", i32 %1, i32 0)
   %33 = load i32, ptr %5, align 4
   %34 = load i32, ptr %8, align 4
   %35 = load i32, ptr %10, align 4
@@ -33911,7 +34674,7 @@ entry:
   br i1 %39, label %then14.i, label %merge13.i
 
 then14.i:                                         ; preds = %entry
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.460", i32 %1, i32 0)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.484", i32 %1, i32 0)
   %41 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %41, i32 1, i1 zeroext false)
   %.pre.i = load i8, ptr %37, align 1
@@ -33920,16 +34683,16 @@ then14.i:                                         ; preds = %entry
 merge13.i:                                        ; preds = %then14.i, %entry
   %42 = phi i8 [ %38, %entry ], [ %.pre.i, %then14.i ]
   %43 = trunc i8 %42 to i1
-  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).454.exit"
+  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).478.exit"
 
 then17.i:                                         ; preds = %merge13.i
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.461", i32 %1, i32 0)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.485", i32 %1, i32 0)
   %45 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %45, i32 1, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).454.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).478.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).454.exit": ; preds = %merge13.i, %then17.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.462", i32 %1, i32 0)
+"$anon (./terra/checkpoint/modules.t:156).478.exit": ; preds = %merge13.i, %then17.i
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.486", i32 %1, i32 0)
   %47 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %47, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i)
@@ -33940,35 +34703,35 @@ then17.i:                                         ; preds = %merge13.i
   %52 = getelementptr i8, ptr %48, i64 64
   br i1 %51, label %then, label %merge
 
-common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).473.exit", %then
+common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).497.exit", %then
   ret void
 
-then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).454.exit"
+then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).478.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i14)
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.464", i32 %1, i32 0)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.488", i32 %1, i32 0)
   %54 = getelementptr i8, ptr %48, i64 120
   %55 = load i32, ptr %54, align 4
   %56 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %55, i32 %56, i1 zeroext false)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.465", i32 %1, i32 0)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.489", i32 %1, i32 0)
   %58 = load i32, ptr %54, align 4
   %59 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %58, i32 %59, i1 zeroext false)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.466", i32 %1, i32 0)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.490", i32 %1, i32 0)
   %61 = load i32, ptr %52, align 4
   %62 = load i32, ptr %54, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 3, i32 %61, i32 %62, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i14)
   br label %common.ret
 
-merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).454.exit"
+merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).478.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i15)
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.468", i32 %1, i32 0)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.492", i32 %1, i32 0)
   %64 = getelementptr i8, ptr %48, i64 128
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 2, i32 %1, i32 4, i32 %65, i32 %66, i1 zeroext false)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.468", i32 %1, i32 0)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.492", i32 %1, i32 0)
   %68 = load i32, ptr %64, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 3, i32 %1, i32 9, i32 %68, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i15)
@@ -33982,17 +34745,17 @@ forbody:                                          ; preds = %merge, %forbody
   %expert.018 = phi i32 [ %85, %forbody ], [ 0, %merge ]
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i16)
   %73 = load ptr, ptr %2, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.470", i32 %1, i32 %expert.018)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.494", i32 %1, i32 %expert.018)
   %75 = getelementptr i8, ptr %73, i64 140
   %76 = load i32, ptr %75, align 4
   %77 = getelementptr i8, ptr %73, i64 64
   %78 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %76, i32 %78, i1 zeroext false)
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.471", i32 %1, i32 %expert.018)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.495", i32 %1, i32 %expert.018)
   %80 = load i32, ptr %75, align 4
   %81 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %80, i32 %81, i1 zeroext false)
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.472", i32 %1, i32 %expert.018)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.496", i32 %1, i32 %expert.018)
   %83 = load i32, ptr %77, align 4
   %84 = load i32, ptr %75, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 6, i32 %83, i32 %84, i1 zeroext false)
@@ -34011,10 +34774,10 @@ merge1:                                           ; preds = %merge1.loopexit, %m
   %87 = getelementptr i8, ptr %86, i64 136
   %88 = load i32, ptr %87, align 4
   %89 = icmp sgt i32 %88, 0
-  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).473.exit"
+  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).497.exit"
 
 merge.i:                                          ; preds = %merge1
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.474", i32 %1, i32 0)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.498", i32 %1, i32 0)
   %.val28.i = load i32, ptr %87, align 4
   %91 = getelementptr i8, ptr %86, i64 140
   %.val29.i = load i32, ptr %91, align 4
@@ -34024,10 +34787,10 @@ merge.i:                                          ; preds = %merge1
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %92, i32 %94, i1 zeroext false)
   %.pr.i = load i32, ptr %87, align 4
   %95 = icmp sgt i32 %.pr.i, 0
-  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).473.exit"
+  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).497.exit"
 
 merge1.i:                                         ; preds = %merge.i
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.475", i32 %1, i32 0)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.499", i32 %1, i32 0)
   %.val26.i = load i32, ptr %87, align 4
   %.val27.i = load i32, ptr %91, align 4
   %97 = mul i32 %.val27.i, %.val26.i
@@ -34035,18 +34798,18 @@ merge1.i:                                         ; preds = %merge.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %97, i32 %98, i1 zeroext false)
   %.pr30.i = load i32, ptr %87, align 4
   %99 = icmp sgt i32 %.pr30.i, 0
-  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).473.exit"
+  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).497.exit"
 
 then5.i:                                          ; preds = %merge1.i
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.476", i32 %1, i32 0)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.500", i32 %1, i32 0)
   %101 = load i32, ptr %93, align 4
   %.val.i = load i32, ptr %87, align 4
   %.val25.i = load i32, ptr %91, align 4
   %102 = mul i32 %.val25.i, %.val.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 3, i32 %101, i32 %102, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).473.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).497.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).473.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
+"$anon (./terra/checkpoint/modules.t:156).497.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i17)
   br label %common.ret
 }
@@ -34547,13 +35310,13 @@ forbody:                                          ; preds = %entry, %"$MappedFil
   br i1 %.not.i, label %"$MappedFile.close.exit", label %then.i
 
 then.i:                                           ; preds = %forbody
-  %8 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
+  %8 = cmpxchg ptr @"<global>.514", i32 0, i32 1 acquire monotonic, align 4
   %9 = extractvalue { i32, i1 } %8, 1
   br i1 %9, label %"$spinlock.lock.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %then.i, %then.i.i.i
   %10 = call i32 @sched_yield()
-  %11 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
+  %11 = cmpxchg ptr @"<global>.514", i32 0, i32 1 acquire monotonic, align 4
   %12 = extractvalue { i32, i1 } %11, 1
   br i1 %12, label %"$spinlock.lock.exit.i.i", label %then.i.i.i
 
@@ -34577,11 +35340,11 @@ merge.i.i:                                        ; preds = %then.i.i, %"$spinlo
 
 then2.i.i:                                        ; preds = %merge.i.i
   store ptr %15, ptr %.pre.i.i, align 8
-  %.pr.i.i = load ptr, ptr @"<global>.491", align 8
+  %.pr.i.i = load ptr, ptr @"<global>.515", align 8
   br label %merge1.i.i
 
 else3.i.i:                                        ; preds = %merge.i.i
-  store ptr %15, ptr @"<global>.491", align 8
+  store ptr %15, ptr @"<global>.515", align 8
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %else3.i.i, %then2.i.i
@@ -34597,7 +35360,7 @@ then5.i.i:                                        ; preds = %merge1.i.i
   br i1 %20, label %then.i16.i.i, label %"$uninstall.exit.i.i"
 
 then.i16.i.i:                                     ; preds = %then5.i.i
-  %21 = call i32 @sigaction(i32 7, ptr nonnull @"<global>.492", ptr null)
+  %21 = call i32 @sigaction(i32 7, ptr nonnull @"<global>.516", ptr null)
   br label %"$uninstall.exit.i.i"
 
 "$uninstall.exit.i.i":                            ; preds = %then.i16.i.i, %then5.i.i
@@ -34605,7 +35368,7 @@ then.i16.i.i:                                     ; preds = %then5.i.i
   br label %"$mappings.remove.exit.i"
 
 "$mappings.remove.exit.i":                        ; preds = %"$uninstall.exit.i.i", %merge1.i.i
-  %22 = atomicrmw xchg ptr @"<global>.490", i32 0 release, align 4
+  %22 = atomicrmw xchg ptr @"<global>.514", i32 0 release, align 4
   call void @free(ptr nonnull %7)
   %23 = load ptr, ptr %5, align 8
   %24 = getelementptr i8, ptr %5, i64 8
@@ -34676,7 +35439,7 @@ entry:
   br i1 %7, label %then, label %or.lhs.false
 
 then:                                             ; preds = %"$fill_with_zeros.exit.thread", %"$fill_with_zeros.exit", %entry
-  %8 = tail call i32 @sigaction(i32 %0, ptr nonnull @"<global>.492", ptr null)
+  %8 = tail call i32 @sigaction(i32 %0, ptr nonnull @"<global>.516", ptr null)
   %9 = tail call i32 @raise(i32 %0)
   br label %merge
 
@@ -34688,18 +35451,18 @@ merge:                                            ; preds = %"$fill_with_zeros.e
 or.lhs.false:                                     ; preds = %entry
   %11 = getelementptr i8, ptr %1, i64 16
   %12 = load ptr, ptr %11, align 8
-  %13 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
+  %13 = cmpxchg ptr @"<global>.514", i32 0, i32 1 acquire monotonic, align 4
   %14 = extractvalue { i32, i1 } %13, 1
   br i1 %14, label %"$spinlock.lock.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %or.lhs.false, %then.i.i
   %15 = tail call i32 @sched_yield()
-  %16 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
+  %16 = cmpxchg ptr @"<global>.514", i32 0, i32 1 acquire monotonic, align 4
   %17 = extractvalue { i32, i1 } %16, 1
   br i1 %17, label %"$spinlock.lock.exit.i", label %then.i.i
 
 "$spinlock.lock.exit.i":                          ; preds = %then.i.i, %or.lhs.false
-  %mapping.09.i.i = load ptr, ptr @"<global>.491", align 8
+  %mapping.09.i.i = load ptr, ptr @"<global>.515", align 8
   %.not10.i.i = icmp eq ptr %mapping.09.i.i, null
   br i1 %.not10.i.i, label %"$fill_with_zeros.exit.thread", label %and.lhs.true.i.i
 
@@ -34723,7 +35486,7 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
   br i1 %.not8.i.i, label %"$fill_with_zeros.exit", label %whilebody.i.i
 
 "$fill_with_zeros.exit.thread":                   ; preds = %whilebody.i.i, %"$spinlock.lock.exit.i"
-  %24 = atomicrmw xchg ptr @"<global>.490", i32 0 release, align 4
+  %24 = atomicrmw xchg ptr @"<global>.514", i32 0 release, align 4
   br label %then
 
 "$fill_with_zeros.exit":                          ; preds = %or.lhs.false.i.i
@@ -34741,7 +35504,7 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
   %35 = load ptr, ptr %25, align 8
   %36 = getelementptr i8, ptr %35, i64 %30
   %.not13.i = icmp eq ptr %33, %36
-  %37 = atomicrmw xchg ptr @"<global>.490", i32 0 release, align 4
+  %37 = atomicrmw xchg ptr @"<global>.514", i32 0 release, align 4
   br i1 %.not13.i, label %merge, label %then
 }
 
@@ -35273,7 +36036,7 @@ then2.i.i35.i.i:                                  ; preds = %merge.i.i.i.i
   %111 = load i32, ptr %110, align 4
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %buffer.i.i.i.i.i)
   %112 = call ptr @strerror_r(i32 %111, ptr nonnull %buffer.i.i.i.i.i, i64 256)
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.117", ptr nonnull %91, ptr nonnull @"$string.506", ptr %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.117", ptr nonnull %91, ptr nonnull @"$string.530", ptr %112)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message.i.i)
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -35317,18 +36080,18 @@ merge.i.i.i.i.i:                                  ; preds = %merge1.i.i.i.i
   store ptr %108, ptr %127, align 8
   %128 = getelementptr i8, ptr %121, i64 24
   store i64 %107, ptr %128, align 8
-  %129 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
+  %129 = cmpxchg ptr @"<global>.514", i32 0, i32 1 acquire monotonic, align 4
   %130 = extractvalue { i32, i1 } %129, 1
   br i1 %130, label %"$spinlock.lock.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i, %then.i.i.i.i.i.i
   %131 = call i32 @sched_yield()
-  %132 = cmpxchg ptr @"<global>.490", i32 0, i32 1 acquire monotonic, align 4
+  %132 = cmpxchg ptr @"<global>.514", i32 0, i32 1 acquire monotonic, align 4
   %133 = extractvalue { i32, i1 } %132, 1
   br i1 %133, label %"$spinlock.lock.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 "$spinlock.lock.exit.i.i.i.i.i":                  ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i
-  %134 = load ptr, ptr @"<global>.491", align 8
+  %134 = load ptr, ptr @"<global>.515", align 8
   %135 = icmp eq ptr %134, null
   br i1 %135, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
 
@@ -35337,7 +36100,7 @@ then2.i.i.i.i.i:                                  ; preds = %"$spinlock.lock.exi
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %13, i8 0, i64 144, i1 false)
   store ptr @"$handle", ptr %action.i.i.i.i.i.i, align 8
   store i32 134217732, ptr %14, align 8
-  %136 = call i32 @sigaction(i32 7, ptr nonnull %action.i.i.i.i.i.i, ptr nonnull @"<global>.492")
+  %136 = call i32 @sigaction(i32 7, ptr nonnull %action.i.i.i.i.i.i, ptr nonnull @"<global>.516")
   call void @llvm.lifetime.end.p0(i64 152, ptr nonnull %action.i.i.i.i.i.i)
   br label %then.i
 
@@ -35374,7 +36137,7 @@ then5.i.i:                                        ; preds = %"$MappedFile.open.e
 
 then9.i.i:                                        ; preds = %then5.i.i
   %143 = getelementptr i8, ptr %142, i64 516
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 512, ptr nonnull @"$string.507", ptr nonnull %message.i.i)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 512, ptr nonnull @"$string.531", ptr nonnull %message.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i)
   %145 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %143)
   %spec.select.i.i37.i.i = call i64 @llvm.smin.i64(i64 %145, i64 1023)
@@ -35398,10 +36161,10 @@ then2.i.i38.i.i:                                  ; preds = %then9.i.i
   br label %merge.i
 
 then.i:                                           ; preds = %else3.i.i.i.i.i, %then2.i.i.i.i.i
-  %149 = load ptr, ptr @"<global>.491", align 8
+  %149 = load ptr, ptr @"<global>.515", align 8
   store ptr %149, ptr %121, align 8
-  store ptr %121, ptr @"<global>.491", align 8
-  %150 = atomicrmw xchg ptr @"<global>.490", i32 0 release, align 4
+  store ptr %121, ptr @"<global>.515", align 8
+  %150 = atomicrmw xchg ptr @"<global>.514", i32 0 release, align 4
   store ptr %121, ptr %103, align 8
   store ptr %108, ptr %101, align 8
   %151 = load i64, ptr %size.i.i.i.i, align 8
@@ -35456,7 +36219,7 @@ then.i.i.i:                                       ; preds = %then.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
   %184 = getelementptr i8, ptr %183, i64 516
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %184, i64 512, ptr nonnull @"$string.508", i64 %.val18.i)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %184, i64 512, ptr nonnull @"$string.532", i64 %.val18.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %184)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
@@ -35482,7 +36245,7 @@ then6.i.i.i:                                      ; preds = %forcond.preheader.i
 
 then10.i.i.i:                                     ; preds = %then6.i.i.i
   %191 = getelementptr i8, ptr %190, i64 516
-  %192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 512, ptr nonnull @"$string.509", i64 %181, i64 %158)
+  %192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 512, ptr nonnull @"$string.533", i64 %181, i64 %158)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i)
   %193 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %191)
   %spec.select.i.i51.i.i.i = call i64 @llvm.smin.i64(i64 %193, i64 1023)
@@ -35512,7 +36275,7 @@ then14.i.i.i:                                     ; preds = %merge5.i.i.i
 
 then18.i.i.i:                                     ; preds = %then14.i.i.i
   %199 = getelementptr i8, ptr %198, i64 516
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %199, i64 512, ptr nonnull @"$string.510", i64 %181, i64 100000000)
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %199, i64 512, ptr nonnull @"$string.534", i64 %181, i64 100000000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i54.i.i.i)
   %201 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %199)
   %spec.select.i.i55.i.i.i = call i64 @llvm.smin.i64(i64 %201, i64 1023)
@@ -35536,7 +36299,7 @@ or.lhs.false.i.i:                                 ; preds = %merge5.i.i.i
   store i8 0, ptr %message.i.i.i, align 8
   %205 = getelementptr i8, ptr %.val17.i, i64 8
   %206 = ptrtoint ptr %205 to i64
-  %207 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %206, i64 %181, ptr nonnull @"$string.511", ptr nonnull %message.i.i.i)
+  %207 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %206, i64 %181, ptr nonnull @"$string.535", ptr nonnull %message.i.i.i)
   %.not.i19.i.i = icmp eq i32 %207, 0
   br i1 %.not.i19.i.i, label %merge.i.i22.i, label %then.i20.i.i
 
@@ -35590,13 +36353,13 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1071", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1095", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i"
 
 "$anon (./terra/base/codes.t:4).159.exit.i.i.i":  ; preds = %switch.lookup, %merge17.i.i.i.i
   %common.ret.op.i.i.i.i = phi ptr [ %spec.select.i.i.i23.i, %merge17.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %222 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %217, i64 512, ptr nonnull @"$string.512", ptr nonnull %common.ret.op.i.i.i.i)
+  %222 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %217, i64 512, ptr nonnull @"$string.536", ptr nonnull %common.ret.op.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i38.i.i.i)
   %223 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %217)
   %spec.select.i.i39.i.i.i = call i64 @llvm.smin.i64(i64 %223, i64 1023)
@@ -35645,7 +36408,7 @@ whilebody.i.i:                                    ; preds = %merge.i24.i, %"$Doc
   br i1 %235, label %"$text.equals.exit.i.i.i", label %merge.i29.i.i
 
 "$text.equals.exit.i.i.i":                        ; preds = %whilebody.i.i
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %234, ptr noundef nonnull readonly dereferenceable(12) @"$string.513", i64 12)
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %234, ptr noundef nonnull readonly dereferenceable(12) @"$string.537", i64 12)
   %236 = icmp eq i32 %bcmp.i.i.i.i.i, 0
   br i1 %236, label %then.i32.i.i, label %merge.i29.i.i
 
@@ -35685,13 +36448,13 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge.i.i.i33.i, %w
   br i1 %248, label %whilebody.i.i.i.i, label %then4.i.i.i.i
 
 then4.i.i.i.i:                                    ; preds = %and.lhs.true.i.i.i.i, %merge2.i.i.i.i
-  %249 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %156, ptr nonnull @"$string.513")
+  %249 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %156, ptr nonnull @"$string.537")
   %.not22.i.i.i.i = icmp eq ptr %249, null
   br i1 %.not22.i.i.i.i, label %"$HeaderReader.read_entry.exit.i.i", label %then7.i.i.i.i
 
 then7.i.i.i.i:                                    ; preds = %then4.i.i.i.i
   %250 = getelementptr i8, ptr %249, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %250, ptr noundef nonnull align 1 dereferenceable(30) @"$string.514", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %250, ptr noundef nonnull align 1 dereferenceable(30) @"$string.538", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i20.i)
   %251 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i.i.i34.i = call i64 @llvm.smin.i64(i64 %251, i64 1023)
@@ -35807,7 +36570,7 @@ then6.i.i.i.i:                                    ; preds = %merge.i7.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %286 = getelementptr i8, ptr %285, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %286, ptr noundef nonnull align 1 dereferenceable(49) @"$string.515", i64 49, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %286, ptr noundef nonnull align 1 dereferenceable(49) @"$string.539", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i.i)
   %287 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %286)
   %spec.select.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %287, i64 1023)
@@ -35849,13 +36612,13 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1071", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1095", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i.i"
 
 "$anon (./terra/base/codes.t:4).159.exit.i.i.i.i": ; preds = %switch.lookup106, %merge17.i.i.i.i.i
   %common.ret.op.i.i.i.i.i = phi ptr [ %spec.select.i.i.i31.i.i, %merge17.i.i.i.i.i ], [ %switch.load108, %switch.lookup106 ]
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 512, ptr nonnull @"$string.516", ptr nonnull %common.ret.op.i.i.i.i.i)
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 512, ptr nonnull @"$string.540", ptr nonnull %common.ret.op.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78.i.i.i.i)
   %299 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %293)
   %spec.select.i.i79.i.i.i.i = call i64 @llvm.smin.i64(i64 %299, i64 1023)
@@ -35923,7 +36686,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
 
 then3.i.i.i.i.i:                                  ; preds = %then.i85.i.i.i.i
   %317 = getelementptr i8, ptr %315, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %317, ptr noundef nonnull align 1 dereferenceable(26) @"$string.517", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %317, ptr noundef nonnull align 1 dereferenceable(26) @"$string.541", i64 26, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i19.i)
   %318 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %317)
   %spec.select.i.i.i.i.i.i27.i = call i64 @llvm.smin.i64(i64 %318, i64 1023)
@@ -35956,78 +36719,78 @@ merge.i.i.i.i30.i:                                ; preds = %or.lhs.false.i.i.i.
   ]
 
 "$text.equals.exit.i.i.i.i.i.i":                  ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.518", i64 3)
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.542", i64 3)
   %324 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
   br i1 %324, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit156.i.i.i.i.i.i"
 
 "$text.equals.exit140.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.519", i64 4)
+  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.543", i64 4)
   %325 = icmp eq i32 %bcmp.i.i139.i.i.i.i.i.i, 0
   br i1 %325, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit50.i.i.i.i.i"
 
 "$text.equals.exit144.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.520", i64 7)
+  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.544", i64 7)
   %326 = icmp eq i32 %bcmp.i.i143.i.i.i.i.i.i, 0
   br i1 %326, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit148.i.i.i.i.i.i"
 
 "$text.equals.exit148.i.i.i.i.i.i":               ; preds = %"$text.equals.exit144.i.i.i.i.i.i"
-  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.521", i64 7)
+  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.545", i64 7)
   %327 = icmp eq i32 %bcmp.i.i147.i.i.i.i.i.i, 0
   br i1 %327, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit152.i.i.i.i.i.i"
 
 "$text.equals.exit152.i.i.i.i.i.i":               ; preds = %"$text.equals.exit148.i.i.i.i.i.i"
-  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.522", i64 7)
+  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.546", i64 7)
   %328 = icmp eq i32 %bcmp.i.i151.i.i.i.i.i.i, 0
   br i1 %328, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit156.i.i.i.i.i.i":               ; preds = %"$text.equals.exit.i.i.i.i.i.i"
-  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.523", i64 3)
+  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.547", i64 3)
   %329 = icmp eq i32 %bcmp.i.i155.i.i.i.i.i.i, 0
   br i1 %329, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit55.i.i.i.i.i"
 
 "$text.equals.exit55.i.i.i.i.i":                  ; preds = %"$text.equals.exit156.i.i.i.i.i.i"
-  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.524", i64 3)
+  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.548", i64 3)
   %330 = icmp eq i32 %bcmp.i.i54.i.i.i.i.i, 0
   br i1 %330, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i"
 
 "$text.equals.exit50.i.i.i.i.i":                  ; preds = %"$text.equals.exit140.i.i.i.i.i.i"
-  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.525", i64 4)
+  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.549", i64 4)
   %331 = icmp eq i32 %bcmp.i.i49.i.i.i.i.i, 0
   br i1 %331, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit45.i.i.i.i.i":                  ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.526", i64 2)
+  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.550", i64 2)
   %332 = icmp eq i32 %bcmp.i.i44.i.i.i.i.i, 0
   br i1 %332, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i.i.i.i"
 
 "$text.equals.exit.i.i.i.i.i":                    ; preds = %"$text.equals.exit45.i.i.i.i.i"
-  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.527", i64 2)
+  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.551", i64 2)
   %333 = icmp eq i32 %bcmp.i.i40.i.i.i.i.i, 0
   br i1 %333, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit.i.i":                          ; preds = %"$text.equals.exit55.i.i.i.i.i"
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.528", i64 3)
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.552", i64 3)
   %334 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %334, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 merge37.i.i.i.i.i.i:                              ; preds = %"$text.equals.exit.i.i", %"$text.equals.exit.i.i.i.i.i", %"$text.equals.exit50.i.i.i.i.i", %"$text.equals.exit152.i.i.i.i.i.i", %merge.i.i.i.i30.i
-  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.529")
+  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.553")
   br i1 %335, label %whilebody.i.i131.preheader.i.i.i.i, label %merge41.i.i.i.i.i.i
 
 merge41.i.i.i.i.i.i:                              ; preds = %merge37.i.i.i.i.i.i
-  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.530")
+  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.554")
   br i1 %336, label %whilebody.i.i131.preheader.i.i.i.i, label %merge45.i.i.i.i.i.i
 
 merge45.i.i.i.i.i.i:                              ; preds = %merge41.i.i.i.i.i.i
-  %337 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.531")
+  %337 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.555")
   br i1 %337, label %whilebody.i.i131.preheader.i.i.i.i, label %merge49.i.i.i.i.i.i
 
 merge49.i.i.i.i.i.i:                              ; preds = %merge45.i.i.i.i.i.i
-  %338 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.532")
+  %338 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.556")
   br i1 %338, label %whilebody.i.i131.preheader.i.i.i.i, label %merge53.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %merge49.i.i.i.i.i.i
-  %339 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.533")
+  %339 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.557")
   br i1 %339, label %whilebody.i.i131.preheader.i.i.i.i, label %then6.i.i.i.i.i
 
 then6.i.i.i.i.i:                                  ; preds = %merge53.i.i.i.i.i.i
@@ -36040,7 +36803,7 @@ then10.i.i.i.i.i:                                 ; preds = %then6.i.i.i.i.i
   %342 = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i.i, align 8
   %343 = trunc i64 %342 to i32
   %344 = load ptr, ptr %322, align 8
-  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 512, ptr nonnull @"$string.534", i32 %343, ptr %344)
+  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 512, ptr nonnull @"$string.558", i32 %343, ptr %344)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i34.i.i.i.i.i)
   %346 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %341)
   %spec.select.i.i35.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %346, i64 1023)
@@ -36074,7 +36837,7 @@ whilebody.i.i101.i.i.i.i:                         ; preds = %merge2.i.i105.i.i.i
   %352 = getelementptr i8, ptr %child.023.i.i102.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i110.i.i.i.i = load i64, ptr %352, align 8
   %353 = inttoptr i64 %.sroa.013.0.copyload.i.i110.i.i.i.i to ptr
-  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %353, ptr noundef nonnull readonly dereferenceable(12) @"$string.539", i64 12)
+  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %353, ptr noundef nonnull readonly dereferenceable(12) @"$string.563", i64 12)
   %354 = icmp eq i32 %bcmp.i.i.i111.i.i.i.i, 0
   br i1 %354, label %or.lhs.false2.i.i.i.i.i, label %merge2.i.i105.i.i.i.i
 
@@ -36107,7 +36870,7 @@ or.lhs.false2.i.i.i.i.i:                          ; preds = %"$text.equal.exit.i
 
 then4.i.i.i.i.i:                                  ; preds = %then.i91.i.i.i.i
   %364 = getelementptr i8, ptr %360, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %364, ptr noundef nonnull align 1 dereferenceable(41) @"$string.540", i64 41, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %364, ptr noundef nonnull align 1 dereferenceable(41) @"$string.564", i64 41, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i.i.i)
   %365 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %364)
   %spec.select.i.i.i92.i.i.i.i = call i64 @llvm.smin.i64(i64 %365, i64 1023)
@@ -36158,7 +36921,7 @@ or.lhs.false9.i.i.i.i.i:                          ; preds = %merge.i114.i.i.i.i
 
 then12.i.i.i.i.i:                                 ; preds = %then7.i.i.i.i.i
   %385 = getelementptr i8, ptr %381, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %385, ptr noundef nonnull align 1 dereferenceable(30) @"$string.541", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %385, ptr noundef nonnull align 1 dereferenceable(30) @"$string.565", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i.i)
   %386 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %385)
   %spec.select.i.i61.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -36196,7 +36959,7 @@ then.i.i115.i.i.i.i:                              ; preds = %merge6.i.i.i.i.i
 
 then2.i.i116.i.i.i.i:                             ; preds = %then.i.i115.i.i.i.i
   %398 = getelementptr i8, ptr %397, i64 516
-  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 512, ptr nonnull @"$string.542", i64 %391, i64 %393)
+  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 512, ptr nonnull @"$string.566", i64 %391, i64 %393)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   %400 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %398)
   %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %400, i64 1023)
@@ -36227,7 +36990,7 @@ then5.i.i.i.i.i.i:                                ; preds = %merge.i64.i.i.i.i.i
 
 then9.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i.i.i
   %407 = getelementptr i8, ptr %406, i64 516
-  %408 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %407, i64 512, ptr nonnull @"$string.543", i64 %391, i64 %393, i64 %228)
+  %408 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %407, i64 512, ptr nonnull @"$string.567", i64 %391, i64 %393, i64 %228)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82.i.i.i.i.i.i)
   %409 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %407)
   %spec.select.i.i83.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %409, i64 1023)
@@ -36340,7 +37103,7 @@ then13.i.i.i.i.i.i:                               ; preds = %"$anon (./terra/bas
 merge2.peel.i.i.i.i.i.i.i:                        ; preds = %then13.i.i.i.i.i.i
   %wide.trip.count.i86.i.i.i.i.i.i = zext nneg i32 %350 to i64
   %433 = load i64, ptr %26, align 8
-  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.546", ptr nonnull @"$string.84", i64 %433)
+  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.570", ptr nonnull @"$string.84", i64 %433)
   %435 = sext i32 %434 to i64
   %436 = add nsw i64 %435, 1
   %exitcond.peel.not.i.i.i.i.i.i.i = icmp eq i32 %350, 1
@@ -36357,7 +37120,7 @@ then3.i.i.i.i.i.i.i:                              ; preds = %forbody.i87.i.i.i.i
   %439 = sub i64 128, %used.023.i.i.i.i.i.i.i
   %440 = getelementptr i64, ptr %26, i64 %indvars.iv.i88.i.i.i.i.i.i
   %441 = load i64, ptr %440, align 8
-  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 %439, ptr nonnull @"$string.546", ptr nonnull @"$string.545", i64 %441)
+  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 %439, ptr nonnull @"$string.570", ptr nonnull @"$string.569", i64 %441)
   %443 = sext i32 %442 to i64
   %444 = add i64 %used.023.i.i.i.i.i.i.i, %443
   br label %merge2.i.i.i.i.i.i.i
@@ -36377,7 +37140,7 @@ then6.i.i.i.i.i.i.i:                              ; preds = %merge.i.i.i.i.i.i.i
   %used.0.lcssa28.i.i.i.i.i.i.i = phi i64 [ %used.0.lcssa.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ 1, %then13.i.i.i.i.i.i ]
   %446 = getelementptr i8, ptr %shape.i.i.i.i.i.i, i64 %used.0.lcssa28.i.i.i.i.i.i.i
   %447 = sub i64 128, %used.0.lcssa28.i.i.i.i.i.i.i
-  %448 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %446, i64 %447, ptr nonnull @"$string.547")
+  %448 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %446, i64 %447, ptr nonnull @"$string.571")
   br label %"$TensorView.describe_shape.exit.i.i.i.i.i.i"
 
 "$TensorView.describe_shape.exit.i.i.i.i.i.i":    ; preds = %then6.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i
@@ -36393,8 +37156,8 @@ then17.i.i.i.i.i.i:                               ; preds = %"$TensorView.descri
 
 merge53.i104.i.i.i.i.i.i:                         ; preds = %switch.hole_check114, %then17.i.i.i.i.i.i
   %453 = icmp eq i32 %427, 32
-  %spec.select.i105.i.i.i.i.i.i = select i1 %453, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i.i"
+  %spec.select.i105.i.i.i.i.i.i = select i1 %453, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i.i"
 
 switch.hole_check114:                             ; preds = %then17.i.i.i.i.i.i
   %switch.shifted116 = lshr i32 -1048569, %427
@@ -36405,22 +37168,22 @@ switch.lookup115:                                 ; preds = %switch.hole_check11
   %454 = zext nneg i32 %427 to i64
   %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %454
   %switch.load119 = load ptr, ptr %switch.gep118, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i.i": ; preds = %switch.lookup115, %merge53.i104.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i.i": ; preds = %switch.lookup115, %merge53.i104.i.i.i.i.i.i
   %common.ret.op.i91.i.i.i.i.i.i = phi ptr [ %spec.select.i105.i.i.i.i.i.i, %merge53.i104.i.i.i.i.i.i ], [ %switch.load119, %switch.lookup115 ]
-  %455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %451, i64 512, ptr nonnull @"$string.548", i64 %391, i64 %393, i64 %432, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %431)
+  %455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %451, i64 512, ptr nonnull @"$string.572", i64 %391, i64 %393, i64 %432, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i106.i.i.i.i.i.i)
   %456 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %451)
   %spec.select.i.i107.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %456, i64 1023)
   %457 = icmp sgt i64 %456, 0
   br i1 %457, label %then2.i.i108.i.i.i.i.i.i, label %"$printable.clean.exit109.i.i.i.i.i.i"
 
-then2.i.i108.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i.i"
+then2.i.i108.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i106.i.i.i.i.i.i, ptr align 1 %451, i64 %spec.select.i.i107.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit109.i.i.i.i.i.i"
 
-"$printable.clean.exit109.i.i.i.i.i.i":           ; preds = %then2.i.i108.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).549.exit.i.i.i.i.i.i"
+"$printable.clean.exit109.i.i.i.i.i.i":           ; preds = %then2.i.i108.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit.i.i.i.i.i.i"
   %458 = getelementptr i8, ptr %raw.i106.i.i.i.i.i.i, i64 %spec.select.i.i107.i.i.i.i.i.i
   store i8 0, ptr %458, align 1
   %459 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i106.i.i.i.i.i.i)
@@ -36444,7 +37207,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1074", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1098", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -36467,8 +37230,8 @@ then25.i.i.i.i.i.i:                               ; preds = %then21.i.i.i.i.i.i
 
 merge53.i141.i.i.i.i.i.i:                         ; preds = %switch.hole_check128, %then25.i.i.i.i.i.i
   %469 = icmp eq i32 %427, 32
-  %spec.select.i142.i.i.i.i.i.i = select i1 %469, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit143.i.i.i.i.i.i"
+  %spec.select.i142.i.i.i.i.i.i = select i1 %469, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit143.i.i.i.i.i.i"
 
 switch.hole_check128:                             ; preds = %then25.i.i.i.i.i.i
   %switch.shifted130 = lshr i32 -1048569, %427
@@ -36479,22 +37242,22 @@ switch.lookup129:                                 ; preds = %switch.hole_check12
   %470 = zext nneg i32 %427 to i64
   %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %470
   %switch.load133 = load ptr, ptr %switch.gep132, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit143.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).573.exit143.i.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).549.exit143.i.i.i.i.i.i": ; preds = %switch.lookup129, %merge53.i141.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).573.exit143.i.i.i.i.i.i": ; preds = %switch.lookup129, %merge53.i141.i.i.i.i.i.i
   %common.ret.op.i127.i.i.i.i.i.i = phi ptr [ %spec.select.i142.i.i.i.i.i.i, %merge53.i141.i.i.i.i.i.i ], [ %switch.load133, %switch.lookup129 ]
-  %471 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.550", i64 %391, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
+  %471 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.574", i64 %391, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i144.i.i.i.i.i.i)
   %472 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %467)
   %spec.select.i.i145.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %472, i64 1023)
   %473 = icmp sgt i64 %472, 0
   br i1 %473, label %then2.i.i146.i.i.i.i.i.i, label %"$printable.clean.exit147.i.i.i.i.i.i"
 
-then2.i.i146.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).549.exit143.i.i.i.i.i.i"
+then2.i.i146.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).573.exit143.i.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i144.i.i.i.i.i.i, ptr align 1 %467, i64 %spec.select.i.i145.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit147.i.i.i.i.i.i"
 
-"$printable.clean.exit147.i.i.i.i.i.i":           ; preds = %then2.i.i146.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).549.exit143.i.i.i.i.i.i"
+"$printable.clean.exit147.i.i.i.i.i.i":           ; preds = %then2.i.i146.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).573.exit143.i.i.i.i.i.i"
   %474 = getelementptr i8, ptr %raw.i144.i.i.i.i.i.i, i64 %spec.select.i.i145.i.i.i.i.i.i
   store i8 0, ptr %474, align 1
   %475 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i144.i.i.i.i.i.i)
@@ -36522,7 +37285,7 @@ whilebody.i.i131.i.i.i.i:                         ; preds = %merge2.i.i135.i.i.i
   %477 = getelementptr i8, ptr %child.023.i.i132.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i139.i.i.i.i = load i64, ptr %477, align 8
   %478 = inttoptr i64 %.sroa.013.0.copyload.i.i139.i.i.i.i to ptr
-  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %478, ptr noundef nonnull readonly dereferenceable(5) @"$string.535", i64 5)
+  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %478, ptr noundef nonnull readonly dereferenceable(5) @"$string.559", i64 5)
   %479 = icmp eq i32 %bcmp.i.i.i140.i.i.i.i, 0
   br i1 %479, label %or.lhs.false.i141.i.i.i.i, label %merge2.i.i135.i.i.i.i
 
@@ -36548,7 +37311,7 @@ or.lhs.false.i141.i.i.i.i:                        ; preds = %"$text.equal.exit.i
 
 then3.i121.i.i.i.i:                               ; preds = %then.i120.i.i.i.i
   %486 = getelementptr i8, ptr %484, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %486, ptr noundef nonnull align 1 dereferenceable(26) @"$string.536", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %486, ptr noundef nonnull align 1 dereferenceable(26) @"$string.560", i64 26, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i117.i.i.i.i)
   %487 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %486)
   %spec.select.i.i.i122.i.i.i.i = call i64 @llvm.smin.i64(i64 %487, i64 1023)
@@ -36581,7 +37344,7 @@ then6.i146.i.i.i.i:                               ; preds = %merge.i143.i.i.i.i
 then10.i147.i.i.i.i:                              ; preds = %then6.i146.i.i.i.i
   %495 = getelementptr i8, ptr %494, i64 516
   %496 = load i32, ptr %491, align 4
-  %497 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %495, i64 512, ptr nonnull @"$string.537", i32 %496, i32 8)
+  %497 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %495, i64 512, ptr nonnull @"$string.561", i32 %496, i32 8)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i.i.i.i.i)
   %498 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %495)
   %spec.select.i.i70.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %498, i64 1023)
@@ -36642,7 +37405,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %or.lhs.false17.i.i.
 
 then22.i.i.i.i.i:                                 ; preds = %then15.i.i.i.i.i
   %516 = getelementptr i8, ptr %511, i64 516
-  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %516, i64 512, ptr nonnull @"$string.538", i32 %506)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %516, i64 512, ptr nonnull @"$string.562", i32 %506)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i76.i.i.i.i.i)
   %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %516)
   %spec.select.i.i77.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
@@ -36692,7 +37455,7 @@ merge21.i.i.i.i:                                  ; preds = %"$anon (./terra/bas
   %535 = load i64, ptr %43, align 8
   %.not.i.i148.i.i.i.i = icmp slt i64 %535, %534
   %.pre.i.i.i.i.i = load ptr, ptr %16, align 8
-  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.551.exit.thread.i.i.i.i"
+  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.575.exit.thread.i.i.i.i"
 
 merge.i.i150.i.i.i.i:                             ; preds = %merge21.i.i.i.i
   %536 = shl i64 %535, 1
@@ -36707,9 +37470,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i150.i.i.i.
   store ptr %538, ptr %16, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %43, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %11, align 8
-  br label %"$Vector.push.551.exit.thread.i.i.i.i"
+  br label %"$Vector.push.575.exit.thread.i.i.i.i"
 
-"$Vector.push.551.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
+"$Vector.push.575.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
   %540 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %533, %merge21.i.i.i.i ]
   %541 = phi ptr [ %538, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %merge21.i.i.i.i ]
   %542 = getelementptr %51, ptr %541, i64 %540
@@ -36731,8 +37494,8 @@ then31.i.i.i.i:                                   ; preds = %then27.i.i.i.i
   call fastcc void @"$printable.clean"(ptr %547, i64 512)
   br label %"$HeaderReader.read_tensor.exit.i.i.i"
 
-"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.551.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i28.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i31.i
-  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i31.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.551.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i28.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
+"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.575.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i28.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i31.i
+  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i31.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.575.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i28.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %view.i.i.i.i)
   br label %"$HeaderReader.read_entry.exit.i.i"
 
@@ -36807,7 +37570,7 @@ then6.i42.i.i:                                    ; preds = %then3.i.i.i
   %575 = getelementptr i8, ptr %.lcssa74.i.i, i64 88
   %576 = load i64, ptr %575, align 8
   %577 = add i64 %574, %576
-  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %572, i64 512, ptr nonnull @"$string.554", i64 %574, i64 %577, ptr %previous.089.i.lcssa.i.i)
+  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %572, i64 512, ptr nonnull @"$string.578", i64 %574, i64 %577, ptr %previous.089.i.lcssa.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i36.i.i)
   %579 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %572)
   %spec.select.i.i.i43.i.i = call i64 @llvm.smin.i64(i64 %579, i64 1023)
@@ -36845,7 +37608,7 @@ then13.i.i.i:                                     ; preds = %then9.i41.i.i
   %589 = getelementptr i8, ptr %587, i64 516
   %590 = load i64, ptr %588, align 8
   %591 = sub i64 %590, %covered.088.i76.i.i
-  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 512, ptr nonnull @"$string.555", i64 %591)
+  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 512, ptr nonnull @"$string.579", i64 %591)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
   %593 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %589)
   %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %593, i64 1023)
@@ -36885,7 +37648,7 @@ then17.i.i.i:                                     ; preds = %merge1.i.i.i
 then21.i.i.i:                                     ; preds = %then17.i.i.i
   %602 = getelementptr i8, ptr %601, i64 516
   %603 = sub i64 %.val18.i, %covered.0.lcssa.i.i.i
-  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %602, i64 512, ptr nonnull @"$string.556", i64 %603)
+  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %602, i64 512, ptr nonnull @"$string.580", i64 %603)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75.i.i.i)
   %605 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %602)
   %spec.select.i.i76.i.i.i = call i64 @llvm.smin.i64(i64 %605, i64 1023)
@@ -37063,7 +37826,7 @@ then6.i.i:                                        ; preds = %then3.i.i
   %681 = sext i32 %.val33.i.i to i64
   %682 = getelementptr %72, ptr %.val32.i.i, i64 %681
   %683 = load ptr, ptr %682, align 8
-  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %679, i64 512, ptr nonnull @"$string.557", ptr %683)
+  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %679, i64 512, ptr nonnull @"$string.581", ptr %683)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i39.i)
   %685 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %679)
   %spec.select.i.i.i46.i = call i64 @llvm.smin.i64(i64 %685, i64 1023)
@@ -37140,7 +37903,7 @@ then:                                             ; preds = %"$Document.free.exi
 
 then.i12:                                         ; preds = %then
   %702 = load ptr, ptr %0, align 8
-  %703 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.497", ptr %702)
+  %703 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.521", ptr %702)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %704 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %704, i64 1023)
@@ -37257,7 +38020,7 @@ then.i:                                           ; preds = %then1
 
 then4:                                            ; preds = %"$Validator.index_file.exit"
   %25 = getelementptr i8, ptr %24, i64 516
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.562", i64 22, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.586", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -37347,7 +38110,7 @@ merge2.peel.i:                                    ; preds = %merge.merge2.peel.i
   %23 = getelementptr i8, ptr %1, i64 16
   %wide.trip.count.i = zext nneg i32 %21 to i64
   %24 = getelementptr inbounds i8, ptr %shape, i64 1
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.546", ptr nonnull @"$string.84", i64 %22)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.570", ptr nonnull @"$string.84", i64 %22)
   %26 = sext i32 %25 to i64
   %27 = add nsw i64 %26, 1
   %exitcond.peel.not.i = icmp eq i32 %21, 1
@@ -37364,7 +38127,7 @@ then3.i:                                          ; preds = %forbody.i
   %30 = sub i64 128, %used.023.i
   %31 = getelementptr i64, ptr %23, i64 %indvars.iv.i
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.546", ptr nonnull @"$string.545", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.570", ptr nonnull @"$string.569", i64 %32)
   %34 = sext i32 %33 to i64
   %35 = add i64 %used.023.i, %34
   br label %merge2.i
@@ -37384,7 +38147,7 @@ then6.i:                                          ; preds = %merge.i, %merge
   %used.0.lcssa28.i = phi i64 [ %used.0.lcssa.i, %merge.i ], [ 1, %merge ]
   %37 = getelementptr i8, ptr %shape, i64 %used.0.lcssa28.i
   %38 = sub i64 128, %used.0.lcssa28.i
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.547")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.571")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -37408,7 +38171,7 @@ then8:                                            ; preds = %"$TensorView.descri
 
 then11:                                           ; preds = %then8
   %50 = getelementptr i8, ptr %49, i64 516
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.563", i64 %2, ptr nonnull %shape)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.587", i64 %2, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %50)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -37433,7 +38196,7 @@ else9:                                            ; preds = %"$TensorView.descri
 
 then15:                                           ; preds = %else9
   %57 = getelementptr i8, ptr %49, i64 516
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.564", i64 %2, i64 %3, ptr nonnull %shape)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.588", i64 %2, i64 %3, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i47)
   %59 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %57)
   %spec.select.i.i48 = call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -37490,8 +38253,8 @@ then2:                                            ; preds = %merge
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %17 = icmp eq i32 %15, 32
-  %spec.select.i = select i1 %17, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit"
+  %spec.select.i = select i1 %17, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit"
 
 switch.hole_check:                                ; preds = %then2
   %switch.shifted = lshr i32 -1048569, %15
@@ -37502,22 +38265,22 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %15 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %18
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit"
+  br label %"$anon (./terra/base/codes.t:4).573.exit"
 
-"$anon (./terra/base/codes.t:4).549.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).573.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.565", ptr nonnull %common.ret.op.i)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.589", ptr nonnull %common.ret.op.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
   %21 = icmp sgt i64 %20, 0
   br i1 %21, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).549.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).573.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr align 1 %14, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).549.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).573.exit", %then2.i.i
   %22 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %22, align 1
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -37531,7 +38294,7 @@ then2.i.i:                                        ; preds = %"$anon (./terra/bas
 define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.577", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.601", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -37553,7 +38316,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.578", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.602", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -37587,7 +38350,7 @@ then:                                             ; preds = %entry
   br i1 %9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.579", i32 %1, ptr %3)
+  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.603", i32 %1, ptr %3)
   %11 = load ptr, ptr %5, align 8
   %12 = getelementptr i8, ptr %11, i64 192
   %13 = getelementptr i8, ptr %11, i64 24
@@ -37609,7 +38372,7 @@ then.i:                                           ; preds = %then2
 
 then5:                                            ; preds = %"$Validator.index_file.exit"
   %19 = getelementptr i8, ptr %18, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.562", i64 22, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.586", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -37705,7 +38468,7 @@ then8:                                            ; preds = %and.lhs.true
   store i16 91, ptr %shape, align 2
   %44 = getelementptr inbounds i8, ptr %shape, i64 1
   %45 = load i64, ptr %30, align 8
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.546", ptr nonnull @"$string.84", i64 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.570", ptr nonnull @"$string.84", i64 %45)
   %47 = sext i32 %46 to i64
   %48 = add nsw i64 %47, 1
   %exitcond.peel.not.i = icmp eq i32 %28, 1
@@ -37722,7 +38485,7 @@ then3.i:                                          ; preds = %forbody.i41
   %51 = sub i64 128, %used.023.i
   %52 = getelementptr i64, ptr %30, i64 %indvars.iv.i42
   %53 = load i64, ptr %52, align 8
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.546", ptr nonnull @"$string.545", i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.570", ptr nonnull @"$string.569", i64 %53)
   %55 = sext i32 %54 to i64
   %56 = add i64 %used.023.i, %55
   br label %merge2.i
@@ -37741,7 +38504,7 @@ merge.i:                                          ; preds = %merge2.i, %then8
 then6.i:                                          ; preds = %merge.i
   %58 = getelementptr i8, ptr %shape, i64 %used.0.lcssa.i
   %59 = sub i64 128, %used.0.lcssa.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.547")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.571")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -37773,7 +38536,7 @@ then12:                                           ; preds = %"$TensorView.descri
   %76 = load ptr, ptr %0, align 8
   %77 = getelementptr i8, ptr %76, i64 80
   %78 = load i32, ptr %77, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.580", i32 %78, ptr nonnull %shape)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.604", i32 %78, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i45)
   %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %75)
   %spec.select.i.i46 = call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -37795,10 +38558,10 @@ then2.i.i47:                                      ; preds = %then12
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).582"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
+define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).606"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.583", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.607", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -37820,7 +38583,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.584", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.608", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -38041,7 +38804,7 @@ common.ret:                                       ; preds = %merge2.i43, %merge2
   ret void
 
 merge3:                                           ; preds = %forbody.i39, %merge1.i41, %forbody.i27, %merge1.i
-  %is_finite.2 = phi ptr [ @"$string.593", %merge1.i ], [ @"$string.594", %forbody.i27 ], [ @"$string.593", %merge1.i41 ], [ @"$string.594", %forbody.i39 ]
+  %is_finite.2 = phi ptr [ @"$string.617", %merge1.i ], [ @"$string.618", %forbody.i27 ], [ @"$string.617", %merge1.i41 ], [ @"$string.618", %forbody.i39 ]
   %index.0 = phi i64 [ %i.015.i, %merge1.i ], [ %i.015.i, %forbody.i27 ], [ %i.015.i40, %merge1.i41 ], [ %i.015.i40, %forbody.i39 ]
   %61 = getelementptr i8, ptr %0, i64 16
   %62 = load ptr, ptr %61, align 8
@@ -38082,7 +38845,7 @@ else.i:                                           ; preds = %then10
   %bits.0.i = phi i32 [ %77, %then.i ], [ %81, %else.i ]
   %82 = bitcast i32 %bits.0.i to float
   %83 = fpext float %82 to double
-  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.595", i64 %index.0, double %83, ptr nonnull %is_finite.2)
+  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.619", i64 %index.0, double %83, ptr nonnull %is_finite.2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %85 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %71)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -38108,7 +38871,7 @@ define internal fastcc void @"$write_tensor"(ptr %0, ptr nocapture readonly %1, 
 entry:
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
   %3 = load ptr, ptr %1, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.610")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.634")
   %4 = getelementptr i8, ptr %0, i64 8
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
@@ -38158,8 +38921,8 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit"
   %22 = icmp eq i32 %20, 32
-  %spec.select.i = select i1 %22, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit"
+  %spec.select.i = select i1 %22, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit"
   %switch.shifted = lshr i32 -1048569, %20
@@ -38170,9 +38933,9 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %23 = zext nneg i32 %20 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %23
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit"
+  br label %"$anon (./terra/base/codes.t:4).573.exit"
 
-"$anon (./terra/base/codes.t:4).549.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).573.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.222")
   %24 = load i64, ptr %4, align 8
@@ -38182,7 +38945,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %.pre.i.i.i.i20 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.86.exit.thread.i.i.i21"
 
-merge.i.i.i.i.i22:                                ; preds = %"$anon (./terra/base/codes.t:4).549.exit"
+merge.i.i.i.i.i22:                                ; preds = %"$anon (./terra/base/codes.t:4).573.exit"
   %27 = shl i64 %26, 1
   %spec.select.i.i.i.i.i23 = tail call i64 @llvm.smax.i64(i64 %27, i64 %25)
   %spec.store.select.i.i.i.i.i24 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i23, i64 8)
@@ -38196,9 +38959,9 @@ merge7.i.i.i.i.i25:                               ; preds = %merge.i.i.i.i.i22
   %.pre10.i.i.i.i26 = load i64, ptr %4, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i21"
 
-"$Vector.push.86.exit.thread.i.i.i21":            ; preds = %merge7.i.i.i.i.i25, %"$anon (./terra/base/codes.t:4).549.exit"
-  %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$anon (./terra/base/codes.t:4).549.exit" ]
-  %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$anon (./terra/base/codes.t:4).549.exit" ]
+"$Vector.push.86.exit.thread.i.i.i21":            ; preds = %merge7.i.i.i.i.i25, %"$anon (./terra/base/codes.t:4).573.exit"
+  %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$anon (./terra/base/codes.t:4).573.exit" ]
+  %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$anon (./terra/base/codes.t:4).573.exit" ]
   %32 = getelementptr i8, ptr %31, i64 %30
   store i8 58, ptr %32, align 1
   %33 = load i64, ptr %4, align 8
@@ -38214,7 +38977,7 @@ then.i.i.i27:                                     ; preds = %merge.i.i.i.i.i22
 "$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.86.exit.thread.i.i.i21", %then.i.i.i27
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.535")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.559")
   %36 = load i64, ptr %4, align 8
   %37 = add i64 %36, 1
   %38 = load i64, ptr %7, align 8
@@ -38314,7 +39077,7 @@ then.i.i.i37:                                     ; preds = %merge.i.i.i.i.i32
   store i8 1, ptr %18, align 1
   %66 = getelementptr i8, ptr %1, i64 88
   %67 = load i64, ptr %66, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.607")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.631")
   %68 = load i64, ptr %4, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %7, align 8
@@ -38354,7 +39117,7 @@ then.i.i.i46:                                     ; preds = %merge.i.i.i.i.i41
 "$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.86.exit.thread.i.i.i40", %then.i.i.i46
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.606")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.630")
   %80 = load i64, ptr %4, align 8
   %81 = add i64 %80, 1
   %82 = load i64, ptr %7, align 8
@@ -38396,7 +39159,7 @@ then.i.i.i55:                                     ; preds = %merge.i.i.i.i.i50
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
   %92 = getelementptr i8, ptr %1, i64 96
   %93 = load i64, ptr %92, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.611")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.635")
   %94 = load i64, ptr %4, align 8
   %95 = add i64 %94, 1
   %96 = load i64, ptr %7, align 8
@@ -38439,7 +39202,7 @@ then.i.i.i65:                                     ; preds = %merge.i.i.i.i.i60
   %106 = getelementptr i8, ptr %1, i64 110
   %107 = load i8, ptr %106, align 1
   %108 = icmp ne i8 %107, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.612", i1 zeroext %108)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.636", i1 zeroext %108)
   %109 = load i64, ptr %4, align 8
   %110 = add i64 %109, 1
   %111 = load i64, ptr %7, align 8
@@ -39023,7 +39786,7 @@ then:                                             ; preds = %entry
   br i1 %.not22, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.621", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.645", i64 16, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %3 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %3, i64 1023)
@@ -39057,7 +39820,7 @@ then5:                                            ; preds = %merge
   br i1 %.not21, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.622", i32 %8, i32 152)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.646", i32 %8, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i23)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i24 = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -39163,7 +39926,7 @@ then.i:                                           ; preds = %then7
 then2.i:                                          ; preds = %then.i
   %41 = getelementptr i8, ptr %0, i64 16
   %42 = load ptr, ptr %41, align 8
-  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.623", i32 %2, ptr %42, i32 %39)
+  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.647", i32 %2, ptr %42, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %44 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %44, i64 1023)
@@ -39232,7 +39995,7 @@ then2:                                            ; preds = %merge
   br i1 %.not22, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.624", ptr %1)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.648", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -39253,7 +40016,7 @@ then2.i.i:                                        ; preds = %then5
   br label %common.ret
 
 merge1:                                           ; preds = %merge
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.625", ptr %1)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.649", ptr %1)
   %16 = sext i32 %15 to i64
   %17 = load i64, ptr %3, align 8
   %18 = icmp sgt i64 %17, 3
@@ -39262,7 +40025,7 @@ merge1:                                           ; preds = %merge
 then.i:                                           ; preds = %merge1
   %19 = getelementptr i8, ptr %described, i64 %16
   %20 = sub nsw i64 1024, %16
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.626", i64 %17)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.650", i64 %17)
   %22 = sext i32 %21 to i64
   %23 = add nsw i64 %22, %16
   br label %merge.i
@@ -39282,12 +40045,12 @@ merge.i.peel.i:                                   ; preds = %then3.peel.i
   %27 = getelementptr i8, ptr %.val.peel.i, i64 260
   %28 = load i8, ptr %27, align 1
   %29 = icmp eq i8 %28, 0
-  %spec.select.i.peel.i = select i1 %29, ptr @"$string.84", ptr @"$string.627"
+  %spec.select.i.peel.i = select i1 %29, ptr @"$string.84", ptr @"$string.651"
   %30 = getelementptr i8, ptr %described, i64 %used.0.i
   %31 = sub nsw i64 1024, %used.0.i
   %32 = getelementptr i8, ptr %.val.peel.i, i64 4
   %33 = getelementptr i8, ptr %.val.peel.i, i64 516
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.628", ptr nonnull @"$string.627", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.652", ptr nonnull @"$string.651", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
   %35 = sext i32 %34 to i64
   %36 = add nsw i64 %used.0.i, %35
   br label %merge2.peel.i
@@ -39306,12 +40069,12 @@ merge.i.peel23.i:                                 ; preds = %then3.peel22.i
   %38 = getelementptr i8, ptr %.val.peel24.i, i64 1288
   %39 = load i8, ptr %38, align 1
   %40 = icmp eq i8 %39, 0
-  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.84", ptr @"$string.627"
+  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.84", ptr @"$string.651"
   %41 = getelementptr i8, ptr %described, i64 %used.2.peel.i
   %42 = sub nsw i64 1024, %used.2.peel.i
   %43 = getelementptr i8, ptr %.val.peel24.i, i64 1032
   %44 = getelementptr i8, ptr %.val.peel24.i, i64 1544
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.628", ptr nonnull @"$string.629", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.652", ptr nonnull @"$string.653", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
   %46 = sext i32 %45 to i64
   %47 = add nsw i64 %used.2.peel.i, %46
   br label %merge2.peel26.i
@@ -39328,12 +40091,12 @@ merge.i.peel33.i:                                 ; preds = %merge2.peel26.i
   %49 = getelementptr i8, ptr %.val.peel34.i, i64 2316
   %50 = load i8, ptr %49, align 1
   %51 = icmp eq i8 %50, 0
-  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.84", ptr @"$string.627"
+  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.84", ptr @"$string.651"
   %52 = getelementptr i8, ptr %described, i64 %used.2.peel27.i
   %53 = sub nsw i64 1024, %used.2.peel27.i
   %54 = getelementptr i8, ptr %.val.peel34.i, i64 2060
   %55 = getelementptr i8, ptr %.val.peel34.i, i64 2572
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.628", ptr nonnull @"$string.629", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.652", ptr nonnull @"$string.653", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
   br label %"$Problems.describe.exit"
 
 "$Problems.describe.exit":                        ; preds = %merge.i.peel33.i, %merge.i, %merge2.peel.i, %merge2.peel26.i
@@ -39430,7 +40193,7 @@ merge8.i:                                         ; preds = %merge4.i
   br i1 %.not25.i, label %"$device.resolve_kind.exit.thread", label %then13.i
 
 then13.i:                                         ; preds = %merge8.i
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.630", ptr %1)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.654", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -39486,7 +40249,7 @@ or.lhs.false.i.i30:                               ; preds = %then.i29
   br i1 %28, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.631", i64 68, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.655", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -39549,7 +40312,7 @@ then2.i.i:                                        ; preds = %else.i
 merge.i32:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   %43 = getelementptr i8, ptr %0, i64 32
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.632", ptr nonnull %folder.i, ptr %4)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.656", ptr nonnull %folder.i, ptr %4)
   %45 = icmp sgt i32 %44, 4095
   br i1 %45, label %then5.i27, label %and.lhs.true.i
 
@@ -39557,7 +40320,7 @@ merge.thread.i:                                   ; preds = %then2.i.i, %else.i
   %46 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i25
   store i8 0, ptr %46, align 1
   %47 = getelementptr i8, ptr %0, i64 32
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.632", ptr nonnull %folder.i, ptr %4)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.656", ptr nonnull %folder.i, ptr %4)
   %49 = icmp sgt i32 %48, 4095
   br i1 %49, label %then5.i27, label %merge2
 
@@ -39566,7 +40329,7 @@ then5.i27:                                        ; preds = %merge.thread.i, %me
   br i1 %.not30.i, label %"$Library.locate.exit", label %then8.i
 
 then8.i:                                          ; preds = %then5.i27
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.633", i32 4064)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.657", i32 4064)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i24)
   %51 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i31.i = call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -39587,7 +40350,7 @@ then2.i.i33.i:                                    ; preds = %then8.i
   br label %"$Library.locate.exit"
 
 then12.i:                                         ; preds = %and.lhs.true.i
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.634", ptr %4)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.658", ptr %4)
   br label %merge2
 
 and.lhs.true.i:                                   ; preds = %merge.i32
@@ -39645,11 +40408,11 @@ then2.i:                                          ; preds = %merge.i37
 then11.i:                                         ; preds = %then2.i
   %74 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.94")
   %75 = icmp eq i32 %74, 0
-  %spec.select68.i = select i1 %75, ptr @"$string.84", ptr @"$string.637"
+  %spec.select68.i = select i1 %75, ptr @"$string.84", ptr @"$string.661"
   %spec.select77.i = select i1 %67, ptr %spec.select68.i, ptr @"$string.84"
-  %spec.select.i = select i1 %75, ptr @"$string.635", ptr @"$string.636"
+  %spec.select.i = select i1 %75, ptr @"$string.659", ptr @"$string.660"
   %76 = call ptr @dlerror()
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.638", ptr nonnull %spec.select77.i, ptr %4, ptr %76, ptr nonnull %spec.select.i)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.662", ptr nonnull %spec.select77.i, ptr %4, ptr %76, ptr nonnull %spec.select.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i35)
   %78 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i42 = call i64 @llvm.smin.i64(i64 %78, i64 1023)
@@ -39670,7 +40433,7 @@ then2.i.i.i44:                                    ; preds = %then11.i
   br label %then8
 
 merge1.i38:                                       ; preds = %merge.i37
-  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.639")
+  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.663")
   %84 = icmp eq ptr %83, null
   br i1 %84, label %then14.i, label %merge13.i
 
@@ -39679,7 +40442,7 @@ then14.i:                                         ; preds = %merge1.i38
   br i1 %.not66.i, label %then8, label %then18.i
 
 then18.i:                                         ; preds = %then14.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.640", ptr %71, ptr nonnull @"$string.639")
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.664", ptr %71, ptr nonnull @"$string.663")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i70.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -39726,7 +40489,7 @@ or.lhs.false28.i:                                 ; preds = %merge21.i
   br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
 
 then31.i:                                         ; preds = %then26.i
-  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.641", ptr %71)
+  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.665", ptr %71)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i)
   %99 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i74.i = call i64 @llvm.smin.i64(i64 %99, i64 1023)
@@ -39966,7 +40729,7 @@ then8.i:                                          ; preds = %merge3.i
   %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %54)
   %56 = getelementptr i8, ptr %54, i64 %55
   %57 = sub i64 512, %55
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.695", ptr nonnull %refusal.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.719", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
@@ -40049,7 +40812,7 @@ then.i:                                           ; preds = %"$options.fill_defa
 
 then2.i:                                          ; preds = %then.i
   %19 = sext i32 %18 to i64
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.642", i64 %19, i64 0, i64 64)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.666", i64 %19, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -40081,7 +40844,7 @@ then5.i:                                          ; preds = %merge.i
 
 then10.i:                                         ; preds = %then5.i
   %28 = sext i32 %27 to i64
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.643", i64 %28, i64 0, i64 65536)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.667", i64 %28, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i426.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i427.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -40113,7 +40876,7 @@ then14.i:                                         ; preds = %merge4.i
 
 then19.i:                                         ; preds = %then14.i
   %37 = sext i32 %36 to i64
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.644", i64 %37, i64 0, i64 67108864)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.668", i64 %37, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i430.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i431.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -40144,7 +40907,7 @@ then23.i:                                         ; preds = %merge13.i
 
 then28.i:                                         ; preds = %then23.i
   %45 = sext i32 %8 to i64
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.645", i64 %45, i64 1, i64 65536)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", i64 %45, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i434.i)
   %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i435.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -40176,7 +40939,7 @@ then32.i:                                         ; preds = %merge22.i
 
 then37.i:                                         ; preds = %then32.i
   %54 = sext i32 %53 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.646", i64 %54, i64 0, i64 1073741824)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", i64 %54, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40192,7 +40955,7 @@ then41.i:                                         ; preds = %merge31.i
 
 then46.i:                                         ; preds = %then41.i
   %58 = sext i32 %57 to i64
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.647", i64 %58, i64 0, i64 2)
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i64 %58, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40208,7 +40971,7 @@ then50.i:                                         ; preds = %merge40.i
 
 then55.i:                                         ; preds = %then50.i
   %62 = sext i32 %61 to i64
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.648", i64 %62, i64 0, i64 4096)
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i64 %62, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40224,7 +40987,7 @@ then59.i:                                         ; preds = %merge49.i
 
 then64.i:                                         ; preds = %then59.i
   %66 = sext i32 %65 to i64
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.649", i64 %66, i64 0, i64 1048576)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i64 %66, i64 0, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40240,7 +41003,7 @@ then68.i:                                         ; preds = %merge58.i
 
 then73.i:                                         ; preds = %then68.i
   %70 = sext i32 %69 to i64
-  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.650", i64 %70, i64 0, i64 67108864)
+  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.674", i64 %70, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40255,7 +41018,7 @@ then77.i:                                         ; preds = %merge67.i
 
 then82.i:                                         ; preds = %then77.i
   %73 = sext i32 %12 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.651", i64 %73, i64 1, i64 16777216)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i64 %73, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40271,7 +41034,7 @@ then86.i:                                         ; preds = %merge76.i
 
 then91.i:                                         ; preds = %then86.i
   %77 = sext i32 %76 to i64
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.652", i64 %77, i64 0, i64 1)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", i64 %77, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40288,7 +41051,7 @@ then95.i:                                         ; preds = %merge85.i
 
 then100.i:                                        ; preds = %then95.i
   %82 = sext i32 %80 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.653", i64 %82, i64 -1, i64 2)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.677", i64 %82, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40304,7 +41067,7 @@ then104.i:                                        ; preds = %merge94.i
 
 then109.i:                                        ; preds = %then104.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.654", i64 %86, i64 0, i64 65536)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.678", i64 %86, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40321,7 +41084,7 @@ then113.i:                                        ; preds = %merge103.i
 
 then118.i:                                        ; preds = %then113.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i64 %91, i64 -1, i64 1)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.679", i64 %91, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40338,7 +41101,7 @@ then122.i:                                        ; preds = %merge112.i
 
 then127.i:                                        ; preds = %then122.i
   %96 = sext i32 %94 to i64
-  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.656", i64 %96, i64 -1, i64 1)
+  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.680", i64 %96, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40354,7 +41117,7 @@ then131.i:                                        ; preds = %merge121.i
 
 then136.i:                                        ; preds = %then131.i
   %100 = sext i32 %99 to i64
-  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.657", i64 %100, i64 0, i64 1)
+  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.681", i64 %100, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40370,7 +41133,7 @@ then140.i:                                        ; preds = %merge130.i
 
 then145.i:                                        ; preds = %then140.i
   %104 = sext i32 %103 to i64
-  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.658", i64 %104, i64 0, i64 1)
+  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.682", i64 %104, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40386,7 +41149,7 @@ then149.i:                                        ; preds = %merge139.i
 
 then154.i:                                        ; preds = %then149.i
   %108 = sext i32 %107 to i64
-  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.659", i64 %108, i64 0, i64 65536)
+  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.683", i64 %108, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40402,7 +41165,7 @@ then158.i:                                        ; preds = %merge148.i
 
 then163.i:                                        ; preds = %then158.i
   %112 = sext i32 %111 to i64
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.660", i64 %112, i64 0, i64 1)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.684", i64 %112, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40419,7 +41182,7 @@ then167.i:                                        ; preds = %merge157.i
 
 then172.i:                                        ; preds = %then167.i
   %117 = sext i32 %115 to i64
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.661", i64 %117, i64 -1, i64 3600000)
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.685", i64 %117, i64 -1, i64 3600000)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40434,7 +41197,7 @@ then176.i:                                        ; preds = %merge166.i
 
 then181.i:                                        ; preds = %then176.i
   %120 = sext i32 %16 to i64
-  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.662", i64 %120, i64 1, i64 8)
+  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.686", i64 %120, i64 1, i64 8)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40452,7 +41215,7 @@ then185.i:                                        ; preds = %merge175.i
   br i1 %.not379.i, label %common.ret, label %then190.i
 
 then190.i:                                        ; preds = %then185.i
-  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.663", i64 %123, i64 0, i64 1152921504606846976)
+  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.687", i64 %123, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40468,7 +41231,7 @@ then194.i:                                        ; preds = %merge184.i
 
 then199.i:                                        ; preds = %then194.i
   %130 = sext i32 %129 to i64
-  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.664", i64 %130, i64 0, i64 100)
+  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.688", i64 %130, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40486,7 +41249,7 @@ then203.i:                                        ; preds = %merge193.i
   br i1 %.not.i, label %common.ret, label %then208.i
 
 then208.i:                                        ; preds = %then203.i
-  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.665", i64 %133, i64 0, i64 1152921504606846976)
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.689", i64 %133, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -40501,7 +41264,7 @@ then7:                                            ; preds = %merge2
   br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.666", i32 %107)
+  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.690", i32 %107)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %140 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %140, i64 1023)
@@ -40532,7 +41295,7 @@ then14:                                           ; preds = %merge6
   br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.667", i64 71, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.691", i64 71, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -40563,7 +41326,7 @@ then23:                                           ; preds = %merge13
   br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.668", i32 %36, i32 %152)
+  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.692", i32 %36, i32 %152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %155 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %155, i64 1023)
@@ -40644,7 +41407,7 @@ then.i.i:                                         ; preds = %then
   br i1 %.not9.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.669", i32 %1, i32 %11)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.693", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -40683,7 +41446,7 @@ then2.i:                                          ; preds = %or.lhs.false2.i.i
   br i1 %.not41.i, label %common.ret, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.670", i32 %1, ptr %21)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.694", i32 %1, ptr %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -40721,7 +41484,7 @@ then10.i:                                         ; preds = %merge1.i
 
 then14.i:                                         ; preds = %then10.i
   %36 = getelementptr i8, ptr %9, i64 32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.671", ptr %36)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.695", ptr %36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -40768,7 +41531,7 @@ then.i.i13:                                       ; preds = %merge
   br i1 %.not9.i.i14, label %"$Library.describe.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i13
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.669", i32 %1, i32 %11)
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.693", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i11)
   %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i16 = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -41170,7 +41933,7 @@ then.i.i:                                         ; preds = %merge1.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %41 = getelementptr i8, ptr %14, i64 60
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.696", ptr %41)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -41303,7 +42066,7 @@ and.lhs.true15.i.i:                               ; preds = %merge9.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
   %100 = getelementptr i8, ptr %14, i64 60
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i32 %98, ptr %100, i32 %95)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.697", i32 %98, ptr %100, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i63.i.i)
   %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i64.i.i = call i64 @llvm.smin.i64(i64 %102, i64 1023)
@@ -41339,7 +42102,7 @@ then.i96.i:                                       ; preds = %merge5.i
 
 then2.i97.i:                                      ; preds = %then.i96.i
   %113 = getelementptr i8, ptr %14, i64 60
-  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.674", i64 %108, ptr %113, i64 %111)
+  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.698", i64 %108, ptr %113, i64 %111)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i)
   %115 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i98.i = call i64 @llvm.smin.i64(i64 %115, i64 1023)
@@ -41399,7 +42162,7 @@ then.i.i.i:                                       ; preds = %merge10.i
   br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i32 %131, ptr nonnull @"$string.185", i32 %135)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i32 %131, ptr nonnull @"$string.185", i32 %135)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %138 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %138, i64 1023)
@@ -41431,7 +42194,7 @@ then.i64.i.i:                                     ; preds = %merge.i104.i
   br i1 %.not9.i65.i.i, label %"$Plan.make.exit", label %then2.i66.i.i
 
 then2.i66.i.i:                                    ; preds = %then.i64.i.i
-  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i32 %131, ptr nonnull @"$string.186", i32 %144)
+  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i32 %131, ptr nonnull @"$string.186", i32 %144)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i67.i.i = call i64 @llvm.smin.i64(i64 %147, i64 1023)
@@ -41469,7 +42232,7 @@ then.i74.i.i:                                     ; preds = %then7.i.i
   br i1 %.not9.i75.i.i, label %"$Plan.make.exit", label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i74.i.i
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i32 %131, ptr nonnull @"$string.189", i32 %155)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i32 %131, ptr nonnull @"$string.189", i32 %155)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
   %158 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = call i64 @llvm.smin.i64(i64 %158, i64 1023)
@@ -41510,7 +42273,7 @@ then.i84.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not9.i85.i.i, label %"$Plan.make.exit", label %then2.i86.i.i
 
 then2.i86.i.i:                                    ; preds = %then.i84.i.i
-  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i32 %131, ptr nonnull @"$string.676", i32 %167)
+  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i32 %131, ptr nonnull @"$string.700", i32 %167)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
   %170 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i87.i.i = call i64 @llvm.smin.i64(i64 %170, i64 1023)
@@ -41537,11 +42300,11 @@ merge19.i.i:                                      ; preds = %merge14.i.i
 then24.i.i:                                       ; preds = %merge19.i.i
   %176 = getelementptr i8, ptr %54, i64 160
   %177 = load i32, ptr %176, align 4
-  %178 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.677", i32 %177, i32 %131, ptr %3)
+  %178 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.701", i32 %177, i32 %131, ptr %3)
   br label %"$Layout.check.exit.i"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %179 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.678", i32 %.val57.i.i, i32 %131, ptr %3)
+  %179 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.702", i32 %.val57.i.i, i32 %131, ptr %3)
   br label %"$Layout.check.exit.i"
 
 "$Layout.check.exit.i":                           ; preds = %merge23.i.i, %then24.i.i
@@ -41591,7 +42354,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -41672,8 +42435,8 @@ then2:                                            ; preds = %then
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %25 = icmp eq i32 %23, 32
-  %spec.select.i = select i1 %25, ptr @"$string.533", ptr @"$string.164"
-  br label %"$anon (./terra/base/codes.t:4).549.exit"
+  %spec.select.i = select i1 %25, ptr @"$string.557", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).573.exit"
 
 switch.hole_check:                                ; preds = %then2
   %switch.shifted = lshr i32 -1048569, %23
@@ -41684,25 +42447,25 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %23 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %26
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).549.exit"
+  br label %"$anon (./terra/base/codes.t:4).573.exit"
 
-"$anon (./terra/base/codes.t:4).549.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).573.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
   %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.679", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.703", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
   %32 = icmp sgt i64 %31, 0
   br i1 %32, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).549.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).573.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).549.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).573.exit", %then2.i.i
   %33 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %33, align 1
   %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -41984,7 +42747,7 @@ then2.i.i:                                        ; preds = %forbody.i
   %146 = getelementptr i8, ptr %145, i64 8
   %147 = load ptr, ptr %146, align 8
   %148 = load i32, ptr %5, align 4
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.682", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.706", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %150, i64 1023)
@@ -42052,7 +42815,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.680", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.704", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -42620,7 +43383,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.681", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.705", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -42723,7 +43486,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.681", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.705", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -42930,8 +43693,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).686.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).686.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).710.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).710.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -43005,7 +43768,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).686.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).710.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -43019,9 +43782,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:37).686.exit"
+  br label %"$anon (./terra/plan/sizes.t:37).710.exit"
 
-"$anon (./terra/plan/sizes.t:37).686.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:37).710.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -43204,7 +43967,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.683", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.707", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -43591,7 +44354,7 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).709"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
   %82 = load i32, ptr %16, align 4, !noalias !102
@@ -43599,7 +44362,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).709"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 184
   %85 = getelementptr i8, ptr %0, i64 400
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -44128,7 +44891,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).709"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -44726,7 +45489,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 208
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.687", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.711", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -44856,7 +45619,7 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 204
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.688", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.712", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %69, align 1
   %70 = getelementptr i8, ptr %0, i64 513
@@ -44872,7 +45635,7 @@ then10:                                           ; preds = %else8
   %73 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %73, align 1
   %74 = getelementptr i8, ptr %0, i64 513
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.689", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.713", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -44952,7 +45715,7 @@ then.i4.i.i:                                      ; preds = %entry
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.690", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.714", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
@@ -44964,7 +45727,7 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.691", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.715", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
@@ -44975,13 +45738,13 @@ else2.i:                                          ; preds = %else.i
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.692", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.716", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.693", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.717", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -45015,7 +45778,7 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.694", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.718", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
   %71 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %71, align 1
   %72 = getelementptr i8, ptr %0, i64 513
@@ -45033,7 +45796,7 @@ entry:
   %4 = load ptr, ptr %1, align 8
   %5 = getelementptr i8, ptr %4, i64 8
   %6 = load ptr, ptr %5, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.598")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.622")
   %7 = getelementptr i8, ptr %0, i64 8
   %8 = load i64, ptr %7, align 8
   %9 = add i64 %8, 1
@@ -45077,7 +45840,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %6)
   %22 = getelementptr i8, ptr %4, i64 32
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.599")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.623")
   %23 = load i64, ptr %7, align 8
   %24 = add i64 %23, 1
   %25 = load i64, ptr %10, align 8
@@ -45119,7 +45882,7 @@ then.i.i.i23.i:                                   ; preds = %merge.i.i.i.i.i18.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %22)
   %35 = getelementptr i8, ptr %4, i64 768
   %36 = load i64, ptr %35, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.601")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.625")
   %37 = load i64, ptr %7, align 8
   %38 = add i64 %37, 1
   %39 = load i64, ptr %10, align 8
@@ -45163,7 +45926,7 @@ then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
   %50 = getelementptr i8, ptr %4, i64 776
   %51 = load i64, ptr %50, align 8
   %52 = add i64 %51, %49
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.696")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.720")
   %53 = load i64, ptr %7, align 8
   %54 = add i64 %53, 1
   %55 = load i64, ptr %10, align 8
@@ -45205,7 +45968,7 @@ then.i.i.i42.i:                                   ; preds = %merge.i.i.i.i.i37.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %52)
   %65 = getelementptr i8, ptr %4, i64 784
   %66 = load i64, ptr %65, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.603")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.627")
   %67 = load i64, ptr %7, align 8
   %68 = add i64 %67, 1
   %69 = load i64, ptr %10, align 8
@@ -45248,7 +46011,7 @@ then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
   %79 = load i64, ptr %65, align 8
   %80 = getelementptr i8, ptr %4, i64 792
   %81 = load i64, ptr %80, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.697")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.721")
   %82 = load i64, ptr %7, align 8
   %83 = add i64 %82, 1
   %84 = load i64, ptr %10, align 8
@@ -45292,7 +46055,7 @@ then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
   %95 = getelementptr i8, ptr %4, i64 760
   %96 = load i8, ptr %95, align 1
   %97 = icmp ne i8 %96, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.698", i1 zeroext %97)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.722", i1 zeroext %97)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.92")
   %98 = load i64, ptr %7, align 8
   %99 = add i64 %98, 1
@@ -45336,7 +46099,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %110 = getelementptr i8, ptr %1, i64 172
   %111 = load i32, ptr %110, align 4
   %112 = sext i32 %111 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.699")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.723")
   %113 = load i64, ptr %7, align 8
   %114 = add i64 %113, 1
   %115 = load i64, ptr %10, align 8
@@ -45380,9 +46143,9 @@ then.i.i.i39:                                     ; preds = %merge.i.i.i.i.i34
   %126 = load i32, ptr %125, align 4
   %127 = icmp eq i32 %126, 1
   %128 = icmp eq i32 %126, 2
-  %spec.select.i = select i1 %128, ptr @"$string.703", ptr @"$string.215"
-  %common.ret.op.i = select i1 %127, ptr @"$string.702", ptr %spec.select.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.700")
+  %spec.select.i = select i1 %128, ptr @"$string.727", ptr @"$string.215"
+  %common.ret.op.i = select i1 %127, ptr @"$string.726", ptr %spec.select.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.724")
   %129 = load i64, ptr %7, align 8
   %130 = add i64 %129, 1
   %131 = load i64, ptr %10, align 8
@@ -45425,7 +46188,7 @@ then.i.i.i48:                                     ; preds = %merge.i.i.i.i.i43
   %141 = getelementptr i8, ptr %1, i64 204
   %142 = load i32, ptr %141, align 4
   %143 = sext i32 %142 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.704")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.728")
   %144 = load i64, ptr %7, align 8
   %145 = add i64 %144, 1
   %146 = load i64, ptr %10, align 8
@@ -45468,7 +46231,7 @@ then.i.i.i.i61:                                   ; preds = %merge.i.i.i.i.i.i56
   %156 = getelementptr i8, ptr %1, i64 52
   %157 = load i32, ptr %156, align 4
   %158 = icmp sgt i32 %157, 0
-  br i1 %158, label %"$anon (./terra/base/codes.t:4).706.exit.i", label %else.i.i
+  br i1 %158, label %"$anon (./terra/base/codes.t:4).730.exit.i", label %else.i.i
 
 else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i53"
   %159 = load i32, ptr %141, align 4
@@ -45478,7 +46241,7 @@ else.i.i:                                         ; preds = %"$JsonWriter.intege
   %.val.val.i.i = load i32, ptr %161, align 4
   %162 = sext i32 %.val.val.i.i to i64
   %163 = icmp eq i32 %.val.val.i.i, %159
-  br i1 %163, label %"$anon (./terra/base/codes.t:4).706.exit.i", label %else2.i.i
+  br i1 %163, label %"$anon (./terra/base/codes.t:4).730.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
   %164 = getelementptr i8, ptr %1, i64 60
@@ -45498,12 +46261,12 @@ merge.i.i.i:                                      ; preds = %else2.i.i
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
   %common.ret.op.i.i.i = phi i64 [ %172, %merge.i.i.i ], [ %162, %else2.i.i ]
   %173 = icmp eq i64 %common.ret.op.i.i.i, %160
-  %spec.select.i54 = select i1 %173, ptr @"$string.709", ptr @"$string.710"
-  br label %"$anon (./terra/base/codes.t:4).706.exit.i"
+  %spec.select.i54 = select i1 %173, ptr @"$string.733", ptr @"$string.734"
+  br label %"$anon (./terra/base/codes.t:4).730.exit.i"
 
-"$anon (./terra/base/codes.t:4).706.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i53"
-  %common.ret.op.i9.i = phi ptr [ @"$string.708", %else.i.i ], [ @"$string.707", %"$JsonWriter.integer_field.exit.i53" ], [ %spec.select.i54, %"$Plan.positions_of_pool.exit.i.i" ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.705")
+"$anon (./terra/base/codes.t:4).730.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i53"
+  %common.ret.op.i9.i = phi ptr [ @"$string.732", %else.i.i ], [ @"$string.731", %"$JsonWriter.integer_field.exit.i53" ], [ %spec.select.i54, %"$Plan.positions_of_pool.exit.i.i" ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.729")
   %174 = load i64, ptr %7, align 8
   %175 = add i64 %174, 1
   %176 = load i64, ptr %10, align 8
@@ -45511,7 +46274,7 @@ merge.i.i.i:                                      ; preds = %else2.i.i
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.86.exit.thread.i.i.i12.i"
 
-merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).706.exit.i"
+merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).730.exit.i"
   %177 = shl i64 %176, 1
   %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %177, i64 %175)
   %spec.store.select.i.i.i.i.i15.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i, i64 8)
@@ -45525,9 +46288,9 @@ merge7.i.i.i.i.i16.i:                             ; preds = %merge.i.i.i.i.i13.i
   %.pre10.i.i.i.i17.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i12.i"
 
-"$Vector.push.86.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).706.exit.i"
-  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).706.exit.i" ]
-  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).706.exit.i" ]
+"$Vector.push.86.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).730.exit.i"
+  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).730.exit.i" ]
+  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).730.exit.i" ]
   %182 = getelementptr i8, ptr %181, i64 %180
   store i8 58, ptr %182, align 1
   %183 = load i64, ptr %7, align 8
@@ -45547,7 +46310,7 @@ then.i.i.i18.i:                                   ; preds = %merge.i.i.i.i.i13.i
   %186 = getelementptr i8, ptr %.val.i, i64 140
   %.val.val.i = load i32, ptr %186, align 4
   %187 = sext i32 %.val.val.i to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.711")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.735")
   %188 = load i64, ptr %7, align 8
   %189 = add i64 %188, 1
   %190 = load i64, ptr %10, align 8
@@ -45590,7 +46353,7 @@ then.i.i.i27.i:                                   ; preds = %merge.i.i.i.i.i22.i
   %200 = getelementptr i8, ptr %1, i64 200
   %201 = load i32, ptr %200, align 4
   %202 = sext i32 %201 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.712")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.736")
   %203 = load i64, ptr %7, align 8
   %204 = add i64 %203, 1
   %205 = load i64, ptr %10, align 8
@@ -45633,7 +46396,7 @@ then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
   %215 = getelementptr i8, ptr %1, i64 48
   %216 = load i32, ptr %215, align 4
   %217 = icmp sgt i32 %216, 0
-  br i1 %217, label %"$anon (./terra/base/codes.t:4).706.exit49.i", label %else.i39.i
+  br i1 %217, label %"$anon (./terra/base/codes.t:4).730.exit49.i", label %else.i39.i
 
 else.i39.i:                                       ; preds = %"$JsonWriter.integer_field.exit38.i"
   %218 = load i32, ptr %200, align 4
@@ -45642,18 +46405,18 @@ else.i39.i:                                       ; preds = %"$JsonWriter.intege
   %220 = trunc i8 %.val.i40.i to i1
   %221 = select i1 %220, i32 64, i32 256
   %222 = icmp eq i32 %218, %221
-  br i1 %222, label %"$anon (./terra/base/codes.t:4).706.exit49.i", label %else2.i41.i
+  br i1 %222, label %"$anon (./terra/base/codes.t:4).730.exit49.i", label %else2.i41.i
 
 else2.i41.i:                                      ; preds = %else.i39.i
   %223 = getelementptr i8, ptr %1, i64 60
   %224 = load i32, ptr %223, align 4
   %225 = icmp sgt i32 %224, 0
-  %spec.select71.i = select i1 %225, ptr @"$string.709", ptr @"$string.710"
-  br label %"$anon (./terra/base/codes.t:4).706.exit49.i"
+  %spec.select71.i = select i1 %225, ptr @"$string.733", ptr @"$string.734"
+  br label %"$anon (./terra/base/codes.t:4).730.exit49.i"
 
-"$anon (./terra/base/codes.t:4).706.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
-  %common.ret.op.i45.i = phi ptr [ @"$string.215", %else.i39.i ], [ @"$string.707", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.713")
+"$anon (./terra/base/codes.t:4).730.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
+  %common.ret.op.i45.i = phi ptr [ @"$string.215", %else.i39.i ], [ @"$string.731", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.737")
   %226 = load i64, ptr %7, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %10, align 8
@@ -45661,7 +46424,7 @@ else2.i41.i:                                      ; preds = %else.i39.i
   %.pre.i.i.i.i51.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.86.exit.thread.i.i.i52.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).706.exit49.i"
+merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).730.exit49.i"
   %229 = shl i64 %228, 1
   %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %229, i64 %227)
   %spec.store.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
@@ -45675,9 +46438,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i52.i"
 
-"$Vector.push.86.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).706.exit49.i"
-  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).706.exit49.i" ]
-  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).706.exit49.i" ]
+"$Vector.push.86.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).730.exit49.i"
+  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).730.exit49.i" ]
+  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).730.exit49.i" ]
   %234 = getelementptr i8, ptr %233, i64 %232
   store i8 58, ptr %234, align 1
   %235 = load i64, ptr %7, align 8
@@ -45696,7 +46459,7 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   %238 = getelementptr i8, ptr %1, i64 224
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.714")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.738")
   %241 = load i64, ptr %7, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %10, align 8
@@ -45739,7 +46502,7 @@ then.i.i.i70:                                     ; preds = %merge.i.i.i.i.i65
   %253 = getelementptr i8, ptr %1, i64 332
   %254 = load i32, ptr %253, align 4
   %255 = sext i32 %254 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.715")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.739")
   %256 = load i64, ptr %7, align 8
   %257 = add i64 %256, 1
   %258 = load i64, ptr %10, align 8
@@ -45786,7 +46549,7 @@ then.i.i.i80:                                     ; preds = %merge.i.i.i.i.i75
 
 merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.integer_field.exit81"
   %271 = icmp eq i32 %269, 32
-  %spec.select.i.i.i = select i1 %271, ptr @"$string.533", ptr @"$string.164"
+  %spec.select.i.i.i = select i1 %271, ptr @"$string.557", ptr @"$string.164"
   br label %"$kv_dtype_name.exit.i"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.integer_field.exit81"
@@ -45802,7 +46565,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i":                          ; preds = %switch.lookup, %merge53.i.i.i
   %common.ret.op.i.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.716")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.740")
   %273 = load i64, ptr %7, align 8
   %274 = add i64 %273, 1
   %275 = load i64, ptr %10, align 8
@@ -45878,7 +46641,7 @@ switch.lookup218:                                 ; preds = %switch.hole_check21
   %299 = sext i32 %291 to i64
   %300 = mul i64 %298, %299
   %301 = mul i64 %300, %common.ret.op.i.i.i86
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.718")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
   %302 = load i64, ptr %7, align 8
   %303 = add i64 %302, 1
   %304 = load i64, ptr %10, align 8
@@ -45931,7 +46694,7 @@ then.i.i.i38.i:                                   ; preds = %merge.i.i.i.i.i33.i
   %323 = shl nsw i64 %320, 2
   %324 = mul i64 %323, %321
   %325 = mul i64 %324, %322
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.719")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
   %326 = load i64, ptr %7, align 8
   %327 = add i64 %326, 1
   %328 = load i64, ptr %10, align 8
@@ -45974,7 +46737,7 @@ then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
   %338 = getelementptr i8, ptr %1, i64 208
   %339 = load i32, ptr %338, align 4
   %340 = sext i32 %339 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.720")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
   %341 = load i64, ptr %7, align 8
   %342 = add i64 %341, 1
   %343 = load i64, ptr %10, align 8
@@ -46016,7 +46779,7 @@ then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %340)
   %353 = getelementptr i8, ptr %1, i64 384
   %354 = load i64, ptr %353, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.721")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
   %355 = load i64, ptr %7, align 8
   %356 = add i64 %355, 1
   %357 = load i64, ptr %10, align 8
@@ -46059,7 +46822,7 @@ then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
   %367 = getelementptr i8, ptr %1, i64 376
   %368 = load i32, ptr %367, align 4
   %369 = sext i32 %368 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.709")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.733")
   %370 = load i64, ptr %7, align 8
   %371 = add i64 %370, 1
   %372 = load i64, ptr %10, align 8
@@ -46104,7 +46867,7 @@ then.i.i.i79.i:                                   ; preds = %merge.i.i.i.i.i74.i
   %384 = load i32, ptr %338, align 4
   %385 = sext i32 %384 to i64
   %386 = mul nsw i64 %385, %383
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.722")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.746")
   %387 = load i64, ptr %7, align 8
   %388 = add i64 %387, 1
   %389 = load i64, ptr %10, align 8
@@ -46148,7 +46911,7 @@ then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
   %400 = getelementptr i8, ptr %1, i64 360
   %401 = load i32, ptr %400, align 4
   %402 = load i32, ptr %200, align 4
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.723")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
   %403 = load i64, ptr %7, align 8
   %404 = add i64 %403, 1
   %405 = load i64, ptr %10, align 8
@@ -46193,7 +46956,7 @@ then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %416)
   %417 = getelementptr i8, ptr %1, i64 352
   %418 = load i64, ptr %417, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.724")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
   %419 = load i64, ptr %7, align 8
   %420 = add i64 %419, 1
   %421 = load i64, ptr %10, align 8
@@ -46236,9 +46999,9 @@ then.i.i.i103:                                    ; preds = %merge.i.i.i.i.i98
   %431 = getelementptr i8, ptr %1, i64 512
   %432 = load i8, ptr %431, align 1
   %433 = icmp ne i8 %432, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.725", i1 zeroext %433)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.749", i1 zeroext %433)
   %434 = getelementptr i8, ptr %1, i64 513
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.726")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.750")
   %435 = load i64, ptr %7, align 8
   %436 = add i64 %435, 1
   %437 = load i64, ptr %10, align 8
@@ -46313,7 +47076,7 @@ then.i.i.i113:                                    ; preds = %merge.i.i.i.i.i108
   %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
   %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
   %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.727")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.751")
   %447 = load i64, ptr %7, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %10, align 8
@@ -46355,7 +47118,7 @@ then.i.i.i133:                                    ; preds = %merge.i.i.i.i.i128
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
   %459 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
   %460 = mul i64 %459, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.728")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
   %461 = load i64, ptr %7, align 8
   %462 = add i64 %461, 1
   %463 = load i64, ptr %10, align 8
@@ -46397,7 +47160,7 @@ then.i.i.i.i127:                                  ; preds = %merge.i.i.i.i.i.i12
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
   %473 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
   %474 = mul i64 %shape.sroa.62.0.copyload.i, %473
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.729")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
   %475 = load i64, ptr %7, align 8
   %476 = add i64 %475, 1
   %477 = load i64, ptr %10, align 8
@@ -46437,7 +47200,7 @@ then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.86.exit.thread.i.i.i94.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %474)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.730")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
   %487 = load i64, ptr %7, align 8
   %488 = add i64 %487, 1
   %489 = load i64, ptr %10, align 8
@@ -46477,7 +47240,7 @@ then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.
 "$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.86.exit.thread.i.i.i104.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.731")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
   %499 = load i64, ptr %7, align 8
   %500 = add i64 %499, 1
   %501 = load i64, ptr %10, align 8
@@ -46517,7 +47280,7 @@ then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.
 "$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.86.exit.thread.i.i.i114.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.732")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
   %511 = load i64, ptr %7, align 8
   %512 = add i64 %511, 1
   %513 = load i64, ptr %10, align 8
@@ -46558,7 +47321,7 @@ then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %459)
   %523 = shl i64 %shape.sroa.8.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.733")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
   %524 = load i64, ptr %7, align 8
   %525 = add i64 %524, 1
   %526 = load i64, ptr %10, align 8
@@ -46602,7 +47365,7 @@ then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.
   %537 = add i64 %shape.sroa.25.0.copyload.i, %536
   %538 = sdiv i64 %537, %shape.sroa.0.0.copyload.i
   %539 = mul i64 %538, %473
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.734")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
   %540 = load i64, ptr %7, align 8
   %541 = add i64 %540, 1
   %542 = load i64, ptr %10, align 8
@@ -46647,7 +47410,7 @@ then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.
   %554 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
   %555 = mul i64 %shape.sroa.46.0.copyload.i, %554
   %556 = mul i64 %555, %553
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.735")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
   %557 = load i64, ptr %7, align 8
   %558 = add i64 %557, 1
   %559 = load i64, ptr %10, align 8
@@ -46690,7 +47453,7 @@ then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.
   %569 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
   %570 = mul i64 %569, %shape.sroa.50.0.copyload.i
   %571 = mul i64 %570, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.736")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
   %572 = load i64, ptr %7, align 8
   %573 = add i64 %572, 1
   %574 = load i64, ptr %10, align 8
@@ -46730,7 +47493,7 @@ then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.
 "$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.86.exit.thread.i.i.i164.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.737")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
   %584 = load i64, ptr %7, align 8
   %585 = add i64 %584, 1
   %586 = load i64, ptr %10, align 8
@@ -46770,7 +47533,7 @@ then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.
 "$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.86.exit.thread.i.i.i174.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.738")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
   %596 = load i64, ptr %7, align 8
   %597 = add i64 %596, 1
   %598 = load i64, ptr %10, align 8
@@ -46810,7 +47573,7 @@ then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.
 "$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.86.exit.thread.i.i.i184.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %570)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.739")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
   %608 = load i64, ptr %7, align 8
   %609 = add i64 %608, 1
   %610 = load i64, ptr %10, align 8
@@ -46852,7 +47615,7 @@ then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
   %620 = shl i64 %554, 1
   %621 = mul i64 %620, %shape.sroa.55.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.740")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
   %622 = load i64, ptr %7, align 8
   %623 = add i64 %622, 1
   %624 = load i64, ptr %10, align 8
@@ -46894,7 +47657,7 @@ then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %621)
   %634 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
   %635 = mul i64 %634, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
   %636 = load i64, ptr %7, align 8
   %637 = add i64 %636, 1
   %638 = load i64, ptr %10, align 8
@@ -46934,7 +47697,7 @@ then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.
 "$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.86.exit.thread.i.i.i214.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %635)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
   %648 = load i64, ptr %7, align 8
   %649 = add i64 %648, 1
   %650 = load i64, ptr %10, align 8
@@ -46974,7 +47737,7 @@ then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.
 "$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.86.exit.thread.i.i.i224.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %634)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
   %660 = load i64, ptr %7, align 8
   %661 = add i64 %660, 1
   %662 = load i64, ptr %10, align 8
@@ -47014,7 +47777,7 @@ then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.
 "$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.86.exit.thread.i.i.i234.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
   %672 = load i64, ptr %7, align 8
   %673 = add i64 %672, 1
   %674 = load i64, ptr %10, align 8
@@ -47055,7 +47818,7 @@ then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
   %684 = mul i64 %shape.sroa.58.0.copyload.i, %523
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
   %685 = load i64, ptr %7, align 8
   %686 = add i64 %685, 1
   %687 = load i64, ptr %10, align 8
@@ -47095,7 +47858,7 @@ then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.
 "$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.86.exit.thread.i.i.i254.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.746")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
   %697 = load i64, ptr %7, align 8
   %698 = add i64 %697, 1
   %699 = load i64, ptr %10, align 8
@@ -47137,7 +47900,7 @@ then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
   %709 = shl i64 %shape.sroa.58.0.copyload.i, 2
   %710 = mul i64 %538, %709
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
   %711 = load i64, ptr %7, align 8
   %712 = add i64 %711, 1
   %713 = load i64, ptr %10, align 8
@@ -47177,7 +47940,7 @@ then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.
 "$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.86.exit.thread.i.i.i274.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %710)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
   %723 = load i64, ptr %7, align 8
   %724 = add i64 %723, 1
   %725 = load i64, ptr %10, align 8
@@ -47221,7 +47984,7 @@ then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.
   %736 = shl i64 %shape.sroa.62.0.copyload.i, 2
   %737 = mul i64 %736, %shape.sroa.66.0.copyload.i
   %738 = select i1 %735, i64 %737, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
   %739 = load i64, ptr %7, align 8
   %740 = add i64 %739, 1
   %741 = load i64, ptr %10, align 8
@@ -47306,7 +48069,7 @@ then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %754)
   %767 = shl i64 %shape.sroa.72.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.750")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
   %768 = load i64, ptr %7, align 8
   %769 = add i64 %768, 1
   %770 = load i64, ptr %10, align 8
@@ -47350,7 +48113,7 @@ then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.
   %781 = shl i64 %shape.sroa.0.0.copyload.i, 2
   %782 = mul i64 %781, %752
   %783 = select i1 %780, i64 %782, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.751")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
   %784 = load i64, ptr %7, align 8
   %785 = add i64 %784, 1
   %786 = load i64, ptr %10, align 8
@@ -47392,7 +48155,7 @@ then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %783)
   %796 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
   %797 = mul i64 %796, %767
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
   %798 = load i64, ptr %7, align 8
   %799 = add i64 %798, 1
   %800 = load i64, ptr %10, align 8
@@ -47432,7 +48195,7 @@ then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.
 "$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.86.exit.thread.i.i.i334.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
   %810 = load i64, ptr %7, align 8
   %811 = add i64 %810, 1
   %812 = load i64, ptr %10, align 8
@@ -47472,7 +48235,7 @@ then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.
 "$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.86.exit.thread.i.i.i344.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
   %822 = load i64, ptr %7, align 8
   %823 = add i64 %822, 1
   %824 = load i64, ptr %10, align 8
@@ -47513,7 +48276,7 @@ then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
   %834 = mul i64 %753, %shape.sroa.71.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
   %835 = load i64, ptr %7, align 8
   %836 = add i64 %835, 1
   %837 = load i64, ptr %10, align 8
@@ -47592,7 +48355,7 @@ then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.
 "$write_buffers.exit":                            ; preds = %"$Vector.push.86.exit.thread.i.i.i374.i", %then.i.i.i380.i
   store i8 1, ptr %21, align 1
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %3)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
   %859 = load i64, ptr %7, align 8
   %860 = add i64 %859, 1
   %861 = load i64, ptr %10, align 8
@@ -47684,7 +48447,7 @@ then.i.i.i194:                                    ; preds = %merge.i.i
   %894 = sdiv i64 %885, %common.ret.op.i.i.i134
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
   %895 = load i64, ptr %7, align 8
   %896 = add i64 %895, 1
   %897 = load i64, ptr %10, align 8
@@ -47723,7 +48486,7 @@ then.i.i.i.i193:                                  ; preds = %merge.i.i.i.i.i.i18
 "$JsonWriter.integer_field.exit.i138":            ; preds = %then.i.i.i.i193, %"$Vector.push.86.exit.thread.i.i.i.i137"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
   %906 = load i64, ptr %7, align 8
   %907 = add i64 %906, 1
   %908 = load i64, ptr %10, align 8
@@ -47762,7 +48525,7 @@ then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.86.exit.thread.i.i.i13.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %878)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
   %917 = load i64, ptr %7, align 8
   %918 = add i64 %917, 1
   %919 = load i64, ptr %10, align 8
@@ -47801,7 +48564,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.86.exit.thread.i.i.i23.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %891)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
   %928 = load i64, ptr %7, align 8
   %929 = add i64 %928, 1
   %930 = load i64, ptr %10, align 8
@@ -47840,7 +48603,7 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.86.exit.thread.i.i.i33.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %881)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
   %939 = load i64, ptr %7, align 8
   %940 = add i64 %939, 1
   %941 = load i64, ptr %10, align 8
@@ -47879,7 +48642,7 @@ then.i.i.i49.i187:                                ; preds = %merge.i.i.i.i.i44.i
 "$JsonWriter.integer_field.exit50.i142":          ; preds = %then.i.i.i49.i187, %"$Vector.push.86.exit.thread.i.i.i43.i141"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %882)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
   %950 = load i64, ptr %7, align 8
   %951 = add i64 %950, 1
   %952 = load i64, ptr %10, align 8
@@ -47918,7 +48681,7 @@ then.i.i.i59.i181:                                ; preds = %merge.i.i.i.i.i54.i
 "$JsonWriter.integer_field.exit60.i146":          ; preds = %then.i.i.i59.i181, %"$Vector.push.86.exit.thread.i.i.i53.i145"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
   %961 = load i64, ptr %7, align 8
   %962 = add i64 %961, 1
   %963 = load i64, ptr %10, align 8
@@ -47957,7 +48720,7 @@ then.i.i.i69.i175:                                ; preds = %merge.i.i.i.i.i64.i
 "$JsonWriter.integer_field.exit70.i150":          ; preds = %then.i.i.i69.i175, %"$Vector.push.86.exit.thread.i.i.i63.i149"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %893)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
   %972 = load i64, ptr %7, align 8
   %973 = add i64 %972, 1
   %974 = load i64, ptr %10, align 8
@@ -48503,7 +49266,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.765", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.789", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -48561,7 +49324,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.766", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.790", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -48832,7 +49595,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.767", ptr nonnull @"$string.768")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.791", ptr nonnull @"$string.792")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -48969,7 +49732,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.769", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.793", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -49015,7 +49778,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.770")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.794")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -49093,7 +49856,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.771")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.795")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -49259,7 +50022,7 @@ then.i3.i123.i.i:                                 ; preds = %merge.i.i.i.i118.i.
 "$JsonWriter.open.exit134.i.i":                   ; preds = %then.i3.i123.i.i, %"$Vector.push.86.exit.thread.i.i117.i.i"
   store i8 0, ptr %64, align 8
   %140 = load ptr, ptr %122, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.610")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.634")
   %141 = load i64, ptr %65, align 8
   %142 = add i64 %141, 1
   %143 = load i64, ptr %66, align 8
@@ -49298,7 +50061,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.772")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.796")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -49376,7 +50139,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.773")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.797")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -49611,7 +50374,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.767", ptr nonnull @"$string.774")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.791", ptr nonnull @"$string.798")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -49771,7 +50534,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.775", ptr %6, align 8
+  store ptr @"$string.799", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 2016
@@ -49935,7 +50698,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.776", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.800", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -50112,7 +50875,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.777", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.801", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -50239,7 +51002,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.778", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.802", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -50322,7 +51085,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %258 = load i64, ptr %251, align 8
-  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.779", i32 %1, i64 %258, i32 %256)
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.803", i32 %1, i64 %258, i32 %256)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
@@ -50394,7 +51157,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.780", i32 %286, i32 %1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.804", i32 %286, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %288, i64 1023)
@@ -51589,7 +52352,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.781", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.805", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -51987,7 +52750,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.782", ptr %19, align 8
+  store ptr @"$string.806", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -52020,7 +52783,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.783", ptr %19, align 8
+  store ptr @"$string.807", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -52050,7 +52813,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.784", ptr %49, align 8
+  store ptr @"$string.808", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 2016
@@ -52106,7 +52869,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.785", ptr %13, align 8
+  store ptr @"$string.809", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 2016
@@ -52155,7 +52918,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.750", ptr %40, align 8
+  store ptr @"$string.774", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 2016
@@ -52197,7 +52960,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 2024
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.786", ptr %4, align 8
+  store ptr @"$string.810", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 2016
@@ -52419,7 +53182,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.788", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.812", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -52445,7 +53208,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.789", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.813", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -52471,7 +53234,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.790", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.814", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -52561,7 +53324,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.787", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.811", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -52729,7 +53492,7 @@ then.i.i.i13:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i13
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.791", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.815", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -52758,7 +53521,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.792", i32 %59, i32 152)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.816", i32 %59, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -52797,7 +53560,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.796", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.820", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -52827,7 +53590,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.797", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.821", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -52857,7 +53620,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.798", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.822", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -52887,7 +53650,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.799", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.823", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -52905,7 +53668,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.800", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.824", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -52925,7 +53688,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.801", i32 %111, i32 %48, i32 %50)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.825", i32 %111, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -52961,14 +53724,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.812", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.836", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.813", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.837", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -53378,7 +54141,7 @@ and.lhs.true.i.i38.i.i.i:                         ; preds = %forcond.i.i.i46.i.i
   %301 = load i64, ptr %285, align 8
   %.not.i.i.i.i39.i.i.i = icmp slt i64 %301, %300
   %.pre.i.i.i.i.i.i = load ptr, ptr %283, align 8
-  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.824.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.848.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i40.i.i.i:                            ; preds = %and.lhs.true.i.i38.i.i.i
   %302 = shl i64 %301, 1
@@ -53393,9 +54156,9 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store ptr %304, ptr %283, align 8
   store i64 %spec.store.select.i.i.i.i42.i.i.i, ptr %285, align 8
   %.pre10.i.i.i44.i.i.i = load i64, ptr %284, align 8
-  br label %"$Vector.push.824.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.848.exit.thread.i.i.i.i.i"
 
-"$Vector.push.824.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
+"$Vector.push.848.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
   %306 = phi i64 [ %.pre10.i.i.i44.i.i.i, %merge7.i.i.i.i43.i.i.i ], [ %299, %and.lhs.true.i.i38.i.i.i ]
   %307 = phi ptr [ %304, %merge7.i.i.i.i43.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i38.i.i.i ]
   %308 = getelementptr %112, ptr %307, i64 %306
@@ -53405,7 +54168,7 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store i64 %310, ptr %284, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.824.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.848.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
   %311 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %311, %279
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -53552,7 +54315,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %374 = load i32, ptr %68, align 4
-  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.826", i32 %374)
+  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.850", i32 %374)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %376 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %376, i64 1023)
@@ -53585,7 +54348,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.827", i64 %382, i32 %46)
+  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.851", i64 %382, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i61.i.i)
   %386 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i62.i.i = tail call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -53653,7 +54416,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.801", i32 %407, i32 %402, i32 %403)
+  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.825", i32 %407, i32 %402, i32 %403)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %410 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %410, i64 1023)
@@ -53690,7 +54453,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %421 = load i32, ptr %420, align 4
   %422 = getelementptr i8, ptr %25, i64 6516
   %423 = load i32, ptr %422, align 4
-  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.828", i64 %416, i32 %421, i32 %423)
+  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.852", i64 %416, i32 %421, i32 %423)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %425 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %425, i64 1023)
@@ -53739,7 +54502,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.829", i32 %435)
+  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.853", i32 %435)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %445 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -53781,7 +54544,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %458 = call ptr @strerror(i32 %456)
-  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.833", ptr %458)
+  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.857", ptr %458)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %460 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %460, i64 1023)
@@ -53893,7 +54656,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.793", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.817", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -53928,7 +54691,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.794", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.818", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -53950,7 +54713,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.795", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.819", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -53973,7 +54736,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.802", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.826", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -54011,7 +54774,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.803", ptr nonnull @"$string.805", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.827", ptr nonnull @"$string.829", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -54053,7 +54816,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.804", ptr nonnull @"$string.806", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.828", ptr nonnull @"$string.830", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -54084,7 +54847,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.807", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.831", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -54103,7 +54866,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.808", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.832", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -54120,7 +54883,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.809", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.833", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -54137,7 +54900,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.810", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.834", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -54153,7 +54916,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.811", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.835", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -54175,7 +54938,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.814", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.838", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -54215,7 +54978,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.815", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.839", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -54249,7 +55012,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.816", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.840", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -54289,7 +55052,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.817", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.841", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -54315,7 +55078,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.818", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.842", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -54340,7 +55103,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.819", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.843", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -54368,7 +55131,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.820", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.844", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -54388,7 +55151,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.821", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.845", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -54439,7 +55202,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.822", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.846", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -54461,7 +55224,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.823", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.847", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -61393,7 +62156,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.885", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.909", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -61418,7 +62181,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.842", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.866", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -61453,7 +62216,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.843", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.867", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -61493,7 +62256,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.844", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.868", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -61555,7 +62318,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not19.i.i.i.i, label %then13, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.561", ptr %37, ptr nonnull @"$string.114", ptr nonnull @"$string.115")
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.585", ptr %37, ptr nonnull @"$string.114", ptr nonnull @"$string.115")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -61657,7 +62420,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.884", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.908", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -61712,7 +62475,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5633
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.845", ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.869", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -61816,7 +62579,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.846", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.870", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -61988,7 +62751,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.847", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.871", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -62026,7 +62789,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.848", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.872", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -62309,7 +63072,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 1993
   %39 = getelementptr i8, ptr %0, i64 2136
   %40 = getelementptr i8, ptr %0, i64 2152
-  store ptr @"$string.849", ptr %34, align 8
+  store ptr @"$string.873", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -62326,7 +63089,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.849", ptr %34, align 8
+  store ptr @"$string.873", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -62344,7 +63107,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.849", ptr %34, align 8
+  store ptr @"$string.873", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -62362,7 +63125,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.849", ptr %34, align 8
+  store ptr @"$string.873", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -62380,7 +63143,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.849", ptr %34, align 8
+  store ptr @"$string.873", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -62412,7 +63175,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2120
-  store ptr @"$string.849", ptr %34, align 8
+  store ptr @"$string.873", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -62442,7 +63205,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.849", ptr %34, align 8
+  store ptr @"$string.873", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -62472,7 +63235,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.849", ptr %34, align 8
+  store ptr @"$string.873", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -62509,7 +63272,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1664, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2088
-  store ptr @"$string.850", ptr %34, align 8
+  store ptr @"$string.874", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -62541,7 +63304,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 176
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.851", ptr %34, align 8
+  store ptr @"$string.875", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -62580,7 +63343,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.852", ptr %34, align 8
+  store ptr @"$string.876", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -62615,7 +63378,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.853", ptr %34, align 8
+  store ptr @"$string.877", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -62690,7 +63453,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
   %215 = mul i64 %212, %214
-  store ptr @"$string.850", ptr %34, align 8
+  store ptr @"$string.874", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %216 = load i64, ptr %36, align 8
   %217 = add i64 %216, 1
@@ -62743,7 +63506,7 @@ merge7:                                           ; preds = %merge14.i
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.854", ptr %34, align 8
+  store ptr @"$string.878", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %240 = load i64, ptr %36, align 8
   %241 = add i64 %240, 1
@@ -62895,14 +63658,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).709"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
   %87 = load i32, ptr %6, align 4, !noalias !133
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).709"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 184
   %90 = getelementptr i8, ptr %13, i64 400
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -63075,7 +63838,7 @@ and.rhs.i:                                        ; preds = %entry
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr i8, ptr %0, i64 2072
   %25 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.850", ptr %25, align 8
+  store ptr @"$string.874", ptr %25, align 8
   %26 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %26, align 4
   %27 = getelementptr i8, ptr %0, i64 2016
@@ -63134,7 +63897,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %50 = load i32, ptr %0, align 4
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.855", i32 %50, i64 %48, i64 %49)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.879", i32 %50, i64 %48, i64 %49)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -63250,7 +64013,7 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.857", i32 %72)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.881", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -63729,7 +64492,7 @@ then5.i:                                          ; preds = %then2.i
 then.i27.i:                                       ; preds = %then5.i
   %312 = getelementptr i8, ptr %305, i64 28
   %313 = load i32, ptr %312, align 4
-  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.858", ptr nonnull @"$string.391", i32 %313, ptr nonnull %cause.i.i103)
+  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.882", ptr nonnull @"$string.415", i32 %313, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %311)
   %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
@@ -63791,7 +64554,7 @@ else18:                                           ; preds = %merge13
   %331 = getelementptr i8, ptr %330, i64 114
   %332 = load i8, ptr %331, align 1
   %333 = trunc i8 %332 to i1
-  %spec.select.i.i112 = select i1 %333, ptr @"$string.448", ptr @"$string.453"
+  %spec.select.i.i112 = select i1 %333, ptr @"$string.472", ptr @"$string.477"
   %334 = getelementptr i8, ptr %0, i64 48
   %335 = getelementptr i8, ptr %0, i64 56
   %336 = load i32, ptr %335, align 4
@@ -63803,7 +64566,7 @@ else18:                                           ; preds = %merge13
   store i32 %336, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 16
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i.i, i8 0, i64 16, i1 false)
-  %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.448", ptr nonnull %part.i.i.i)
+  %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.472", ptr nonnull %part.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
   %.not.i.i113 = icmp eq i32 %337, 0
   br i1 %.not.i.i113, label %merge4.i.i, label %"$layout.place.exit.thread"
@@ -63811,7 +64574,7 @@ else18:                                           ; preds = %merge13
 merge4.i.i:                                       ; preds = %else18
   %338 = getelementptr i8, ptr %0, i64 88
   %339 = load ptr, ptr %338, align 8
-  %340 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.452", ptr nonnull @"$string.566", ptr %339)
+  %340 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.476", ptr nonnull @"$string.590", ptr %339)
   %.not53.i.i114 = icmp eq i32 %340, 0
   br i1 %.not53.i.i114, label %merge8.i.i, label %"$layout.place.exit.thread"
 
@@ -63932,14 +64695,14 @@ forbody.i.i117:                                   ; preds = %merge19.i.i, %forbo
   %366 = mul i32 %365, %360
   %367 = getelementptr i8, ptr %356, i64 8
   %368 = load ptr, ptr %367, align 8
-  %369 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.455", ptr nonnull @"$string.566", ptr %368)
+  %369 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.479", ptr nonnull @"$string.590", ptr %368)
   %.not.i.i.i.i119 = icmp eq i32 %369, 0
   br i1 %.not.i.i.i.i119, label %merge.i.i.i.i120, label %"$layout.place.exit.thread"
 
 merge.i.i.i.i120:                                 ; preds = %forbody.i.i117
   %370 = getelementptr i8, ptr %356, i64 16
   %371 = load ptr, ptr %370, align 8
-  %372 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.462", ptr nonnull @"$string.566", ptr %371)
+  %372 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.486", ptr nonnull @"$string.590", ptr %371)
   %.not75.i.i.i.i = icmp eq i32 %372, 0
   br i1 %.not75.i.i.i.i, label %merge2.i.i.i.i121, label %"$layout.place.exit.thread"
 
@@ -63953,14 +64716,14 @@ merge2.i.i.i.i121:                                ; preds = %merge.i.i.i.i120
 then7.i.i.i.i139:                                 ; preds = %merge2.i.i.i.i121
   %377 = getelementptr i8, ptr %356, i64 24
   %378 = load ptr, ptr %377, align 8
-  %379 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.460", ptr nonnull @"$string.566", ptr %378)
+  %379 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.484", ptr nonnull @"$string.590", ptr %378)
   %.not76.i.i.i.i = icmp eq i32 %379, 0
   br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i140, label %"$layout.place.exit.thread"
 
 merge10.i.i.i.i140:                               ; preds = %then7.i.i.i.i139
   %380 = getelementptr i8, ptr %356, i64 32
   %381 = load ptr, ptr %380, align 8
-  %382 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.461", ptr nonnull @"$string.566", ptr %381)
+  %382 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.485", ptr nonnull @"$string.590", ptr %381)
   %.not77.i.i.i.i = icmp eq i32 %382, 0
   br i1 %.not77.i.i.i.i, label %merge6.i.i.i.i122, label %"$layout.place.exit.thread"
 
@@ -63975,7 +64738,7 @@ merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i140,
   store i32 %363, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
   store i64 %386, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
-  %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.456", ptr nonnull %part.i.i.i.i.i)
+  %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.480", ptr nonnull %part.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
   %.not78.i.i.i.i = icmp eq i32 %387, 0
   br i1 %.not78.i.i.i.i, label %merge20.i.i.i.i, label %"$layout.place.exit.thread"
@@ -63989,7 +64752,7 @@ merge20.i.i.i.i:                                  ; preds = %merge6.i.i.i.i122
   store i32 %366, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i, align 4
   store i64 %389, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i.i, align 8
-  %390 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.457", ptr nonnull %part.i84.i.i.i.i)
+  %390 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.481", ptr nonnull %part.i84.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
   %.not79.i.i.i.i = icmp eq i32 %390, 0
   br i1 %.not79.i.i.i.i, label %merge25.i.i.i.i, label %"$layout.place.exit.thread"
@@ -64002,12 +64765,12 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   store i32 %366, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i, align 4
   store i64 %389, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i.i, align 8
-  %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.458", ptr nonnull %part.i89.i.i.i.i)
+  %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.482", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
   %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.864.exit.i.i.i", label %"$layout.place.exit.thread"
+  br i1 %.not80.i.i.i.i, label %"$place_attention.888.exit.i.i.i", label %"$layout.place.exit.thread"
 
-"$place_attention.864.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+"$place_attention.888.exit.i.i.i":                ; preds = %merge25.i.i.i.i
   %393 = getelementptr i8, ptr %356, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
   %394 = getelementptr i8, ptr %356, i64 88
@@ -64021,12 +64784,12 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   store i32 %395, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i, align 8
   store i64 %399, ptr %.sroa.5.0.part.sroa_idx.i.i, align 8
-  %400 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.459", ptr nonnull %part.i.i)
+  %400 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.483", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i.i.i123 = icmp eq i32 %400, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.864.exit.i.i.i"
+merge.i.i.i124:                                   ; preds = %"$place_attention.888.exit.i.i.i"
   %401 = load i8, ptr %356, align 1
   %402 = trunc i8 %401 to i1
   br i1 %402, label %merge1.i.i.i128, label %then2.i.i.i125
@@ -64047,7 +64810,7 @@ then2.i.i.i125:                                   ; preds = %merge.i.i.i124
   store i32 %408, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i, align 4
   store i64 %411, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i.i, align 8
-  %412 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.464", ptr nonnull %part.i.i31.i.i.i)
+  %412 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.488", ptr nonnull %part.i.i31.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
   %.not.i36.i.i.i = icmp eq i32 %412, 0
   br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %"$layout.place.exit.thread"
@@ -64059,7 +64822,7 @@ merge.i38.i.i.i:                                  ; preds = %then2.i.i.i125
   store i32 %408, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
   store i64 %411, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i, align 8
-  %413 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.465", ptr nonnull %part.i19.i.i.i.i)
+  %413 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.489", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %413, 0
   br i1 %.not18.i.i.i.i, label %merge2.i39.i.i.i, label %"$layout.place.exit.thread"
@@ -64077,9 +64840,9 @@ merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   store i32 %415, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 %419, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
-  %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.466", ptr nonnull %part.i24.i.i.i.i)
+  %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.490", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.863.exit.i.i"
+  br label %"$place_layer.887.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
@@ -64096,7 +64859,7 @@ merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i.i, align 8
   store i32 %425, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i, align 4
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i.i, i8 0, i64 16, i1 false)
-  %426 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.468", ptr nonnull %part.i.i40.i.i.i)
+  %426 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.492", ptr nonnull %part.i.i40.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
   %.not.i44.i.i.i = icmp eq i32 %426, 0
   br i1 %.not.i44.i.i.i, label %merge1.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
@@ -64104,7 +64867,7 @@ merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i128
   %427 = getelementptr i8, ptr %356, i64 240
   %428 = load ptr, ptr %427, align 8
-  %429 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.468", ptr nonnull @"$string.567", ptr %428)
+  %429 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.492", ptr nonnull @"$string.591", ptr %428)
   %.not39.i.i.i.i = icmp eq i32 %429, 0
   br i1 %.not39.i.i.i.i, label %merge5.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
@@ -64143,7 +64906,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).865.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).889.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
@@ -64209,7 +64972,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.i.i.i.i, %f
   store i32 %467, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
   store i64 %469, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  %470 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.470", ptr nonnull %part.i.i.i.i.i.i)
+  %470 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.494", ptr nonnull %part.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
   %.not.i54.i.i.i.i = icmp eq i32 %470, 0
   br i1 %.not.i54.i.i.i.i, label %merge.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
@@ -64221,12 +64984,12 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   store i32 %467, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
   store i64 %469, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i, align 8
-  %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.471", ptr nonnull %part.i19.i.i.i.i.i)
+  %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.495", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).865.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).889.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).865.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).889.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %472 = load i32, ptr %352, align 8
   %473 = load i32, ptr %353, align 4
@@ -64237,13 +65000,13 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   store i32 %472, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 %475, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
-  %476 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.472", ptr nonnull %part.i24.i.i.i.i.i)
+  %476 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.496", ptr nonnull %part.i24.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %.not40.i.i.i.i = icmp eq i32 %476, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).865.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).865.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).889.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).889.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$layout.place.exit.thread"
@@ -64277,7 +65040,7 @@ merge10.i.i.i:                                    ; preds = %merge6.i.i.i
   store i32 %486, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i, align 4
   store i64 %489, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i.i, align 8
-  %490 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.474", ptr nonnull %part.i.i48.i.i.i)
+  %490 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.498", ptr nonnull %part.i.i48.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
   %.not.i53.i.i.i = icmp eq i32 %490, 0
   br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %"$layout.place.exit.thread"
@@ -64289,7 +65052,7 @@ merge.i55.i.i.i:                                  ; preds = %merge10.i.i.i
   store i32 %486, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i, align 4
   store i64 %489, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i, align 8
-  %491 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.475", ptr nonnull %part.i19.i47.i.i.i)
+  %491 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.499", ptr nonnull %part.i19.i47.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
   %.not18.i60.i.i.i = icmp eq i32 %491, 0
   br i1 %.not18.i60.i.i.i, label %merge2.i61.i.i.i, label %"$layout.place.exit.thread"
@@ -64307,16 +65070,16 @@ merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   store i32 %493, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i.i, align 8
   store i64 %497, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
-  %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.476", ptr nonnull %part.i24.i46.i.i.i)
+  %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.500", ptr nonnull %part.i24.i46.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.863.exit.i.i"
+  br label %"$place_layer.887.exit.i.i"
 
-"$place_layer.863.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
+"$place_layer.887.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
   %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
 
-merge19.i.i:                                      ; preds = %"$place_layer.863.exit.i.i", %merge6.i.i.i
+merge19.i.i:                                      ; preds = %"$place_layer.887.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
   %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
@@ -64330,8 +65093,8 @@ merge17.i.i:                                      ; preds = %merge19.i.i, %merge
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.863.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.864.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.863.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.864.exit.i.i.i" ]
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.887.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.888.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.887.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.888.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
@@ -64346,7 +65109,7 @@ merge16:                                          ; preds = %"$layout.place.exit
   %503 = getelementptr i8, ptr %0, i64 2056
   %504 = load <2 x ptr>, ptr %502, align 8
   store <2 x ptr> %504, ptr %503, align 8
-  store ptr @"$string.867", ptr %25, align 8
+  store ptr @"$string.891", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %505 = load i64, ptr %27, align 8
   %506 = add i64 %505, 1
@@ -64382,7 +65145,7 @@ merge35:                                          ; preds = %merge30
 then.i143:                                        ; preds = %merge35
   %517 = load ptr, ptr %.sroa.280.0.progress.sroa_idx, align 8
   %518 = load i64, ptr %.sroa.481.0.progress.sroa_idx, align 8
-  call void %516(ptr %517, i64 %48, i64 %518, ptr nonnull @"$string.391")
+  call void %516(ptr %517, i64 %48, i64 %518, ptr nonnull @"$string.415")
   br label %common.ret
 }
 
@@ -64437,7 +65200,7 @@ then.i:                                           ; preds = %then
   %28 = load ptr, ptr %0, align 8
   %29 = getelementptr i8, ptr %28, i64 28
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.858", ptr nonnull @"$string.391", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.882", ptr nonnull @"$string.415", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -64485,7 +65248,7 @@ then.i12:                                         ; preds = %merge
   %51 = load ptr, ptr %50, align 8
   %52 = getelementptr i8, ptr %44, i64 24
   %53 = load i64, ptr %52, align 8
-  call void %49(ptr %51, i64 %48, i64 %53, ptr nonnull @"$string.391")
+  call void %49(ptr %51, i64 %48, i64 %53, ptr nonnull @"$string.415")
   br label %common.ret
 }
 
@@ -64534,7 +65297,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.858", ptr nonnull @"$string.859", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.882", ptr nonnull @"$string.883", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -64564,7 +65327,7 @@ entry:
   %view.i = alloca ptr, align 8
   %args = alloca %123, align 8
   %view = alloca ptr, align 8
-  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.566", ptr nonnull %view)
+  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.590", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -64635,7 +65398,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   br i1 %.not.i, label %merge.i, label %then.i
 
 then.i:                                           ; preds = %"$element.exit"
-  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.575", ptr nonnull %view.i)
+  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.599", ptr nonnull %view.i)
   %.not28.i = icmp eq i32 %33, 0
   br i1 %.not28.i, label %merge1.i, label %"$Placer.add_scales.exit"
 
@@ -64682,7 +65445,7 @@ merge.i:                                          ; preds = %"$element.exit.i", 
   br i1 %.not29.i, label %merge2, label %then5.i
 
 then5.i:                                          ; preds = %merge.i
-  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.576", ptr nonnull %view.i)
+  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.600", ptr nonnull %view.i)
   %.not30.i = icmp eq i32 %46, 0
   br i1 %.not30.i, label %merge8.i, label %"$Placer.add_scales.exit"
 
@@ -64788,7 +65551,7 @@ then.i36:                                         ; preds = %"$anon (./terra/bas
   %83 = load ptr, ptr %82, align 8
   %84 = getelementptr i8, ptr %65, i64 24
   %85 = load i64, ptr %84, align 8
-  call void %81(ptr %83, i64 %80, i64 %85, ptr nonnull @"$string.391")
+  call void %81(ptr %83, i64 %80, i64 %85, ptr nonnull @"$string.415")
   br label %common.ret
 }
 
@@ -64845,7 +65608,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.861", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.885", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -64902,7 +65665,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.862", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.886", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -65051,7 +65814,7 @@ then.i:                                           ; preds = %merge2
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr i8, ptr %40, i64 24
   %50 = load i64, ptr %49, align 8
-  call void %46(ptr %48, i64 %45, i64 %50, ptr nonnull @"$string.391")
+  call void %46(ptr %48, i64 %45, i64 %50, ptr nonnull @"$string.415")
   br label %common.ret
 }
 
@@ -65100,7 +65863,7 @@ common.ret:                                       ; preds = %forcond, %forbody, 
 
 merge1:                                           ; preds = %forbody
   %22 = load ptr, ptr %7, align 8
-  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).582"(ptr %22, i32 %layer.023)
+  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).606"(ptr %22, i32 %layer.023)
   %24 = load ptr, ptr %9, align 8
   %25 = getelementptr float, ptr %24, i64 %19
   %26 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %23, ptr %25)
@@ -65306,7 +66069,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.868", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.892", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -65720,7 +66483,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.869", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.893", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -65768,7 +66531,7 @@ common.ret:                                       ; preds = %common.ret.loopexit
 
 merge:                                            ; preds = %entry
   %99 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %99, ptr nonnull %1, ptr nonnull %79)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).709"(ptr %99, ptr nonnull %1, ptr nonnull %79)
   %100 = getelementptr i8, ptr %0, i64 288
   %101 = load ptr, ptr %80, align 8
   %102 = getelementptr i8, ptr %101, i64 %69
@@ -65916,7 +66679,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.870", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.894", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -65980,7 +66743,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.871", ptr %24, align 8
+  store ptr @"$string.895", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -66022,7 +66785,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.871", ptr %24, align 8
+  store ptr @"$string.895", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -66058,7 +66821,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.872", ptr %67, align 8
+  store ptr @"$string.896", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2016
@@ -67128,7 +67891,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.869", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.893", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -67362,7 +68125,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %172 = load i32, ptr %129, align 4
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.875", i32 %172)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.899", i32 %172)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %174 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %174, i64 1023)
@@ -67396,7 +68159,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %181 = call ptr @__errno_location()
   %182 = load i32, ptr %181, align 4
   %183 = call ptr @strerror(i32 %182)
-  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.876", ptr %183)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.900", ptr %183)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %185 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
@@ -67424,7 +68187,7 @@ merge.i:                                          ; preds = %merge.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %192, ptr noundef nonnull align 4 dereferenceable(28) %190, i64 28, i1 false)
   %193 = getelementptr i8, ptr %0, i64 8552
   %194 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).685"(ptr %193, ptr %192, ptr %194)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).709"(ptr %193, ptr %192, ptr %194)
   %195 = getelementptr i8, ptr %0, i64 8768
   %196 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
   %197 = getelementptr i8, ptr %0, i64 8784
@@ -67513,7 +68276,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.877", i32 %242, i32 %244)
+  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.901", i32 %242, i32 %244)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %247 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %247, i64 1023)
@@ -67547,7 +68310,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.878", i32 %252, i32 %254)
+  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.902", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %257 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %257, i64 1023)
@@ -67656,7 +68419,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.879", i32 %252, i32 %254)
+  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.903", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %302, i64 1023)
@@ -67883,7 +68646,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %404, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.880", i32 %252, i32 %254)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.904", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %406 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %406, i64 1023)
@@ -67915,7 +68678,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %412 = call ptr @__errno_location()
   %413 = load i32, ptr %412, align 4
   %414 = call ptr @strerror(i32 %413)
-  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.876", ptr %414)
+  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.900", ptr %414)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %416 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %416, i64 1023)
@@ -68014,21 +68777,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %452 = getelementptr i8, ptr %0, i64 8296
   %453 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %454 = sext i32 %453 to i64
-  %455 = call fastcc zeroext i1 @"$Vector.reserve.882"(ptr %452, i64 %454)
+  %455 = call fastcc zeroext i1 @"$Vector.reserve.906"(ptr %452, i64 %454)
   br i1 %455, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %456 = getelementptr i8, ptr %0, i64 8248
   %457 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
-  %459 = call fastcc zeroext i1 @"$Vector.reserve.874"(ptr %456, i64 %458)
+  %459 = call fastcc zeroext i1 @"$Vector.reserve.898"(ptr %456, i64 %458)
   br i1 %459, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %460 = getelementptr i8, ptr %0, i64 8224
   %461 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %462 = sext i32 %461 to i64
-  %463 = call fastcc zeroext i1 @"$Vector.reserve.874"(ptr %460, i64 %462)
+  %463 = call fastcc zeroext i1 @"$Vector.reserve.898"(ptr %460, i64 %462)
   br i1 %463, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -68159,7 +68922,7 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   %513 = getelementptr i8, ptr %0, i64 8320
   %514 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %515 = sext i32 %514 to i64
-  %516 = call fastcc zeroext i1 @"$Vector.reserve.882"(ptr %513, i64 %515)
+  %516 = call fastcc zeroext i1 @"$Vector.reserve.906"(ptr %513, i64 %515)
   br i1 %516, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -68167,7 +68930,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.883", i32 %232)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.907", i32 %232)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
@@ -68233,7 +68996,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.874"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.898"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -68263,7 +69026,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.882"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.906"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -68311,7 +69074,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.767", ptr nonnull @"$string.886")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.791", ptr nonnull @"$string.910")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -68509,7 +69272,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.801", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.825", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -68538,7 +69301,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6508
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.888", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.912", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -68580,7 +69343,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.889", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.913", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -68672,7 +69435,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.891", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.915", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -69272,7 +70035,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.896", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.920", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -69390,7 +70153,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.897", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.921", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -69963,7 +70726,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.898", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.922", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -69993,7 +70756,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.899", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.923", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -70116,7 +70879,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.892", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.916", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -70149,7 +70912,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.893", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.917", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -70179,7 +70942,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.894", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.918", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -70220,7 +70983,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.895", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.919", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
