@@ -32,7 +32,7 @@ void expect_local_experts(const char* where, int32_t most,
            std::to_string(args.shared_expert_id));
 }
 
-void expect_shared_expert(const char* where, const glm_experts_args& args) {
+void expect_shared_shapes(const char* where, const glm_experts_args& args) {
   if (!has_shared_expert(args)) return;
   expect_pointer(where, "shared_gate_up", args.shared_gate_up);
   expect_pointer(where, "shared_down", args.shared_down);
@@ -50,10 +50,16 @@ void expect_shared_expert(const char* where, const glm_experts_args& args) {
   expect_equal(where, "shared_gate_up columns", args.gate_up->columns,
                gate_up.columns);
   expect_equal(where, "shared_down rows", args.down->rows, down.rows);
-  expect_pointer(where, "shared_gate_up data", gate_up.data);
-  expect_pointer(where, "shared_down data", down.data);
   if (gate_up.bias != nullptr || down.bias != nullptr)
     reject(where, "bias of the shared expert", "none", "a bias");
+}
+
+void expect_shared_memory(const char* where, const glm_experts_args& args) {
+  if (!has_shared_expert(args)) return;
+  const glm_matrix& gate_up = *args.shared_gate_up;
+  const glm_matrix& down = *args.shared_down;
+  expect_pointer(where, "shared_gate_up data", gate_up.data);
+  expect_pointer(where, "shared_down data", down.data);
   if (gate_up.dtype != GLM_DTYPE_F8_E4M3) return;
   expect_pointer(where, "shared_gate_up row_scale", gate_up.row_scale);
   expect_pointer(where, "shared_down row_scale", down.row_scale);

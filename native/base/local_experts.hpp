@@ -29,7 +29,9 @@ ExpertStack shared_expert(const glm_experts_args& args);
 void expect_local_experts(const char* where, int32_t most,
                           const glm_experts_args& args);
 
-void expect_shared_expert(const char* where, const glm_experts_args& args);
+void expect_shared_shapes(const char* where, const glm_experts_args& args);
+
+void expect_shared_memory(const char* where, const glm_experts_args& args);
 
 }
 

@@ -17,11 +17,8 @@ void refuse(const char* where, const char* what, const std::string& expected,
 
 }
 
-void expect_kv_cache(const char* where, const glm_kv_cache* cache) {
+void expect_cache_shape(const char* where, const glm_kv_cache* cache) {
   expect_pointer(where, "cache", cache);
-  expect_pointer(where, "cache.data", cache->data);
-  expect_equal(where, "cache.data modulo 128", 0,
-               reinterpret_cast<uintptr_t>(cache->data) % kHalfBytes);
   expect_range(where, "num_layers", 1, INT32_MAX, cache->num_layers);
   expect_range(where, "num_pages", 1, INT32_MAX, cache->num_pages);
   expect_range(where, "num_kv_heads", 1, INT32_MAX, cache->num_kv_heads);
@@ -32,7 +29,15 @@ void expect_kv_cache(const char* where, const glm_kv_cache* cache) {
   if (cache->page_size % kBlockTokens != 0)
     refuse(where, "page_size", "a multiple of 16", cache->page_size);
   if (cache->head_dim > kMaxHeadDim)
-    refuse(where, "head_dim", "at most 256", cache->head_dim);
+    refuse(where, "head_dim", "at most " + std::to_string(kMaxHeadDim),
+           cache->head_dim);
+}
+
+void expect_kv_cache(const char* where, const glm_kv_cache* cache) {
+  expect_cache_shape(where, cache);
+  expect_pointer(where, "cache.data", cache->data);
+  expect_equal(where, "cache.data modulo 128", 0,
+               reinterpret_cast<uintptr_t>(cache->data) % kHalfBytes);
   if (cache->dtype != GLM_DTYPE_F8_E4M3 && has_scales(*cache))
     reject(where, "key_scale and value_scale", "null with a cache of BF16",
            "an address");
@@ -60,7 +65,8 @@ void expect_group(const char* where, const glm_kv_cache& cache,
                num_heads % cache.num_kv_heads);
   const int32_t group = num_heads / cache.num_kv_heads;
   if (group > kMaxGroupHeads)
-    refuse(where, "query heads of a KV head", "at most 16", group);
+    refuse(where, "query heads of a KV head",
+           "at most " + std::to_string(kMaxGroupHeads), group);
 }
 
 }

@@ -9,6 +9,7 @@ namespace glm::kernels {
 
 constexpr int32_t kMaxHeadDim = 256;
 
+void expect_cache_shape(const char* where, const glm_kv_cache* cache);
 void expect_kv_cache(const char* where, const glm_kv_cache* cache);
 
 bool has_scales(const glm_kv_cache& cache);

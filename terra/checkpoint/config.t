@@ -1,6 +1,7 @@
 local abi = require("terra.base.abi")
 local dtypes = require("terra.base.dtypes")
 local fields = require("terra.checkpoint.config_fields")
+local foreign = require("terra.checkpoint.config_foreign")
 local json = require("terra.base.json")
 local printable = require("terra.base.printable")
 local reader = require("terra.checkpoint.config_reader")
@@ -59,6 +60,8 @@ end
 terra ModelConfig:has_moe_layers() : bool
   return self.first_k_dense_replace < self.num_layers
 end
+
+foreign.extend(ModelConfig)
 
 local terra read_architecture(self : &ModelConfig, from : &ConfigReader) : int32
   status.try(from:expect_string("model_type", [config.model_type]))
@@ -133,7 +136,7 @@ local terra find_rotation(from : &ConfigReader, key : rawstring, rotation : &Con
     return from:wrong_kind(key, "an object", node)
   end
   if node.num_children > 0 then
-    @rotation = from:inside(node)
+    @rotation = from:inside(text.slice(key), node)
   end
   return C.GLM_OK
 end
@@ -149,7 +152,10 @@ local terra check_rotation_kind(rotation : &ConfigReader) : int32
   var child = rotation.document:child(rotation.object)
   while child ~= nil do
     if child.kind == json.object_kind then
-      return status.fail(rotation.message, C.GLM_NOT_SUPPORTED, "%s: RoPE parameters of their own for a kind of layer are not supported", rotation.path)
+      return status.fail(
+        rotation.message, C.GLM_NOT_SUPPORTED, "%s: %s%.*s: RoPE parameters of their own for a kind of layer are not supported",
+        rotation.path, &rotation.prefix[0], [int32](child.key.size), child.key.data
+      )
     end
     child = rotation.document:next(child)
   end
@@ -213,8 +219,8 @@ local terra read_dtype(self : &ModelConfig, from : &ConfigReader) : int32
   var node = from:find(key)
   if node ~= nil and node.kind == json.string_kind and text.equals(node.string, "float32") then
     self.plain_dtype = C.GLM_DTYPE_F32
-  elseif node ~= nil then
-    return from:expect_string(key, "bfloat16")
+  elseif node ~= nil and (node.kind ~= json.string_kind or not text.equals(node.string, "bfloat16")) then
+    return from:refuse(key, node, "\"bfloat16\" or \"float32\"")
   end
   return C.GLM_OK
 end
@@ -256,10 +262,16 @@ local terra settle_head_dim(self : &ModelConfig, from : &ConfigReader) : int32
   if self.head_dim ~= 0 then
     return C.GLM_OK
   end
-  if self.hidden_size % self.num_heads ~= 0 or self.hidden_size / self.num_heads < 2 then
+  if self.hidden_size % self.num_heads ~= 0 then
     return status.fail(
       from.message, C.GLM_INVALID_CHECKPOINT, "%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d",
       from.path, self.hidden_size, self.num_heads
+    )
+  elseif self.hidden_size / self.num_heads < 2 then
+    return status.fail(
+      from.message, C.GLM_INVALID_CHECKPOINT,
+      "%s: head_dim is missing, and hidden_size %d over num_attention_heads %d gives %d; expected at least 2",
+      from.path, self.hidden_size, self.num_heads, self.hidden_size / self.num_heads
     )
   end
   self.head_dim = self.hidden_size / self.num_heads
@@ -272,9 +284,6 @@ terra ModelConfig:read(from : &ConfigReader) : int32
   status.try(read_integers(self, from))
   status.try(read_flags(self, from))
   status.try(read_reals(self, from))
-  if from:find("hidden_act") ~= nil then
-    status.try(from:expect_string("hidden_act", "silu"))
-  end
   status.try(settle_head_dim(self, from))
   status.try(read_rotation(self, from))
   status.try(read_eos_tokens(self, from))
@@ -284,7 +293,8 @@ terra ModelConfig:read(from : &ConfigReader) : int32
   end
   self.is_quantised = from:find("quantization_config") ~= nil
   status.try(check_extent(self, from))
-  return check_relations(self, from)
+  status.try(check_relations(self, from))
+  return self:check_foreign(from)
 end
 
 terra config.parse(document : &json.Document, contents : text.Slice, path : rawstring, target : &ModelConfig, message : &C.glm_message) : int32
@@ -292,7 +302,7 @@ terra config.parse(document : &json.Document, contents : text.Slice, path : raws
   if document:root().kind ~= json.object_kind then
     return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: expected an object, got %s", path, json.kind_name(document:root().kind))
   end
-  var from = ConfigReader { document = document, object = document:root(), path = path, message = message }
+  var from = reader.open(document, path, message)
   return target:read(&from)
 end
 

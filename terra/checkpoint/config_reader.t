@@ -4,12 +4,38 @@ local status = require("terra.base.status")
 local text = require("terra.base.text")
 local C = abi.C
 
+local prefix_capacity = 192
+local shown_capacity = 96
+
 local struct ConfigReader {
   document : &json.Document
   object : &json.Node
   path : rawstring
   message : &C.glm_message
+  prefix : int8[prefix_capacity]
 }
+
+local fail = macro(function(self, code, format, key, ...)
+  local arguments = terralib.newlist { ... }
+  return quote
+    var code_of_failure = status.fail(self.message, code, ["%s: %s%s" .. format:asvalue()], self.path, &self.prefix[0], key, [arguments])
+  in
+    code_of_failure
+  end
+end)
+
+local terra open(document : &json.Document, path : rawstring, message : &C.glm_message) : ConfigReader
+  var reader = ConfigReader { document = document, object = document:root(), path = path, message = message }
+  reader.prefix[0] = 0
+  return reader
+end
+
+terra ConfigReader:inside(key : text.Slice, object : &json.Node) : ConfigReader
+  var reader = @self
+  reader.object = object
+  C.snprintf(&reader.prefix[0], prefix_capacity, "%s%.*s.", &self.prefix[0], [int32](key.size), key.data)
+  return reader
+end
 
 terra ConfigReader:find(key : rawstring) : &json.Node
   var node = self.document:find(self.object, key)
@@ -25,21 +51,37 @@ terra ConfigReader:is_null(key : rawstring) : bool
 end
 
 terra ConfigReader:missing(key : rawstring) : int32
-  return status.fail(self.message, C.GLM_INVALID_CHECKPOINT, "%s: %s is missing", self.path, key)
+  if self:is_null(key) then
+    return fail(self, C.GLM_INVALID_CHECKPOINT, " is null, which leaves it unsaid", key)
+  end
+  return fail(self, C.GLM_INVALID_CHECKPOINT, " is missing", key)
 end
 
 terra ConfigReader:wrong_kind(key : rawstring, expected : rawstring, node : &json.Node) : int32
-  return status.fail(
-    self.message,
-    C.GLM_INVALID_CHECKPOINT,
-    "%s: %s: expected %s, got %s %.*s",
-    self.path,
-    key,
-    expected,
-    json.kind_name(node.kind),
-    [int32](node.string.size),
-    node.string.data
+  return fail(
+    self, C.GLM_INVALID_CHECKPOINT, ": expected %s, got %s %.*s", key,
+    expected, json.kind_name(node.kind), [int32](node.string.size), node.string.data
   )
+end
+
+local terra show(node : &json.Node, shown : &int8)
+  if node.kind == json.string_kind then
+    C.snprintf(shown, shown_capacity, "\"%.*s\"", [int32](node.string.size), node.string.data)
+  elseif node.kind == json.number_kind and node.is_integer then
+    C.snprintf(shown, shown_capacity, "%lld", node.integer)
+  elseif node.kind == json.number_kind then
+    C.snprintf(shown, shown_capacity, "%.9g", node.number)
+  elseif node.kind == json.array_kind or node.kind == json.object_kind then
+    C.snprintf(shown, shown_capacity, "an %s", json.kind_name(node.kind))
+  else
+    C.snprintf(shown, shown_capacity, "%s", json.kind_name(node.kind))
+  end
+end
+
+terra ConfigReader:refuse(key : rawstring, node : &json.Node, supported : rawstring) : int32
+  var shown : int8[shown_capacity]
+  show(node, &shown[0])
+  return fail(self, C.GLM_NOT_SUPPORTED, " is %s; only %s is supported", key, &shown[0], supported)
 end
 
 terra ConfigReader:check_integer(key : rawstring, node : &json.Node, least : int64, most : int64) : int32
@@ -47,16 +89,7 @@ terra ConfigReader:check_integer(key : rawstring, node : &json.Node, least : int
     return self:wrong_kind(key, "an integer", node)
   end
   if node.integer < least or node.integer > most then
-    return status.fail(
-      self.message,
-      C.GLM_INVALID_CHECKPOINT,
-      "%s: %s is %lld, outside %lld to %lld",
-      self.path,
-      key,
-      node.integer,
-      least,
-      most
-    )
+    return fail(self, C.GLM_INVALID_CHECKPOINT, " is %lld, outside %lld to %lld", key, node.integer, least, most)
   end
   return C.GLM_OK
 end
@@ -93,16 +126,7 @@ terra ConfigReader:real(key : rawstring, least : double, most : double, target :
     return self:wrong_kind(key, "a number", node)
   end
   if not (node.number >= least and node.number <= most) then
-    return status.fail(
-      self.message,
-      C.GLM_INVALID_CHECKPOINT,
-      "%s: %s is %g, outside %g to %g",
-      self.path,
-      key,
-      node.number,
-      least,
-      most
-    )
+    return fail(self, C.GLM_INVALID_CHECKPOINT, " is %g, outside %g to %g", key, node.number, least, most)
   end
   @target = node.number
   return C.GLM_OK
@@ -133,15 +157,9 @@ terra ConfigReader:expect_integer(key : rawstring, wanted : int64) : int32
     return self:wrong_kind(key, "an integer", node)
   end
   if node.integer ~= wanted then
-    return status.fail(
-      self.message,
-      C.GLM_NOT_SUPPORTED,
-      "%s: %s is %lld; only %lld is supported",
-      self.path,
-      key,
-      node.integer,
-      wanted
-    )
+    var supported : int8[32]
+    C.snprintf(&supported[0], 32, "%lld", wanted)
+    return self:refuse(key, node, &supported[0])
   end
   return C.GLM_OK
 end
@@ -155,16 +173,9 @@ terra ConfigReader:expect_string(key : rawstring, wanted : rawstring) : int32
     return self:wrong_kind(key, "a string", node)
   end
   if not text.equals(node.string, wanted) then
-    return status.fail(
-      self.message,
-      C.GLM_NOT_SUPPORTED,
-      "%s: %s is \"%.*s\"; only \"%s\" is supported",
-      self.path,
-      key,
-      [int32](node.string.size),
-      node.string.data,
-      wanted
-    )
+    var supported : int8[shown_capacity]
+    C.snprintf(&supported[0], shown_capacity, "\"%s\"", wanted)
+    return self:refuse(key, node, &supported[0])
   end
   return C.GLM_OK
 end
@@ -174,30 +185,26 @@ terra ConfigReader:expect_flag(key : rawstring, wanted : bool) : int32
   status.try(self:flag(key, wanted, &value))
   if value ~= wanted then
     var words = arrayof(rawstring, "false", "true")
-    return status.fail(
-      self.message,
-      C.GLM_NOT_SUPPORTED,
-      "%s: %s is %s; only %s is supported",
-      self.path,
-      key,
-      words[terralib.select(value, 1, 0)],
-      words[terralib.select(wanted, 1, 0)]
-    )
+    return self:refuse(key, self.document:find(self.object, key), words[terralib.select(wanted, 1, 0)])
   end
   return C.GLM_OK
 end
 
 terra ConfigReader:expect_absent(key : rawstring) : int32
-  if self:find(key) ~= nil then
-    return status.fail(self.message, C.GLM_NOT_SUPPORTED, "%s: %s is set, which is not supported", self.path, key)
+  var node = self:find(key)
+  if node == nil then
+    return C.GLM_OK
   end
+  return self:refuse(key, node, "null")
+end
+
+terra ConfigReader:object_of(key : rawstring, inside : &ConfigReader) : int32
+  var node = self:find(key)
+  if node ~= nil and node.kind ~= json.object_kind then
+    return self:wrong_kind(key, "an object", node)
+  end
+  @inside = self:inside(text.slice(key), node)
   return C.GLM_OK
 end
 
-terra ConfigReader:inside(object : &json.Node) : ConfigReader
-  var reader = @self
-  reader.object = object
-  return reader
-end
-
-return { ConfigReader = ConfigReader }
+return { ConfigReader = ConfigReader, open = open }

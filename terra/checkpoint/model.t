@@ -22,6 +22,7 @@ local struct Model {
   arena : text.Arena
   directory : rawstring
   config_path : rawstring
+  side_path : rawstring
   config : config.ModelConfig
   quantisation : quantisation.Quantisation
   modules : modules.ModuleList
@@ -40,6 +41,7 @@ terra Model:init()
   self.arena:init()
   self.directory = nil
   self.config_path = nil
+  self.side_path = nil
   self.quantisation:init()
   self.modules:init()
   self.types.codes = nil
@@ -62,19 +64,37 @@ end
 
 terra Model:parse_config(document : &json.Document, contents : text.Slice, message : &C.glm_message) : int32
   status.try(config.parse(document, contents, self.config_path, &self.config, message))
-  var from = reader.ConfigReader { document = document, object = document:root(), path = self.config_path, message = message }
+  var from = reader.open(document, self.config_path, message)
   return self.quantisation:read(&from)
 end
 
+terra Model:check_side_file(document : &json.Document, contents : text.Slice, message : &C.glm_message) : int32
+  status.try(document:parse(contents, self.side_path, message))
+  return quantisation.check_side_file(document, self.side_path, message)
+end
+
+local function reader_of(path, parse)
+  return terra(self : &Model, message : &C.glm_message) : int32
+    var file : files.ReadFile
+    status.try(file:open(self.[path], json.max_bytes, message))
+    var document : json.Document
+    document:init()
+    var code = self:[parse](&document, file:contents(), message)
+    document:free()
+    file:close()
+    return code
+  end
+end
+
+local read_config_file = reader_of("config_path", "parse_config")
+local read_side_file = reader_of("side_path", "check_side_file")
+
 terra Model:read_config(message : &C.glm_message) : int32
-  var file : files.ReadFile
-  status.try(file:open(self.config_path, json.max_bytes, message))
-  var document : json.Document
-  document:init()
-  var code = self:parse_config(&document, file:contents(), message)
-  document:free()
-  file:close()
-  return code
+  status.try(read_config_file(self, message))
+  if self.quantisation.is_present or self.side_path == nil or not files.exists(self.side_path) then
+    return C.GLM_OK
+  end
+  return read_side_file(self, message)
 end
 
 terra Model:locate(path : rawstring, message : &C.glm_message) : int32
@@ -84,6 +104,7 @@ terra Model:locate(path : rawstring, message : &C.glm_message) : int32
   self.directory = self.arena:copy(text.slice(path))
   if files.is_directory(path) then
     self.config_path = safetensors.join(&self.arena, path, [config.file_name])
+    self.side_path = safetensors.join(&self.arena, path, [quantisation.side_file_name])
     self.has_weights = safetensors.has_weights(path)
   else
     self.config_path = self.arena:copy(text.slice(path))

@@ -9,7 +9,12 @@ local C = abi.C
 local ConfigReader = reader.ConfigReader
 local Slice = text.Slice
 
-local quantisation = { key = "quantization_config", pattern_prefix = "re:" }
+local quantisation = {
+  key = "quantization_config",
+  format = "float-quantized",
+  side_file_name = "hf_quant_config.json",
+  pattern_prefix = "re:",
+}
 
 local struct NameMatcher {
   exact : text.Map(bool)
@@ -40,7 +45,7 @@ terra NameMatcher:add_pattern(pattern : Slice, key : rawstring, from : &ConfigRe
   var compiled : regex.Regex
   var code = compiled:compile(pattern, &cause)
   if code ~= C.GLM_OK then
-    return status.fail(from.message, code, "%s: %s.%s: %s", from.path, [quantisation.key], key, &cause.text[0])
+    return status.fail(from.message, code, "%s: %s%s: %s", from.path, &from.prefix[0], key, &cause.text[0])
   end
   if not self.patterns:push(compiled) then
     compiled:free()
@@ -88,9 +93,14 @@ terra NameMatcher:matches(name : Slice) : bool
   return false
 end
 
+terra NameMatcher:names_linears() : bool
+  return self.exact:find(text.slice("Linear")) ~= nil
+end
+
 local struct Quantisation {
   is_present : bool
   covers_all_linears : bool
+  ignores_all_linears : bool
   ignore : NameMatcher
   targets : NameMatcher
   arena : text.Arena
@@ -100,6 +110,7 @@ quantisation.Quantisation = Quantisation
 terra Quantisation:init()
   self.is_present = false
   self.covers_all_linears = false
+  self.ignores_all_linears = false
   self.ignore:init()
   self.targets:init()
   self.arena:init()
@@ -112,24 +123,59 @@ terra Quantisation:free()
 end
 
 local schemes = {
-  { key = "weights", strategy = "channel", dynamic = false },
-  { key = "input_activations", strategy = "token", dynamic = true },
+  { key = "weights", strategies = { "channel" }, dynamic = false },
+  { key = "input_activations", strategies = { "token" }, dynamic = true },
 }
+local cache_scheme = { key = "kv_cache_scheme", strategies = { "tensor", "attn_head" }, dynamic = false }
+local parts_of_a_scheme = { "actorder", "block_structure", "group_size" }
+
+local terra is_one_of(node : &json.Node, first : rawstring, second : rawstring) : bool
+  return node.kind == json.string_kind and (text.equals(node.string, first) or text.equals(node.string, second))
+end
+
+local terra expect_either(from : &ConfigReader, key : rawstring, first : rawstring, second : rawstring) : int32
+  var node = from:find(key)
+  if node == nil or is_one_of(node, first, second) then
+    return C.GLM_OK
+  end
+  var supported : int8[64]
+  C.snprintf(&supported[0], 64, "\"%s\" or \"%s\"", first, second)
+  return from:refuse(key, node, &supported[0])
+end
+
+local function scheme_check(scheme)
+  return terra(from : &ConfigReader) : int32
+    status.try(from:expect_string("type", "float"))
+    status.try(from:expect_integer("num_bits", 8))
+    escape
+      local first, second = unpack(scheme.strategies)
+      if second then
+        emit quote status.try(expect_either(from, "strategy", first, second)) end
+      else
+        emit quote status.try(from:expect_string("strategy", first)) end
+      end
+      for _, part in ipairs(parts_of_a_scheme) do
+        emit quote status.try(from:expect_absent(part)) end
+      end
+    end
+    status.try(from:expect_flag("symmetric", true))
+    return from:expect_flag("dynamic", [scheme.dynamic])
+  end
+end
 
 local terra check_group(from : &ConfigReader) : int32
+  if from:find("format") ~= nil then
+    status.try(from:expect_string("format", [quantisation.format]))
+  end
   escape
     for _, scheme in ipairs(schemes) do
       emit quote
-        var node = from:find([scheme.key])
-        if node == nil then
-          return from:missing(["quantization_config.config_groups " .. scheme.key])
+        if from:find([scheme.key]) == nil then
+          return from:missing([scheme.key])
         end
-        var inside = from:inside(node)
-        status.try(inside:expect_string("type", "float"))
-        status.try(inside:expect_integer("num_bits", 8))
-        status.try(inside:expect_string("strategy", [scheme.strategy]))
-        status.try(inside:expect_flag("symmetric", true))
-        status.try(inside:expect_flag("dynamic", [scheme.dynamic]))
+        var inside : ConfigReader
+        status.try(from:object_of([scheme.key], &inside))
+        status.try([scheme_check(scheme)](&inside))
       end
     end
   end
@@ -139,24 +185,30 @@ end
 terra Quantisation:read_targets(from : &ConfigReader) : int32
   var targets = from:find("targets")
   if targets == nil then
-    return from:missing("quantization_config.config_groups targets")
+    return from:missing("targets")
   end
   status.try(self.targets:read(targets, &self.arena, "targets", from))
-  self.covers_all_linears = self.targets.exact:find(text.slice("Linear")) ~= nil
+  self.covers_all_linears = self.targets:names_linears()
   return C.GLM_OK
 end
 
 terra Quantisation:read_groups(from : &ConfigReader) : int32
   var groups = from:find("config_groups")
   if groups == nil then
-    return from:missing("quantization_config.config_groups")
+    return from:missing("config_groups")
   end
   var group = from.document:child(groups)
   if groups.kind ~= json.object_kind or group == nil then
-    return from:wrong_kind("quantization_config.config_groups", "an object with a group", groups)
+    return from:wrong_kind("config_groups", "an object with a group", groups)
   end
+  var all = from:inside(text.slice("config_groups"), groups)
   while group ~= nil do
-    var inside = from:inside(group)
+    var inside = all:inside(group.key, group)
+    if group.kind ~= json.object_kind then
+      var name : int8[64]
+      C.snprintf(&name[0], 64, "%.*s", [int32](group.key.size), group.key.data)
+      return all:wrong_kind(&name[0], "an object", group)
+    end
     status.try(check_group(&inside))
     status.try(self:read_targets(&inside))
     group = from.document:next(group)
@@ -165,39 +217,71 @@ terra Quantisation:read_groups(from : &ConfigReader) : int32
 end
 
 local terra check_cache_scheme(from : &ConfigReader) : int32
-  var node = from:find("kv_cache_scheme")
-  if node == nil then
+  if from:find([cache_scheme.key]) == nil then
     return C.GLM_OK
   end
-  if node.kind ~= json.object_kind then
-    return from:wrong_kind("kv_cache_scheme", "an object", node)
+  var inside : ConfigReader
+  status.try(from:object_of([cache_scheme.key], &inside))
+  return [scheme_check(cache_scheme)](&inside)
+end
+
+local terra check_sparsity(from : &ConfigReader) : int32
+  var inside : ConfigReader
+  status.try(from:object_of("sparsity_config", &inside))
+  if inside.object == nil or inside.object.num_children == 0 then
+    return C.GLM_OK
   end
-  var inside = from:inside(node)
-  status.try(inside:expect_string("type", "float"))
-  status.try(inside:expect_integer("num_bits", 8))
-  status.try(inside:expect_flag("symmetric", true))
-  return inside:expect_flag("dynamic", false)
+  return inside:expect_string("format", "dense")
+end
+
+local terra check_transforms(from : &ConfigReader) : int32
+  var inside : ConfigReader
+  status.try(from:object_of("transform_config", &inside))
+  var groups = inside:find("config_groups")
+  var num_empty = terralib.select(groups ~= nil and groups.num_children == 0, 1, 0)
+  if inside.object == nil or inside.object.num_children == num_empty then
+    return C.GLM_OK
+  end
+  return from:refuse("transform_config", inside.object, "null or an empty one")
+end
+
+local terra check_method(from : &ConfigReader) : int32
+  var blocks = from:find("weight_block_size")
+  if blocks ~= nil then
+    return from:refuse("weight_block_size", blocks, "a scale for each channel (null)")
+  end
+  status.try(from:expect_string("quant_method", "compressed-tensors"))
+  status.try(from:expect_string("format", [quantisation.format]))
+  status.try(expect_either(from, "quantization_status", "compressed", "frozen"))
+  status.try(check_sparsity(from))
+  status.try(check_transforms(from))
+  return check_cache_scheme(from)
 end
 
 terra Quantisation:read(from : &ConfigReader) : int32
-  var node = from:find([quantisation.key])
-  if node == nil then
+  var inside : ConfigReader
+  status.try(from:object_of([quantisation.key], &inside))
+  if inside.object == nil then
     return C.GLM_OK
   end
-  if node.kind ~= json.object_kind then
-    return from:wrong_kind([quantisation.key], "an object", node)
-  end
   self.is_present = true
-  var inside = from:inside(node)
-  status.try(inside:expect_string("quant_method", "compressed-tensors"))
-  status.try(inside:expect_string("format", "float-quantized"))
-  status.try(check_cache_scheme(&inside))
+  status.try(check_method(&inside))
   status.try(self:read_groups(&inside))
   var ignore = inside:find("ignore")
-  if ignore ~= nil then
-    return self.ignore:read(ignore, &self.arena, "ignore", &inside)
+  if ignore == nil then
+    return C.GLM_OK
   end
+  status.try(self.ignore:read(ignore, &self.arena, "ignore", &inside))
+  self.ignores_all_linears = self.ignore:names_linears()
   return C.GLM_OK
+end
+
+terra quantisation.check_side_file(document : &json.Document, path : rawstring, message : &C.glm_message) : int32
+  var from = reader.open(document, path, message)
+  var inside : ConfigReader
+  status.try(from:object_of("quantization", &inside))
+  status.try(inside:expect_absent("quant_algo"))
+  return inside:expect_absent("kv_cache_quant_algo")
 end
 
 terra Quantisation:covers(linear : rawstring) : bool
@@ -205,7 +289,7 @@ terra Quantisation:covers(linear : rawstring) : bool
     return false
   end
   var name = text.slice(linear)
-  return (self.covers_all_linears or self.targets:matches(name)) and not self.ignore:matches(name)
+  return (self.covers_all_linears or self.targets:matches(name)) and not (self.ignores_all_linears or self.ignore:matches(name))
 end
 
 return quantisation

@@ -95,6 +95,10 @@ terra Validator:check_quantisation(module : &Module, view : &TensorView) : bool
     complain(self, file, view.name, "a head of FP8 weights is not supported")
     return false
   end
+  if is_quantised and not self.config.is_quantised then
+    complain(self, file, view.name, "the weight is F8_E4M3, but config.json has no quantization_config")
+    return false
+  end
   if is_quantised and not module.is_quantised then
     complain(self, file, view.name, "the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised", module.name)
     return false
@@ -131,12 +135,25 @@ terra Validator:check_expert_types(module : &Module, view : &TensorView)
   end
 end
 
+terra Validator:check_known(module : &Module, view : &TensorView) : bool
+  if module.kind == modules.linear and view.dtype == C.GLM_DTYPE_F8_E4M3 then
+    return true
+  elseif not module.is_quantised or view.dtype == C.GLM_DTYPE_F32 or view.dtype == C.GLM_DTYPE_BF16 then
+    return self:check_plain(view)
+  end
+  complain(
+    self, self.checkpoint:file_of(view), view.name,
+    "expected the dtype F8_E4M3 (BF16 or F32 where quantization_config of config.json leaves a linear alone), got %s",
+    dtypes.name(view.dtype)
+  )
+  return false
+end
+
 terra Validator:check_matrix(module : &Module)
   var name : int8[160]
   var view = self:take(join(&name[0], module, ".weight"))
   if view ~= nil and self:check_shape(view, module.rows, module.columns) then
-    var may_be_quantised = module.kind == modules.linear and view.dtype == C.GLM_DTYPE_F8_E4M3
-    if (may_be_quantised or self:check_plain(view)) and self:check_quantisation(module, view) then
+    if self:check_known(module, view) and self:check_quantisation(module, view) then
       self:unify(module, view)
       self:check_expert_types(module, view)
     end
@@ -206,20 +223,37 @@ end
 
 require("terra.checkpoint.weights_validate_scales")(Validator, complain, join)
 
+terra Validator:tied_head() : &TensorView
+  if not self.config.tie_word_embeddings then
+    return nil
+  end
+  return self.checkpoint:find("lm_head.weight")
+end
+
 terra Validator:check_tied_head()
-  var head = self.checkpoint:find("lm_head.weight")
-  var table = self.checkpoint:find("model.embed_tokens.weight")
-  if not self.config.tie_word_embeddings or head == nil or table == nil then
+  var head, table = self:tied_head(), self.checkpoint:find("model.embed_tokens.weight")
+  if head == nil or table == nil or not self:check_shape(head, self.config.vocab_size, self.config.hidden_size) then
     return
   end
-  if head.dtype ~= table.dtype or head.bytes ~= table.bytes or C.memcmp(head.data, table.data, table.bytes) ~= 0 then
+  if head.dtype ~= table.dtype then
+    complain(
+      self, self.checkpoint:file_of(head), head.name, "config.json ties it to %s: expected the dtype %s of that, got %s",
+      table.name, dtypes.name(table.dtype), dtypes.name(head.dtype)
+    )
+  end
+end
+
+terra Validator:check_tied_values()
+  var head, table = self:tied_head(), self.checkpoint:find("model.embed_tokens.weight")
+  var are_alike = head ~= nil and table ~= nil and head.dtype == table.dtype and head.bytes == table.bytes
+  if are_alike and C.memcmp(head.data, table.data, table.bytes) ~= 0 then
     complain(self, self.checkpoint:file_of(head), head.name, "config.json ties it to %s, but their values differ", table.name)
   end
 end
 
 terra Validator:check_values()
   self:check_scales()
-  self:check_tied_head()
+  self:check_tied_values()
 end
 
 terra Validator:check_all()
@@ -234,6 +268,7 @@ terra Validator:check_all()
     end
   end
   self:check_head_scales()
+  self:check_tied_head()
   for i = 0, self.checkpoint.tensors.size do
     self:account(self.checkpoint.tensors:at(i))
   end

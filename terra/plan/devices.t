@@ -50,10 +50,10 @@ terra Planning:most_devices(most : &int32, message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
-terra Planning:grow(message : &C.glm_message) : int32
+terra Planning:grow(begin : int32, message : &C.glm_message) : int32
   var most : int32
   status.try(self:most_devices(&most, message))
-  var world_size = 2
+  var world_size = 2 * begin
   while not self.made.fits and world_size <= most do
     status.try(self:describe(world_size, message))
     var larger : plan.Plan
@@ -66,6 +66,25 @@ terra Planning:grow(message : &C.glm_message) : int32
     world_size = 2 * world_size
   end
   return C.GLM_OK
+end
+
+terra Planning:fewest_that_run(world_size : &int32, message : &C.glm_message) : int32
+  @world_size = 1
+  var first, most = self:plan_for(1, message), 1
+  if first ~= C.GLM_NOT_SUPPORTED then
+    return first
+  end
+  var code = self:most_devices(&most, nil)
+  while code == C.GLM_OK and 2 * @world_size <= most do
+    @world_size = 2 * @world_size
+    code = self:plan_for(@world_size, nil)
+    if code == C.GLM_OK then
+      return C.GLM_OK
+    elseif code == C.GLM_NOT_SUPPORTED then
+      code = C.GLM_OK
+    end
+  end
+  return first
 end
 
 terra devices.plan(
@@ -82,11 +101,12 @@ terra devices.plan(
   end
   status.try(options.resolve(&first, &source.config, &checked, message))
   var planning = Planning { made, info, source, library, given, checked.ranks_per_device }
-  status.try(planning:plan_for(first.world_size, message))
   if given.world_size > 0 or library:shares_memory() then
-    return C.GLM_OK
+    return planning:plan_for(first.world_size, message)
   end
-  return planning:grow(message)
+  var world_size : int32
+  status.try(planning:fewest_that_run(&world_size, message))
+  return planning:grow(world_size, message)
 end
 
 return devices

@@ -213,13 +213,61 @@ terra Plan:measure_page(message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
+terra Plan:shape_model(cache : &C.glm_kv_cache, model : &weights.ModelWeights) : C.glm_model_shape
+  var shape : C.glm_model_shape
+  C.memset(&shape, 0, sizeof(C.glm_model_shape))
+  shape.struct_size = sizeof(C.glm_model_shape)
+  shape.world_size = self.options.world_size
+  shape.num_heads = model.num_local_heads
+  shape.rotary_dim = self.model.config.rotary_dim
+  shape.vocab_size = self.model.config.vocab_size
+  shape.top_k = self.model.config.top_k
+  shape.num_local_experts = model.num_local_experts
+  shape.cache = cache
+  shape.embedding = &model.embedding
+  shape.head = &model.head
+  return shape
+end
+
+local terra present(matrix : &C.glm_matrix) : &C.glm_matrix
+  return terralib.select(matrix.rows > 0, matrix, nil)
+end
+
+terra Plan:check_layer(shape : &C.glm_model_shape, layer : &weights.LayerWeights, message : &C.glm_message) : int32
+  shape.merges_shared_expert = terralib.select(layer.merges_shared, 1, 0)
+  escape
+    for _, name in ipairs { "qkv", "output", "gate_up", "down", "router", "experts_gate_up", "experts_down" } do
+      emit quote shape.[name] = present(&layer.[name]) end
+    end
+  end
+  var refusal : C.glm_message
+  refusal.text[0] = 0
+  var code = self.backend.check_model(shape, &refusal)
+  if code ~= C.GLM_OK then
+    return status.fail(
+      message, code, "%s: device %s cannot run this model with world_size %d: %s",
+      self.model.directory, self.backend.kind, self.options.world_size, &refusal.text[0]
+    )
+  end
+  return C.GLM_OK
+end
+
+terra Plan:check_layers(model : &weights.ModelWeights, message : &C.glm_message) : int32
+  var cache = self:cache(1)
+  var shape = self:shape_model(&cache, model)
+  for i = 0, self.model.config.num_layers do
+    status.try(self:check_layer(&shape, &model.layers[i], message))
+  end
+  return C.GLM_OK
+end
+
 terra Plan:measure_weights(message : &C.glm_message) : int32
   var layout = self:layout(0)
   var unbound : weights.ModelWeights
-  status.try(layout:check(message))
   status.try(weights.assign(&layout, nil, &unbound, &self.weight_bytes, message))
+  var code = self:check_layers(&unbound, message)
   weights.free(&unbound)
-  return C.GLM_OK
+  return code
 end
 
 terra Plan:num_sharing() : int64
@@ -356,8 +404,10 @@ terra Plan:make(
   end
   status.try(self:choose_course(info, message))
   status.try(self:choose_memory(info, message))
-  status.try(self:measure_weights(message))
+  var layout = self:layout(0)
+  status.try(layout:check(message))
   status.try(self:measure_page(message))
+  status.try(self:measure_weights(message))
   status.try(self:choose_sizes(message))
   status.try(self:check_page_tables(message))
   self:choose_pages()

@@ -70,7 +70,7 @@ end
 local terra parse_config(document : &json.Document, rules : &quantisation.Quantisation, contents : Slice, message : &C.glm_message) : int32
   var parsed : config.ModelConfig
   status.try(config.parse(document, contents, "buffer", &parsed, message))
-  var from = config_reader.ConfigReader { document = document, object = document:root(), path = "buffer", message = message }
+  var from = config_reader.open(document, "buffer", message)
   status.try(rules:read(&from))
   rules:covers("model.layers.0.self_attn.q_proj")
   return C.GLM_OK

@@ -114,6 +114,15 @@ glm_status bytes_of_workspace(const glm_workspace_shape* shape,
   return guarded(nullptr, [&] { workspace_bytes(shape, bytes); });
 }
 
+glm_status model_checked(const glm_model_shape* shape, glm_message* message) {
+  return guarded(message, [&] {
+    expect_pointer("check_model", "shape", shape);
+    expect_equal("check_model", "struct_size", sizeof(glm_model_shape),
+                 shape->struct_size);
+    check_model(*shape);
+  });
+}
+
 const glm_backend kBackend = {
     GLM_BACKEND_ABI_VERSION,
     sizeof(glm_backend),
@@ -173,6 +182,7 @@ const glm_backend kBackend = {
     operation<place_random, glm_place_random_args>,
     operation<select_tokens, glm_select_tokens_args>,
     on_device<measure_read, const void*, int64_t, double*>,
+    model_checked,
 };
 
 }

@@ -106,6 +106,7 @@ void embed(glm_device& device, const glm_embed_args& args) {
   expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(where, "id_stride", 1, INT32_MAX, args.id_stride);
   expect_matrix(where, "table", args.table, GLM_MATRIX_TABLE);
+  expect_plain(where, "a table", *args.table);
   const int64_t tokens = args.num_tokens;
   if (tokens == 0) return;
   expect_pointer(where, "token_ids", args.token_ids);
@@ -123,15 +124,11 @@ void embed(glm_device& device, const glm_embed_args& args) {
                                   table.rows, table.columns);
     check_kernel(context, where,
                  futhark_entry_embed_bf16(context, result.slot(), ids, rows));
-  } else if (table.dtype == GLM_DTYPE_F32) {
+  } else {
     const Array<float, 2> rows(context, static_cast<float*>(table.data),
                                table.rows, table.columns);
     check_kernel(context, where,
                  futhark_entry_embed_f32(context, result.slot(), ids, rows));
-  } else {
-    throw Failure(GLM_NOT_SUPPORTED,
-                  "embed: expected a table of F32 (0) or BF16 (1), got " +
-                      std::to_string(table.dtype));
   }
   result.copy_to(where, args.residual, tokens * table.columns);
 }

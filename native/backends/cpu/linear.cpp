@@ -91,9 +91,7 @@ void logits(glm_device& device, const glm_logits_args& args) {
   const char* where = "logits";
   expect_range(where, "num_rows", 0, INT32_MAX, args.num_rows);
   expect_matrix(where, "head", args.head, GLM_MATRIX_LINEAR);
-  if (args.head->dtype == GLM_DTYPE_F8_E4M3)
-    throw Failure(GLM_NOT_SUPPORTED,
-                  "logits: expected a head of F32 (0) or BF16 (1), got FP8");
+  expect_plain(where, "a head", *args.head);
   if (args.num_rows == 0) return;
   expect_pointer(where, "input", args.input);
   expect_pointer(where, "output", args.output);

@@ -120,6 +120,14 @@ int64_t matrix_bytes(const glm_matrix& matrix) {
   return rows * matrix.columns * element_bytes(where, matrix.dtype);
 }
 
+void expect_plain(const char* where, const char* what,
+                  const glm_matrix& matrix) {
+  if (matrix.dtype == GLM_DTYPE_F32 || matrix.dtype == GLM_DTYPE_BF16) return;
+  throw Failure(GLM_NOT_SUPPORTED, std::string(where) + ": expected " + what +
+                                       " of F32 (0) or BF16 (1), got dtype " +
+                                       std::to_string(matrix.dtype));
+}
+
 void expect_matrix(const char* where, const char* what,
                    const glm_matrix* matrix, int32_t role) {
   expect_pointer(where, what, matrix);

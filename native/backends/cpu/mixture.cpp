@@ -53,7 +53,8 @@ void expect_experts(const glm_experts_args& args) {
   expect_equal(kExperts, "down rows", args.gate_up->columns, args.down->rows);
   if (args.gate_up->bias != nullptr || args.down->bias != nullptr)
     reject(kExperts, "bias", "none", "a bias");
-  expect_shared_expert(kExperts, args);
+  expect_shared_shapes(kExperts, args);
+  expect_shared_memory(kExperts, args);
 }
 
 class Experts {
@@ -179,9 +180,7 @@ void route(glm_device& device, const glm_route_args& args) {
   expect_range(where, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_matrix(where, "router", args.router, GLM_MATRIX_LINEAR);
   const glm_matrix& router = *args.router;
-  if (router.dtype == GLM_DTYPE_F8_E4M3)
-    throw Failure(GLM_NOT_SUPPORTED,
-                  "route: expected a router of F32 (0) or BF16 (1), got FP8");
+  expect_plain(where, "a router", router);
   expect_range(where, "top_k", 1, router.rows, args.top_k);
   expect_range(where, "num_shared_experts", 0, 64, args.num_shared_experts);
   const int64_t tokens = args.num_tokens;

@@ -131,6 +131,15 @@ glm_status bytes_of_workspace(const glm_workspace_shape* shape,
   return guarded(nullptr, [&] { workspace_bytes(shape, bytes); });
 }
 
+glm_status model_checked(const glm_model_shape* shape, glm_message* message) {
+  return guarded(message, [&] {
+    expect_pointer("check_model", "shape", shape);
+    expect_equal("check_model", "struct_size", sizeof(glm_model_shape),
+                 shape->struct_size);
+    check_model(*shape);
+  });
+}
+
 const glm_backend kBackend = {
     GLM_BACKEND_ABI_VERSION,
     sizeof(glm_backend),
@@ -194,6 +203,7 @@ const glm_backend kBackend = {
     operation<kernels::place_random, kPlacement, glm_place_random_args>,
     operation<kernels::select_tokens, kPlacement, glm_select_tokens_args>,
     on_device<measure_read, const void*, int64_t, double*>,
+    model_checked,
 };
 
 }

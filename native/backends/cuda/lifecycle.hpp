@@ -35,6 +35,8 @@ void event_free(glm_device& device, void* event);
 void measure_read(glm_device& device, const void* memory, int64_t bytes,
                   double* bytes_per_second);
 
+void expect_placeable(const glm_matrix& matrix);
+void check_model(const glm_model_shape& shape);
 void matrix_bytes(const glm_matrix* matrix, int64_t* bytes);
 void kv_page_bytes(const glm_kv_cache* cache, int64_t* bytes);
 void workspace_bytes(const glm_workspace_shape* shape, int64_t* bytes);

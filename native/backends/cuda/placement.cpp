@@ -24,6 +24,7 @@ void expect_rows(const char* where, const glm_place_rows_args& args) {
   expect_pointer(where, "matrix", args.matrix);
   const glm_matrix& matrix = *args.matrix;
   kernels::expect_matrix(where, matrix);
+  expect_placeable(matrix);
   expect_range(where, "num_rows", 0, matrix.rows, args.num_rows);
   expect_range(where, "row_begin", 0, matrix.rows - args.num_rows,
                args.row_begin);
@@ -100,7 +101,6 @@ void place_elements(glm_device& device, const glm_place_rows_args& args) {
   const int64_t width = kernels::dtype_bytes(matrix.dtype);
   const int64_t row_bytes = matrix.columns * width;
   const int64_t pitch = kernels::round_up(row_bytes, kernels::kChunkBytes);
-  expect_range("place_rows", "bytes of a row", 1, kSlotBytes, row_bytes);
   const int32_t most = static_cast<int32_t>(kSlotBytes / pitch);
   const int64_t stride = args.source_row_stride * width;
   const kernels::Context context = context_of(device, kPlacement);
@@ -118,6 +118,13 @@ void place_elements(glm_device& device, const glm_place_rows_args& args) {
   }
 }
 
+}
+
+void expect_placeable(const glm_matrix& matrix) {
+  const char* where = "place_rows";
+  kernels::expect_matrix_shape(where, matrix);
+  expect_range(where, "bytes of a row", 1, kSlotBytes,
+               int64_t{matrix.columns} * kernels::dtype_bytes(matrix.dtype));
 }
 
 void matrix_bytes(const glm_matrix* matrix, int64_t* bytes) {

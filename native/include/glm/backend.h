@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 13
+#define GLM_BACKEND_ABI_VERSION 14
 #define GLM_MAX_LOGPROBS 20
 #define GLM_MAX_GATHERED 5
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
@@ -357,6 +357,27 @@ typedef struct glm_workspace_shape {
   int32_t vocab_size;
 } glm_workspace_shape;
 
+typedef struct glm_model_shape {
+  uint32_t struct_size;
+  int32_t world_size;
+  int32_t num_heads;
+  int32_t rotary_dim;
+  int32_t vocab_size;
+  int32_t top_k;
+  int32_t num_local_experts;
+  int32_t merges_shared_expert;
+  const glm_kv_cache* cache;
+  const glm_matrix* embedding;
+  const glm_matrix* head;
+  const glm_matrix* qkv;
+  const glm_matrix* output;
+  const glm_matrix* gate_up;
+  const glm_matrix* down;
+  const glm_matrix* router;
+  const glm_matrix* experts_gate_up;
+  const glm_matrix* experts_down;
+} glm_model_shape;
+
 typedef struct glm_backend {
   uint32_t abi_version;
   uint32_t struct_size;
@@ -444,6 +465,7 @@ typedef struct glm_backend {
                               const glm_select_tokens_args* args);
   glm_status (*measure_read)(glm_device* device, const void* memory,
                              int64_t bytes, double* bytes_per_second);
+  glm_status (*check_model)(const glm_model_shape* shape, glm_message* message);
 } glm_backend;
 
 #define GLM_BACKEND_OPEN_SYMBOL "glm_backend_open"

@@ -76,11 +76,16 @@ void attend_row_by_row(const Context& context, const glm_attention_args& args) {
 
 }
 
+void expect_attention_shapes(const glm_attention_args& args) {
+  expect_cache_shape(kWhere, args.cache);
+  expect_layer(kWhere, *args.cache, args.layer);
+  expect_group(kWhere, *args.cache, args.num_heads);
+}
+
 void attention(const Context& context, const glm_attention_args& args) {
   expect_rows(args);
   expect_kv_cache(kWhere, args.cache);
-  expect_layer(kWhere, *args.cache, args.layer);
-  expect_group(kWhere, *args.cache, args.num_heads);
+  expect_attention_shapes(args);
   if (args.num_tokens == 0) return;
   expect_aligned("query", args.query);
   expect_aligned("output", args.output);

@@ -77,15 +77,24 @@ void expect_table(const glm_matrix* table) {
   expect_equal(kWhere, "table role", GLM_MATRIX_TABLE, table->role);
   expect_range(kWhere, "table rows", 1, INT32_MAX, table->rows);
   expect_range(kWhere, "table columns", 1, INT32_MAX, table->columns);
-  expect_pointer(kWhere, "table data", table->data);
+  if (table->dtype != GLM_DTYPE_BF16 && table->dtype != GLM_DTYPE_F32)
+    throw Failure(GLM_NOT_SUPPORTED,
+                  "embed: expected a table of F32 (0) or BF16 (1), got " +
+                      std::to_string(table->dtype));
+  rows::expect_width(kWhere, table->columns);
 }
 
 }
 
-void embed(const Context& context, const glm_embed_args& args) {
+void expect_embed_shapes(const glm_embed_args& args) {
   expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kWhere, "id_stride", 1, INT32_MAX, args.id_stride);
   expect_table(args.table);
+}
+
+void embed(const Context& context, const glm_embed_args& args) {
+  expect_embed_shapes(args);
+  expect_pointer(kWhere, "table data", args.table->data);
   if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "token_ids", args.token_ids);
   expect_pointer(kWhere, "residual", args.residual);
@@ -99,10 +108,7 @@ void embed(const Context& context, const glm_embed_args& args) {
                     static_cast<__nv_bfloat16*>(args.residual)};
   if (table.dtype == GLM_DTYPE_BF16)
     return launch_embed<__nv_bfloat16>(context, rows);
-  if (table.dtype == GLM_DTYPE_F32) return launch_embed<float>(context, rows);
-  throw Failure(GLM_NOT_SUPPORTED,
-                "embed: expected a table of F32 (0) or BF16 (1), got " +
-                    std::to_string(table.dtype));
+  launch_embed<float>(context, rows);
 }
 
 int64_t embed_scratch_bytes(const glm_workspace_shape&) { return 0; }

@@ -42,7 +42,7 @@ void expect_strides(const glm_experts_args& args) {
 
 }
 
-void expect_experts(const glm_experts_args& args) {
+void expect_expert_shapes(const glm_experts_args& args) {
   expect_range(kExperts, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kExperts, "part_of_sum", GLM_NO_PART_OF_SUM,
                GLM_PART_OF_SCATTERED_SUM, args.part_of_sum);
@@ -60,7 +60,12 @@ void expect_experts(const glm_experts_args& args) {
                args.gate_up->columns);
   if (args.gate_up->bias != nullptr || args.down->bias != nullptr)
     reject(kExperts, "bias", "none", "a bias");
-  expect_shared_expert(kExperts, args);
+  expect_shared_shapes(kExperts, args);
+}
+
+void expect_experts(const glm_experts_args& args) {
+  expect_expert_shapes(args);
+  expect_shared_memory(kExperts, args);
   expect_strides(args);
 }
 

@@ -29,15 +29,11 @@ void validate_matrix(const glm_matrix& matrix) {
   if (matrix.role == GLM_MATRIX_GATE_UP) {
     expect_equal(kWhere, "matrix.rows % 2", 0, matrix.rows % 2);
   }
-  expect_pointer(kWhere, "matrix.data", matrix.data);
 }
 
 void validate(const glm_linear_args& args) {
-  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
-  expect_range(kWhere, "part_of_sum", GLM_NO_PART_OF_SUM,
-               GLM_PART_OF_SCATTERED_SUM, args.part_of_sum);
-  expect_pointer(kWhere, "matrix", args.matrix);
-  validate_matrix(*args.matrix);
+  expect_linear_shapes(args);
+  expect_pointer(kWhere, "matrix.data", args.matrix->data);
   if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "output", args.output);
   if (args.matrix->dtype == GLM_DTYPE_F8_E4M3) {
@@ -120,6 +116,14 @@ void streamed_linear(const Context& context, const glm_linear_args& args,
   }
 }
 
+}
+
+void expect_linear_shapes(const glm_linear_args& args) {
+  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
+  expect_range(kWhere, "part_of_sum", GLM_NO_PART_OF_SUM,
+               GLM_PART_OF_SCATTERED_SUM, args.part_of_sum);
+  expect_pointer(kWhere, "matrix", args.matrix);
+  validate_matrix(*args.matrix);
 }
 
 void linear(const Context& context, const glm_linear_args& args) {

@@ -25,13 +25,11 @@ void validate_head(const glm_matrix& head) {
   expect_equal(kWhere, "head.role", GLM_MATRIX_LINEAR, head.role);
   expect_range(kWhere, "head.rows", 1, INT32_MAX / 2, head.rows);
   expect_range(kWhere, "head.columns", 1, INT32_MAX / 8, head.columns);
-  expect_pointer(kWhere, "head.data", head.data);
 }
 
 void validate(const glm_logits_args& args) {
-  expect_range(kWhere, "num_rows", 0, INT32_MAX, args.num_rows);
-  expect_pointer(kWhere, "head", args.head);
-  validate_head(*args.head);
+  expect_logits_shapes(args);
+  expect_pointer(kWhere, "head.data", args.head->data);
   if (args.num_rows == 0) return;
   expect_pointer(kWhere, "input", args.input);
   expect_pointer(kWhere, "output", args.output);
@@ -77,6 +75,12 @@ int32_t chunk_rows(const glm_matrix& head) {
   return head.dtype == GLM_DTYPE_F32 ? kPlainChunk : stream::kMaxTokens;
 }
 
+}
+
+void expect_logits_shapes(const glm_logits_args& args) {
+  expect_range(kWhere, "num_rows", 0, INT32_MAX, args.num_rows);
+  expect_pointer(kWhere, "head", args.head);
+  validate_head(*args.head);
 }
 
 void logits(const Context& context, const glm_logits_args& args) {

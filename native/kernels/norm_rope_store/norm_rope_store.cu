@@ -217,10 +217,7 @@ void launch_wide(const Context& context, const Launch& arguments,
 
 void expect_arguments(const char* where, const glm_norm_rope_store_args& args) {
   expect_kv_cache(where, args.cache);
-  expect_layer(where, *args.cache, args.layer);
-  expect_range(where, "num_heads", 1, INT32_MAX, args.num_heads);
-  expect_range(where, "rotary_dim", 0, args.cache->head_dim, args.rotary_dim);
-  expect_equal(where, "rotary_dim modulo 2", 0, args.rotary_dim % 2);
+  expect_norm_rope_store_shapes(args);
   expect_pointer(where, "positions", args.positions);
   expect_pointer(where, "slots", args.slots);
   expect_pointer(where, "qkv", args.qkv);
@@ -243,6 +240,15 @@ float exact_inverse(int32_t divisor) {
   return is_power_of_two ? 1.0f / static_cast<float>(divisor) : 0.0f;
 }
 
+}
+
+void expect_norm_rope_store_shapes(const glm_norm_rope_store_args& args) {
+  const char* where = "norm_rope_store";
+  expect_cache_shape(where, args.cache);
+  expect_layer(where, *args.cache, args.layer);
+  expect_range(where, "num_heads", 1, INT32_MAX, args.num_heads);
+  expect_range(where, "rotary_dim", 0, args.cache->head_dim, args.rotary_dim);
+  expect_equal(where, "rotary_dim modulo 2", 0, args.rotary_dim % 2);
 }
 
 void norm_rope_store(const Context& context,

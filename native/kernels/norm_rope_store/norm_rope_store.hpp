@@ -5,6 +5,7 @@
 
 namespace glm::kernels {
 
+void expect_norm_rope_store_shapes(const glm_norm_rope_store_args& args);
 void norm_rope_store(const Context& context,
                      const glm_norm_rope_store_args& args);
 

@@ -119,15 +119,19 @@ dim3 blocks_of(int64_t count) {
 
 }
 
-void expect_matrix(const char* where, const glm_matrix& matrix) {
+void expect_matrix_shape(const char* where, const glm_matrix& matrix) {
   expect_range(where, "matrix rows", 1, INT32_MAX, matrix.rows);
   expect_range(where, "matrix columns", 1, INT32_MAX, matrix.columns);
   expect_range(where, "role", GLM_MATRIX_LINEAR, GLM_MATRIX_TABLE, matrix.role);
   expect_range(where, "dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3, matrix.dtype);
-  expect_pointer(where, "matrix data", matrix.data);
   if (matrix.role == GLM_MATRIX_GATE_UP)
     expect_equal(where, "matrix rows modulo 2 of a gate and up matrix", 0,
                  matrix.rows % 2);
+}
+
+void expect_matrix(const char* where, const glm_matrix& matrix) {
+  expect_matrix_shape(where, matrix);
+  expect_pointer(where, "matrix data", matrix.data);
   if (matrix.dtype == GLM_DTYPE_F8_E4M3)
     expect_pointer(where, "row_scale of an FP8 matrix", matrix.row_scale);
 }

@@ -54,9 +54,14 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
 
 }
 
-void quantise(const Context& context, const glm_quantise_args& args) {
+void expect_quantise_shapes(const glm_quantise_args& args) {
   expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kWhere, "width", 0, INT32_MAX, args.width);
+  rows::expect_width(kWhere, args.width);
+}
+
+void quantise(const Context& context, const glm_quantise_args& args) {
+  expect_quantise_shapes(args);
   if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "input", args.input);
   expect_pointer(kWhere, "codes", args.codes);

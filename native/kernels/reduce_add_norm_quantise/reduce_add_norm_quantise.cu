@@ -310,12 +310,6 @@ void expect_codes_in_bound_memory(
 void reduce_rows(const Context& context,
                  const glm_reduce_add_norm_quantise_args& args) {
   const rows::RowShape shape = rows::shape_of(kWhere, args.hidden_size);
-  if (shape.num_chunks > kMostReducedChunks)
-    throw Failure(GLM_NOT_SUPPORTED,
-                  std::string(kWhere) +
-                      ": hidden_size over several ranks: expected at most " +
-                      std::to_string(kMostReducedWidth) + ", got " +
-                      std::to_string(args.hidden_size));
   const bool is_scattered = args.is_scattered != 0;
   const bool adds = args.delta != nullptr;
   if (is_scattered) expect_codes_in_bound_memory(*context.peers, args);
@@ -343,11 +337,25 @@ void reduce_rows(const Context& context,
 
 }
 
-void reduce_add_norm_quantise(const Context& context,
-                              const glm_reduce_add_norm_quantise_args& args) {
+void expect_reduce_add_norm_quantise_shapes(
+    const glm_reduce_add_norm_quantise_args& args, int32_t world_size) {
   expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kWhere, "hidden_size", 1, INT32_MAX, args.hidden_size);
   expect_range(kWhere, "is_scattered", 0, 1, args.is_scattered);
+  rows::expect_width(kWhere, args.hidden_size);
+  if (world_size > 1 && args.hidden_size > kMostReducedWidth)
+    throw Failure(GLM_NOT_SUPPORTED,
+                  std::string(kWhere) +
+                      ": hidden_size over several ranks: expected at most " +
+                      std::to_string(kMostReducedWidth) + ", got " +
+                      std::to_string(args.hidden_size));
+}
+
+void reduce_add_norm_quantise(const Context& context,
+                              const glm_reduce_add_norm_quantise_args& args) {
+  const int32_t world_size =
+      context.peers == nullptr ? 1 : context.peers->world_size();
+  expect_reduce_add_norm_quantise_shapes(args, world_size);
   const bool is_scattered = context.peers != nullptr && args.is_scattered != 0;
   if (is_scattered && args.num_tokens > 0)
     expect_range(kWhere, "scattered num_tokens", context.peers->world_size(),

@@ -26,6 +26,8 @@ constexpr int32_t kMostClusterRows =
 constexpr int32_t kChunkElements = 8;
 constexpr int32_t kTokenTileElements = 64;
 constexpr int32_t kSharedLimit = 227 * 1024;
+constexpr int32_t kStaticBytes = 3 * 1024;
+constexpr int32_t kTokensOfTwoShares = 16;
 
 struct RouteParameters {
   const uint8_t* router;
@@ -68,6 +70,23 @@ struct SharedPlan {
            kParts * token_blocks * num_padded * 4;
   }
 };
+
+inline int32_t token_blocks_for(int32_t num_tokens) {
+  constexpr int32_t kTokensAtOnce = kClustersAtOnce * kFragmentTokens;
+  if (num_tokens <= kTokensAtOnce) return 1;
+  return num_tokens <= 2 * kTokensAtOnce ? 2 : kMaxTokenBlocks;
+}
+
+inline int32_t shares_for(const RouteParameters& p) {
+  return p.num_tokens <= kTokensOfTwoShares && p.num_fragments % 2 == 0 ? 2 : 1;
+}
+
+inline int32_t stages_that_fit(const RouteParameters& p, int32_t dtype,
+                               int32_t token_blocks) {
+  const SharedPlan plan(p, dtype, token_blocks);
+  return (kSharedLimit - kStaticBytes - plan.fixed_bytes(token_blocks)) /
+         plan.slab_bytes;
+}
 
 __host__ __device__ inline int32_t first_tile(int32_t num_column_tiles,
                                               int32_t part) {

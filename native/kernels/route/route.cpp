@@ -18,6 +18,7 @@ constexpr char kRoute[] = "route";
 constexpr int32_t kMostScratchRows = 8192;
 
 void expect_router(const glm_route_args& args) {
+  expect_range(kRoute, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_pointer(kRoute, "router", args.router);
   const glm_matrix& router = *args.router;
   expect_equal(kRoute, "router role", GLM_MATRIX_LINEAR, router.role);
@@ -26,7 +27,6 @@ void expect_router(const glm_route_args& args) {
         GLM_NOT_SUPPORTED,
         "route: expected a router of F32 (0) or BF16 (1), got dtype " +
             std::to_string(router.dtype));
-  expect_pointer(kRoute, "router data", router.data);
   expect_range(kRoute, "columns", 1, INT32_MAX / 4, router.columns);
   expect_range(kRoute, "experts", 1, routing::kMaxExperts, router.rows);
   int32_t most =
@@ -68,9 +68,23 @@ int64_t route_scratch_bytes(const glm_workspace_shape& shape) {
   return std::max(packed, rows * routing::sums_row_bytes(routing::kMaxWarps));
 }
 
-void route(const Context& context, const glm_route_args& args) {
-  expect_range(kRoute, "num_tokens", 0, INT32_MAX, args.num_tokens);
+void expect_route_shapes(const glm_route_args& args) {
   expect_router(args);
+  routing::RouteParameters parameters = parameters_of(args);
+  parameters.num_shares = routing::shares_for(parameters);
+  if (routing::stages_that_fit(parameters, args.router->dtype,
+                               routing::token_blocks_for(args.num_tokens)) < 1)
+    throw Failure(GLM_NOT_SUPPORTED,
+                  "route: hidden_size: expected rows that fit shared memory "
+                  "beside a router of " +
+                      std::to_string(parameters.num_experts) +
+                      " experts, got " +
+                      std::to_string(parameters.hidden_size));
+}
+
+void route(const Context& context, const glm_route_args& args) {
+  expect_route_shapes(args);
+  expect_pointer(kRoute, "router data", args.router->data);
   if (args.num_tokens == 0) return;
   expect_pointer(kRoute, "input", args.input);
   expect_pointer(kRoute, "selection_bias", args.selection_bias);

@@ -17,9 +17,6 @@
 namespace glm::kernels::routing {
 namespace {
 
-constexpr int32_t kStaticBytes = 3 * 1024;
-constexpr int32_t kTokensOfTwoShares = 16;
-
 struct Room {
   uint8_t* slabs;
   uint8_t* tokens;
@@ -233,13 +230,8 @@ void launch_kernel(cudaStream_t stream, RouteParameters p) {
   int32_t fixed = plan.fixed_bytes(token_blocks);
   int32_t slice_tiles =
       static_cast<int32_t>(ceil_divide(p.num_column_tiles, kParts));
-  int32_t room = (kSharedLimit - kStaticBytes - fixed) / plan.slab_bytes;
+  int32_t room = stages_that_fit(p, dtype, token_blocks);
   p.num_stages = min(min(slice_tiles, room), kMaxStages);
-  if (p.num_stages < 1)
-    throw Failure(GLM_NOT_SUPPORTED,
-                  "route: hidden_size: expected rows that fit shared memory, "
-                  "got " +
-                      std::to_string(p.hidden_size));
   int64_t clusters = ceil_divide(p.num_tokens, token_blocks * kFragmentTokens);
   LaunchShape shape;
   shape.cluster = kParts * p.num_shares;
@@ -258,13 +250,11 @@ void launch_blocks(cudaStream_t stream, const RouteParameters& p) {
 
 template <int32_t dtype>
 void launch_dtype(cudaStream_t stream, RouteParameters p) {
-  constexpr int32_t kTokensAtOnce = kClustersAtOnce * kFragmentTokens;
-  bool has_two = p.num_tokens <= kTokensOfTwoShares && p.num_fragments % 2 == 0;
-  p.num_shares = has_two ? 2 : 1;
-  if (p.num_tokens <= kTokensAtOnce) return launch_blocks<dtype, 1>(stream, p);
-  if (p.num_tokens <= 2 * kTokensAtOnce)
-    return launch_blocks<dtype, 2>(stream, p);
-  launch_blocks<dtype, 4>(stream, p);
+  p.num_shares = shares_for(p);
+  int32_t token_blocks = token_blocks_for(p.num_tokens);
+  if (token_blocks == 1) return launch_blocks<dtype, 1>(stream, p);
+  if (token_blocks == 2) return launch_blocks<dtype, 2>(stream, p);
+  launch_blocks<dtype, kMaxTokenBlocks>(stream, p);
 }
 
 }

@@ -46,12 +46,16 @@ inline int32_t threads_for(int64_t width, int32_t num_chunks) {
       round_up(ceil_divide(chunks, num_chunks), kWarpThreads));
 }
 
-inline RowShape shape_of(const char* where, int64_t width) {
+inline void expect_width(const char* where, int64_t width) {
   if (width > kMaxWidth)
     throw Failure(GLM_NOT_SUPPORTED, std::string(where) +
                                          ": width: expected at most " +
                                          std::to_string(kMaxWidth) + ", got " +
                                          std::to_string(width));
+}
+
+inline RowShape shape_of(const char* where, int64_t width) {
+  expect_width(where, width);
   for (int32_t num_chunks : {1, 2, 4}) {
     int32_t num_threads = threads_for(width, num_chunks);
     if (num_threads <= kMaxThreads) return {num_chunks, num_threads};

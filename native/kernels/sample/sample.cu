@@ -40,7 +40,9 @@ void expect_tables(const glm_sample_args& args) {
   expect_pointer(kWhere, "is_finite", args.is_finite);
 }
 
-void expect_shape(const glm_sample_args& args) {
+}
+
+void expect_sample_shapes(const glm_sample_args& args) {
   expect_range(kWhere, "num_rows", 0, INT32_MAX / kRowBlocks, args.num_rows);
   expect_range(kWhere, "vocab_size", 1, INT32_MAX, args.vocab_size);
   expect_range(kWhere, "num_count_rows", 0, INT32_MAX, args.num_count_rows);
@@ -51,6 +53,8 @@ void expect_shape(const glm_sample_args& args) {
                                          std::to_string(kMaxVocab) + ", got " +
                                          std::to_string(args.vocab_size));
 }
+
+namespace {
 
 int32_t greedy_blocks(const Context& context, int32_t num_rows) {
   int64_t resident = int64_t{context.num_multiprocessors} * kGreedyResident;
@@ -81,7 +85,7 @@ void launch_drawn(const Context& context, const glm_sample_args& args,
 }
 
 void sample(const Context& context, const glm_sample_args& args) {
-  expect_shape(args);
+  expect_sample_shapes(args);
   if (args.num_rows == 0) return;
   expect_controls(args);
   expect_tables(args);

@@ -76,10 +76,15 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
 
 }
 
-void swiglu_quantise(const Context& context,
-                     const glm_swiglu_quantise_args& args) {
+void expect_swiglu_quantise_shapes(const glm_swiglu_quantise_args& args) {
   expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
   expect_range(kWhere, "width", 1, INT32_MAX / 2, args.width);
+  rows::expect_width(kWhere, args.width);
+}
+
+void swiglu_quantise(const Context& context,
+                     const glm_swiglu_quantise_args& args) {
+  expect_swiglu_quantise_shapes(args);
   expect_output(kWhere, args.output);
   if (args.num_tokens == 0) return;
   expect_pointer(kWhere, "gate_up", args.gate_up);

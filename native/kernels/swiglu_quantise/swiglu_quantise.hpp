@@ -8,6 +8,7 @@
 
 namespace glm::kernels {
 
+void expect_swiglu_quantise_shapes(const glm_swiglu_quantise_args& args);
 void swiglu_quantise(const Context& context,
                      const glm_swiglu_quantise_args& args);
 

@@ -1,6 +1,7 @@
 """`glm generate`: one prompt, its text streamed as it comes."""
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -33,6 +34,7 @@ def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **re
     from glm_engine.tokenizer import GlmTokenizer
 
     text = read_prompt(prompt)
+    warn_of_unapplied(Path(model_dir) / "generation_config.json")
     tokenizer = GlmTokenizer(model_dir)
     tokens = encode(tokenizer, model_dir, text, chat, system)
     job = make_prompt(tokens, **request_values)
@@ -45,6 +47,14 @@ def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **re
         print_json(report)
     elif stats:
         print_stats(report)
+
+
+def warn_of_unapplied(path):
+    """Name what generation_config.json sets and nothing here applies."""
+    from glm_engine.loading import say
+    from glm_engine.server import model_configs
+
+    model_configs.warn_of_unapplied(path, model_configs.read_generation_config(path), say)
 
 
 def read_prompt(prompt):

@@ -10,9 +10,14 @@ from glm_engine.dialogue import DialogueParser, Opening, opening_of
 from glm_engine.engine import Request, Sampling
 from glm_engine.errors import BadInputError
 from glm_engine.generation import Prompt, Runner
+from glm_engine.loading import say
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import FINISH_REASONS
-from glm_engine.server.model_configs import read_generation_config, sampling_defaults
+from glm_engine.server.model_configs import (
+    read_generation_config,
+    sampling_defaults,
+    warn_of_unapplied,
+)
 from glm_engine.server.openai.messages import template_messages
 from glm_engine.tokenizer import GlmTokenizer
 
@@ -28,8 +33,9 @@ class ModelText:
         self.path = Path(model_dir)
         self.tokenizer = GlmTokenizer(model_dir)
         self.template = ChatTemplate(model_dir)
-        vocab_size = self.tokenizer.vocab_size
-        config = read_generation_config(self.path / GENERATION_CONFIG_FILE, vocab_size)
+        path = self.path / GENERATION_CONFIG_FILE
+        config = read_generation_config(path, self.tokenizer.vocab_size)
+        warn_of_unapplied(path, config, say)
         self.defaults = sampling_defaults(config)
 
     def prompt(self, messages, settings):

@@ -12,7 +12,7 @@ from glm_engine.hub.client import FAULTS, MALFORMED, HubError, explain
 
 WANTED = re.compile(
     r"config\.json|generation_config\.json|tokenizer\.json|tokenizer_config\.json|chat_template\.jinja"
-    r"|model\.safetensors\.index\.json|[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors"
+    r"|hf_quant_config\.json|model\.safetensors\.index\.json|[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors"
 )
 WEIGHTS = ".safetensors"
 CONFIG = "config.json"

@@ -173,6 +173,7 @@ def checked_penalty(value):
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
 TopP = Annotated[float, Field(ge=0, le=1)]
+MinP = Annotated[float, Field(ge=0, le=1)]
 TopK = whole(ge=-1, le=MAX_TOKENS)
 RepetitionPenalty = Annotated[float, Field(gt=0, le=100), AfterValidator(checked_penalty)]
 Harmless = Any
@@ -220,7 +221,7 @@ class SamplingFields(StrictModel):
     temperature: Temperature | None = None
     top_p: TopP | None = None
     top_k: TopK | None = None
-    min_p: float | None = Field(0, ge=0, le=1)
+    min_p: MinP | None = None
     repetition_penalty: RepetitionPenalty | None = None
     frequency_penalty: float | None = Field(0, ge=-2, le=2)
     presence_penalty: float | None = Field(0, ge=-2, le=2)

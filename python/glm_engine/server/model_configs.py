@@ -2,12 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, ValidationError
+from pydantic import BeforeValidator, ConfigDict, ValidationError
 
 from glm_engine.errors import BadInputError
 from glm_engine.files import read_object
 from glm_engine.server.fields import (
     LenientModel,
+    MinP,
     RepetitionPenalty,
     Temperature,
     TokenId,
@@ -19,7 +20,51 @@ from glm_engine.server.fields import (
 
 MOST_ENDINGS = 16
 MOST_SHOWN = 80
-OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "repetition_penalty": 1.0}
+OPENAI_DEFAULTS = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+}
+NEUTRAL = {
+    "bad_words_ids": [],
+    "begin_suppress_tokens": [],
+    "constraints": [],
+    "diversity_penalty": 0,
+    "dola_layers": None,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1,
+    "epsilon_cutoff": 0,
+    "eta_cutoff": 0,
+    "exponential_decay_length_penalty": None,
+    "force_words_ids": [],
+    "forced_bos_token_id": None,
+    "forced_decoder_ids": [],
+    "forced_eos_token_id": None,
+    "frequency_penalty": 0,
+    "guidance_scale": 1,
+    "max_length": 20,
+    "max_new_tokens": None,
+    "max_time": None,
+    "min_length": 0,
+    "min_new_tokens": 0,
+    "no_repeat_ngram_size": 0,
+    "num_beam_groups": 1,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "penalty_alpha": 0,
+    "presence_penalty": 0,
+    "remove_invalid_values": False,
+    "renormalize_logits": False,
+    "sequence_bias": [],
+    "stop_strings": [],
+    "suppress_tokens": [],
+    "token_healing": False,
+    "top_h": None,
+    "typical_p": 1,
+    "watermarking_config": None,
+}
 
 
 def listed(value):
@@ -41,10 +86,12 @@ class ModelConfig(LenientModel):
 class GenerationConfig(LenientModel):
     """Of generation_config.json, with the bounds that requests have; null stands for none."""
 
+    model_config = ConfigDict(extra="allow")
     do_sample: bool | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None
     top_k: TopK | None = None
+    min_p: MinP | None = None
     repetition_penalty: RepetitionPenalty | None = None
     eos_token_id: Endings = ()
 
@@ -55,11 +102,15 @@ def read_config(path):
     return checked_endings(path, config, config.vocab_size)
 
 
-def read_generation_config(path, vocab_size):
-    """Return the fields of a file, none of them where there is none; BadInputError as above."""
+def read_generation_config(path, vocab_size=None):
+    """Return the fields of a file, none of them where there is none; BadInputError as above.
+
+    Without a `vocab_size` the ends are not compared with it.
+    """
     if not path.is_file():
         return GenerationConfig()
-    return checked_endings(path, read_fields(path, GenerationConfig), vocab_size)
+    config = read_fields(path, GenerationConfig)
+    return config if vocab_size is None else checked_endings(path, config, vocab_size)
 
 
 def read_fields(path, model):
@@ -85,6 +136,18 @@ def checked_endings(path, config, vocab_size):
         known = f"expected tokens of the vocabulary, 0 to {vocab_size - 1}"
         raise BadInputError(f"{path}: eos_token_id: {known}, found {wrong[0]}")
     return config
+
+
+def warn_of_unapplied(path, config, warn):
+    """Give `warn` a line with the fields that would change an answer and are not applied."""
+    found = [name for name, value in config.model_extra.items() if not is_neutral(name, value)]
+    if found:
+        warn(f"{path} sets {', '.join(sorted(found))}: not applied")
+
+
+def is_neutral(name, value):
+    """Say whether a field of generation_config.json changes no answer, as far as is known."""
+    return name not in NEUTRAL or value in (None, NEUTRAL[name]) or value == {}
 
 
 def sampling_defaults(config):

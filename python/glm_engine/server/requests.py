@@ -48,7 +48,7 @@ def sampling_of(service, fields, seed, num_logprobs):
     return Sampling(
         temperature=value_or(fields.temperature, defaults["temperature"]),
         top_p=value_or(fields.top_p, defaults["top_p"]),
-        min_p=value_or(fields.min_p, 0.0),
+        min_p=value_or(fields.min_p, defaults["min_p"]),
         top_k=max(0, value_or(fields.top_k, defaults["top_k"])),
         repetition_penalty=value_or(fields.repetition_penalty, defaults["repetition_penalty"]),
         frequency_penalty=value_or(fields.frequency_penalty, 0.0),

@@ -11,11 +11,13 @@ from glm_engine.server.admission import Gate
 from glm_engine.server.bridge import EngineBridge
 from glm_engine.server.grammars import Grammars, make_compiler
 from glm_engine.server.guides import Guides
+from glm_engine.server.logs import log
 from glm_engine.server.metrics import Metrics, MetricsPage
 from glm_engine.server.model_configs import (
     read_config,
     read_generation_config,
     sampling_defaults,
+    warn_of_unapplied,
 )
 from glm_engine.server.prompts import PromptEncoder
 from glm_engine.server.tracing import tracing_of
@@ -94,6 +96,8 @@ class ModelFiles:
         self.max_queue = max_queue
         self.template = template_of(folder)
         config = read_config(config_path)
-        generation = read_generation_config(folder / GENERATION_CONFIG_FILE, config.vocab_size)
+        path = folder / GENERATION_CONFIG_FILE
+        generation = read_generation_config(path, config.vocab_size)
+        warn_of_unapplied(path, generation, log.warning)
         self.ending_ids = frozenset(config.eos_token_id)
         self.defaults = sampling_defaults(generation)

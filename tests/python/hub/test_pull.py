@@ -5,7 +5,7 @@ import warnings
 
 from huggingface_hub import scan_cache_dir, snapshot_download
 
-from tests.python.hub.hub_server import CutError
+from tests.python.hub.hub_server import CutError, Repository
 from tests.python.hub.repositories import UNREAD, capitals, commit_of, random_model
 from tests.python.hub.running import assert_nothing_half_made, assert_pulled
 
@@ -23,6 +23,12 @@ def test_a_model_comes_and_runs_by_its_name(hub, nursery, name):
     assert_nothing_half_made(nursery.storage(name))
     ended = nursery.run("generate", "The capital of France is", "--model", name, "--device", "cpu")
     assert (ended.code, ended.out) == (0, " Paris.\n"), ended.err
+
+
+def test_the_side_file_of_a_quantiser_comes_too(hub, nursery, name):
+    files = {"config.json": b"{}", "hf_quant_config.json": b"{}", "model.safetensors": b"x"}
+    hub.repositories[name] = repository = Repository(files, commit_of(name))
+    assert "hf_quant_config.json" in assert_pulled(nursery.pull(name), repository)
 
 
 def test_what_is_printed_says_how_to_go_on(hub, nursery, name):

@@ -51,9 +51,9 @@ def add_arguments(calls, delta):
 
 
 class Answer:
-    """The message of a choice, put together from its deltas."""
+    """The message of a choice, put together from its deltas; its text begins with `echo`."""
 
-    def __init__(self, echo):
+    def __init__(self, echo=""):
         self.texts = {"content": [echo], "reasoning_content": []}
         self.calls = []
         self.arguments = []

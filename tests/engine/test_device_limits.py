@@ -1,0 +1,134 @@
+"""What a device cannot do with a model is said by the plan, before a weight is read.
+
+The CUDA library checks a model's shapes without a GPU; `tests/native/test_model_limits.py` compares
+that check with what the operations themselves refuse.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glm_engine.engine import Engine, EngineOptions, plan
+from glm_engine.errors import EngineError, Status
+from tests.engine.probes import ROOT
+from tools.checkpoint.random_model import small_config
+
+CUDA = ROOT / "build" / "libglm_cuda.so"
+TERABYTE = 10**12
+DENSE = {"first_k_dense_replace": 3}
+ALONE = {"n_shared_experts": 0}
+
+LIMITS = {
+    "head_dim": ({"head_dim": 256}, {"head_dim": 320}, "head_dim: expected at most 256, got 320"),
+    "heads of a KV head": (
+        {"num_attention_heads": 32},
+        {"num_attention_heads": 34},
+        "query heads of a KV head: expected at most 16, got 17",
+    ),
+    "routed experts": (
+        {**ALONE, "n_routed_experts": 256},
+        {**ALONE, "n_routed_experts": 257},
+        "experts: expected 1 to 256, got 257",
+    ),
+    "local experts beside a shared one": (
+        {"n_routed_experts": 255},
+        {"n_routed_experts": 256},
+        "num_local_experts beside a shared one: expected 0 to 255, got 256",
+    ),
+    "top_k": (
+        {"n_routed_experts": 64, "num_experts_per_tok": 32},
+        {"n_routed_experts": 64, "num_experts_per_tok": 33},
+        "top_k: expected 1 to 32, got 33",
+    ),
+    "rows of a router": (
+        {"hidden_size": 28160},
+        {"hidden_size": 28224},
+        "hidden_size: expected rows that fit shared memory beside a router of 8 experts, got 28224",
+    ),
+    "hidden_size": (
+        {**DENSE, "hidden_size": 65536},
+        {**DENSE, "hidden_size": 65544},
+        "width: expected at most 65536, got 65544",
+    ),
+    "hidden_size over ranks": (
+        {**DENSE, "hidden_size": 16384, "world_size": 2},
+        {**DENSE, "hidden_size": 16392, "world_size": 2},
+        "hidden_size over several ranks: expected at most 16384, got 16392",
+    ),
+    "intermediate_size": (
+        {"intermediate_size": 65536},
+        {"intermediate_size": 65544},
+        "swiglu_quantise: width: expected at most 65536, got 65544",
+    ),
+    "width of all heads": (
+        {"num_attention_heads": 256, "num_key_value_heads": 16, "head_dim": 256},
+        {"num_attention_heads": 272, "num_key_value_heads": 17, "head_dim": 256},
+        "width: expected at most 65536, got 69632",
+    ),
+    "vocab_size": (
+        {"vocab_size": 196608},
+        {"vocab_size": 196609},
+        "vocab_size: expected at most 196608, got 196609",
+    ),
+}
+
+
+def made_plan(directory: Path, world_size: int = 1, **changes) -> dict:
+    """What `glm plan` says of such a config for GPUs that are not here."""
+    path = directory / "config.json"
+    path.write_text(json.dumps(small_config(**changes)), encoding="utf-8")
+    return plan(
+        EngineOptions(path, device="cuda", world_size=world_size, device_memory_bytes=TERABYTE)
+    )
+
+
+def refusal(directory: Path, **changes) -> str:
+    with pytest.raises(EngineError) as caught:
+        made_plan(directory, **changes)
+    assert caught.value.status == Status.GLM_NOT_SUPPORTED
+    assert "device cuda cannot run this model with world_size " in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+needs_cuda = pytest.mark.skipif(
+    not CUDA.is_file(), reason=f"{CUDA.name} is not built: scons cuda makes it"
+)
+
+
+@needs_cuda
+@pytest.mark.parametrize("name", LIMITS)
+def test_limits_of_gpus(name, tmp_path):
+    most, more, words = LIMITS[name]
+    assert made_plan(tmp_path, **most)["fits"] is True
+    assert words in refusal(tmp_path, **more)
+
+
+@needs_cuda
+def test_limits_that_more_devices_lift(tmp_path):
+    many = {"n_routed_experts": 256}
+    assert "num_local_experts" in refusal(tmp_path, **many, world_size=1)
+    assert made_plan(tmp_path, **many, world_size=2)["fits"] is True
+    assert made_plan(tmp_path, **many, world_size=0)["world_size"] == 2
+    wide = {"intermediate_size": 131072}
+    assert made_plan(tmp_path, **wide, world_size=0)["world_size"] == 2
+    assert "with world_size 1: " in refusal(tmp_path, head_dim=320, world_size=0)
+
+
+@pytest.mark.parametrize("changes", [most for most, _, _ in LIMITS.values()], ids=list(LIMITS))
+def test_processors_have_no_such_limits(changes, tmp_path):
+    path = tmp_path / "config.json"
+    wanted = {"world_size": 1, **changes}
+    world_size = wanted.pop("world_size")
+    path.write_text(json.dumps(small_config(**wanted)), encoding="utf-8")
+    options = {"device": "cpu", "world_size": world_size, "device_memory_bytes": TERABYTE}
+    assert plan(EngineOptions(path, **options))["fits"] is True
+
+
+def test_types_of_pages_are_refused_before_a_weight_is_read(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(small_config()), encoding="utf-8")
+    with pytest.raises(EngineError, match="keeps no pages of kv_dtype BF16") as caught:
+        Engine(EngineOptions(path, device="cpu", kv_dtype=1, synthetic=True))
+    assert caught.value.status == Status.GLM_NOT_SUPPORTED
