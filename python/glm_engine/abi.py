@@ -8,6 +8,7 @@ import ctypes
 
 MESSAGE_CAPACITY = 1024
 MAX_LOGPROBS = 20
+MAX_EOS_TOKENS = 16
 EVENT_MESSAGE_CAPACITY = 256
 
 EXPERT_LAYOUTS = {"default": 0, "tensor_parallel": 1, "expert_parallel": 2}
@@ -187,6 +188,8 @@ STRUCTS = {
         ("mask_wait_ns", "int64_t"),
         ("step_budget_ms", "int32_t"),
         ("step_costs_ns", "int64_t"),
+        ("num_eos_tokens", "int32_t"),
+        ("eos_tokens", "int32_t", MAX_EOS_TOKENS),
     ],
 }
 

@@ -31,6 +31,7 @@ class Generation:
     detokenizer: object
     matcher: StopMatcher
     submitted: float
+    ending_ids: frozenset = frozenset()
     tokens: list = field(default_factory=list)
     logprobs: list = field(default_factory=list)
     pieces: list = field(default_factory=list)
@@ -67,6 +68,8 @@ class Generation:
         self.times.append(event.time_ns / 1e9)
         if self.prompt.request.sampling.num_logprobs >= 0:
             self.logprobs.append(logprob_row(event))
+        if event.token_id in self.ending_ids:
+            return ""
         return self.add(self.matcher.push(self.detokenizer.push(event.token_id)))
 
     def end(self, reason):
@@ -95,6 +98,7 @@ class Runner:
     def __init__(self, engine, tokenizer):
         self.engine = engine
         self.tokenizer = tokenizer
+        self.ending_ids = frozenset(engine.info()["eos_tokens"])
         self.live = {}
 
     def run(self, prompts):
@@ -134,7 +138,13 @@ class Runner:
                 self.tokenizer.detokenizer(prompt.skip_special_tokens),
                 StopMatcher(prompt.stop_texts),
                 submitted,
+                self.hidden_ends(prompt),
             )
+
+    def hidden_ends(self, prompt):
+        """Return the end tokens, which are no text where they end it, special or not."""
+        is_shown = prompt.request.ignore_eos or not prompt.skip_special_tokens
+        return frozenset() if is_shown else self.ending_ids
 
     def take(self, event):
         generation = self.live.get(event.request_id)

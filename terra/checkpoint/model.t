@@ -22,6 +22,7 @@ local struct Model {
   arena : text.Arena
   directory : rawstring
   config_path : rawstring
+  generation_path : rawstring
   config : config.ModelConfig
   quantisation : quantisation.Quantisation
   modules : modules.ModuleList
@@ -40,6 +41,7 @@ terra Model:init()
   self.arena:init()
   self.directory = nil
   self.config_path = nil
+  self.generation_path = nil
   self.quantisation:init()
   self.modules:init()
   self.types.codes = nil
@@ -60,21 +62,36 @@ terra Model:close()
   self.arena:free()
 end
 
-terra Model:parse_config(document : &json.Document, contents : text.Slice, message : &C.glm_message) : int32
+local terra parse_config(self : &Model, document : &json.Document, contents : text.Slice, message : &C.glm_message) : int32
   status.try(config.parse(document, contents, self.config_path, &self.config, message))
   var from = reader.ConfigReader { document = document, object = document:root(), path = self.config_path, message = message }
   return self.quantisation:read(&from)
 end
 
+local terra parse_generation(self : &Model, document : &json.Document, contents : text.Slice, message : &C.glm_message) : int32
+  return config.parse_generation(document, contents, self.generation_path, &self.config, message)
+end
+
+local read_with = macro(function(self, path, parse, message)
+  return quote
+    var file : files.ReadFile
+    status.try(file:open(path, json.max_bytes, message))
+    var document : json.Document
+    document:init()
+    var code = parse(self, &document, file:contents(), message)
+    document:free()
+    file:close()
+  in
+    code
+  end
+end)
+
 terra Model:read_config(message : &C.glm_message) : int32
-  var file : files.ReadFile
-  status.try(file:open(self.config_path, json.max_bytes, message))
-  var document : json.Document
-  document:init()
-  var code = self:parse_config(&document, file:contents(), message)
-  document:free()
-  file:close()
-  return code
+  status.try(read_with(self, self.config_path, parse_config, message))
+  if self.generation_path == nil or not files.exists(self.generation_path) then
+    return C.GLM_OK
+  end
+  return read_with(self, self.generation_path, parse_generation, message)
 end
 
 terra Model:locate(path : rawstring, message : &C.glm_message) : int32
@@ -84,6 +101,7 @@ terra Model:locate(path : rawstring, message : &C.glm_message) : int32
   self.directory = self.arena:copy(text.slice(path))
   if files.is_directory(path) then
     self.config_path = safetensors.join(&self.arena, path, [config.file_name])
+    self.generation_path = safetensors.join(&self.arena, path, [config.generation_file_name])
     self.has_weights = safetensors.has_weights(path)
   else
     self.config_path = self.arena:copy(text.slice(path))

@@ -7,6 +7,7 @@
 #include "status.h"
 
 #define ENGINE_MAX_LOGPROBS 20
+#define ENGINE_MAX_EOS_TOKENS 16
 #define ENGINE_EVENT_MESSAGE_CAPACITY 256
 
 typedef struct glm_engine glm_engine;
@@ -201,6 +202,8 @@ typedef struct engine_info {
   int64_t mask_wait_ns;
   int32_t step_budget_ms;
   int64_t step_costs_ns;
+  int32_t num_eos_tokens;
+  int32_t eos_tokens[ENGINE_MAX_EOS_TOKENS];
 } engine_info;
 
 typedef struct engine_step {

@@ -28,8 +28,7 @@ class ModelText:
         self.path = Path(model_dir)
         self.tokenizer = GlmTokenizer(model_dir)
         self.template = ChatTemplate(model_dir)
-        vocab_size = self.tokenizer.vocab_size
-        config = read_generation_config(self.path / GENERATION_CONFIG_FILE, vocab_size)
+        config = read_generation_config(self.path / GENERATION_CONFIG_FILE)
         self.defaults = sampling_defaults(config)
 
     def prompt(self, messages, settings):

@@ -1,8 +1,6 @@
-"""What the server reads of config.json and generation_config.json, field by field."""
+"""What the server reads of generation_config.json, field by field."""
 
-from typing import Annotated
-
-from pydantic import BeforeValidator, ValidationError
+from pydantic import ValidationError
 
 from glm_engine.errors import BadInputError
 from glm_engine.files import read_object
@@ -10,32 +8,12 @@ from glm_engine.server.fields import (
     LenientModel,
     RepetitionPenalty,
     Temperature,
-    TokenId,
     TopK,
     TopP,
-    list_of,
-    whole,
 )
 
-MOST_ENDINGS = 16
 MOST_SHOWN = 80
 OPENAI_DEFAULTS = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "repetition_penalty": 1.0}
-
-
-def listed(value):
-    """`eos_token_id` is none, one id, or a list of them."""
-    given = [] if value is None else value
-    return given if isinstance(given, list) else [given]
-
-
-Endings = Annotated[list_of(TokenId, MOST_ENDINGS), BeforeValidator(listed)]
-
-
-class ModelConfig(LenientModel):
-    """Of config.json, before the engine reads the whole of it."""
-
-    vocab_size: whole(ge=1, lt=2**31)
-    eos_token_id: Endings = ()
 
 
 class GenerationConfig(LenientModel):
@@ -46,20 +24,14 @@ class GenerationConfig(LenientModel):
     top_p: TopP | None = None
     top_k: TopK | None = None
     repetition_penalty: RepetitionPenalty | None = None
-    eos_token_id: Endings = ()
 
 
-def read_config(path):
-    """Return the fields of a config.json; BadInputError names the first that is wrong."""
-    config = read_fields(path, ModelConfig)
-    return checked_endings(path, config, config.vocab_size)
+def read_generation_config(path):
+    """Return the fields of a file, none of them where there is none.
 
-
-def read_generation_config(path, vocab_size):
-    """Return the fields of a file, none of them where there is none; BadInputError as above."""
-    if not path.is_file():
-        return GenerationConfig()
-    return checked_endings(path, read_fields(path, GenerationConfig), vocab_size)
+    BadInputError names the first that is wrong. The engine reads `eos_token_id` itself.
+    """
+    return read_fields(path, GenerationConfig) if path.is_file() else GenerationConfig()
 
 
 def read_fields(path, model):
@@ -71,20 +43,10 @@ def read_fields(path, model):
 
 def first_fault(error):
     found = error.errors()[0]
-    if found["type"] == "missing":
-        return f"{found['loc'][0]} is missing"
     shown = repr(found["input"])
     if len(shown) > MOST_SHOWN:
         shown = f"{shown[:MOST_SHOWN]} and {len(shown) - MOST_SHOWN} characters more"
     return f"{found['loc'][0]}: {found['msg']}, found {shown}"
-
-
-def checked_endings(path, config, vocab_size):
-    wrong = [token_id for token_id in config.eos_token_id if token_id >= vocab_size]
-    if wrong:
-        known = f"expected tokens of the vocabulary, 0 to {vocab_size - 1}"
-        raise BadInputError(f"{path}: eos_token_id: {known}, found {wrong[0]}")
-    return config
 
 
 def sampling_defaults(config):

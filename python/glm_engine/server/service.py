@@ -11,11 +11,7 @@ from glm_engine.server.bridge import EngineBridge
 from glm_engine.server.grammars import Grammars, make_compiler
 from glm_engine.server.guides import Guides
 from glm_engine.server.metrics import Metrics, MetricsPage
-from glm_engine.server.model_configs import (
-    read_config,
-    read_generation_config,
-    sampling_defaults,
-)
+from glm_engine.server.model_configs import read_generation_config, sampling_defaults
 from glm_engine.server.prompts import PromptEncoder
 
 GENERATION_CONFIG_FILE = "generation_config.json"
@@ -36,7 +32,7 @@ class Service:
         self.vocab_size = info["vocab_size"]
         self.max_queue = model.max_queue
         self.template = model.template
-        self.ending_ids = model.ending_ids
+        self.ending_ids = frozenset(info["eos_tokens"])
         self.defaults = model.defaults
         self.keys = keys
         self.guides = Guides(engine)
@@ -45,7 +41,7 @@ class Service:
         self.metrics = Metrics()
         self.metrics_page = MetricsPage(self)
         self.gate = Gate(info["max_batch"] + self.max_queue, settings)
-        make = partial(make_compiler, tokenizer, self.vocab_size, model)
+        make = partial(make_compiler, tokenizer, self.vocab_size, self.ending_ids, self.template)
         self.grammars = Grammars(settings, self.gate, make)
         self.streams = set()
         self.jobs = set()
@@ -82,11 +78,9 @@ class Service:
 class ModelFiles:
     """What the server reads of a checkpoint's folder beside its weights."""
 
-    def __init__(self, tokenizer_dir, config_path, max_queue):
+    def __init__(self, tokenizer_dir, max_queue):
         folder = Path(tokenizer_dir)
         self.max_queue = max_queue
         self.template = template_of(folder)
-        config = read_config(config_path)
-        generation = read_generation_config(folder / GENERATION_CONFIG_FILE, config.vocab_size)
-        self.ending_ids = frozenset(config.eos_token_id)
+        generation = read_generation_config(folder / GENERATION_CONFIG_FILE)
         self.defaults = sampling_defaults(generation)

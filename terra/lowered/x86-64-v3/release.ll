@@ -55,7 +55,7 @@ target triple = "x86_64-pc-linux-gnu"
 %49 = type { i64, i64, i64, i32, i32, i32, i32, i64, i64, i64, i64, %6, %6, %6, [3 x i64] }
 %50 = type { ptr, ptr, ptr, ptr }
 %51 = type { ptr, i32, i32, [8 x i64], ptr, i64, i64, i32, i8, i8, i8 }
-%52 = type { %53, ptr, ptr, %54, %55, %62, %64, %65, i8, i8, i64, i64, i64, i64 }
+%52 = type { %53, ptr, ptr, ptr, %54, %55, %62, %64, %65, i8, i8, i64, i64, i64, i64 }
 %53 = type { ptr }
 %54 = type { [64 x i8], i32, i32, i32, i32, i32, i32, i32, double, float, i32, i8, i8, i8, i8, i32, i32, i32, i32, i32, i32, i32, i8, float, i32, i32, [16 x i32] }
 %55 = type { i8, i8, %56, %56, %53 }
@@ -226,539 +226,540 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.110" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
 @"$string.111" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
 @"$string.112" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
-@"$string.113" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
-@"$string.114" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
-@"$string.115" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
-@"$string.116" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
-@"$string.117" = private unnamed_addr constant [5 x i8] c"open\00", align 1
-@"$string.118" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
-@"$string.119" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
-@"$string.120" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
-@"$string.121" = private unnamed_addr constant [44 x i8] c"%s: the file has %lld bytes, more than %lld\00", align 1
-@"$string.122" = private unnamed_addr constant [5 x i8] c"read\00", align 1
-@"$string.123" = private unnamed_addr constant [62 x i8] c"%s: the file shrank from %lld to %lld bytes while it was read\00", align 1
-@"$string.126" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
-@"$string.127" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
-@"$string.128" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
-@"$string.131" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
-@"$string.132" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
-@"$string.133" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
-@"$string.134" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
-@"$string.135" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
-@"$string.136" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
-@"$string.137" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
-@"$string.139" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
-@"$string.145" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
-@"$string.147" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
-@"$string.148" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
-@"$string.149" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
-@"$string.150" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
-@"$string.151" = private unnamed_addr constant [2 x i8] c"C\00", align 1
-@"$string.152" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
-@"$string.153" = private unnamed_addr constant [5 x i8] c"true\00", align 1
-@"$string.154" = private unnamed_addr constant [6 x i8] c"false\00", align 1
-@"$string.155" = private unnamed_addr constant [5 x i8] c"null\00", align 1
-@"$string.156" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
-@"$string.157" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
-@"$string.159" = private unnamed_addr constant [7 x i8] c"number\00", align 1
-@"$string.160" = private unnamed_addr constant [7 x i8] c"string\00", align 1
-@"$string.161" = private unnamed_addr constant [6 x i8] c"array\00", align 1
-@"$string.162" = private unnamed_addr constant [7 x i8] c"object\00", align 1
-@"$string.163" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.164" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
-@"$string.165" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
-@"$string.166" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
-@"$string.167" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
-@"$string.168" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
-@"$string.169" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
-@"$string.170" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
-@"$string.171" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
-@"$string.172" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
-@"$string.173" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.174" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
-@"$string.175" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
-@"$string.176" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
-@"$string.177" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
-@"$string.178" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
-@"$string.179" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
-@"$string.180" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
-@"$string.181" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
-@"$string.182" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
-@"$string.183" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
-@"$string.184" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
-@"$string.185" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
-@"$string.186" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
-@"$string.187" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
-@"$string.188" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
-@"$string.189" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
-@"$string.190" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
-@"$string.191" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
-@"$string.192" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
-@"$string.193" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
-@"$string.194" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
-@"$string.195" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
-@"$string.196" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
-@"$string.197" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.198" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
-@"$string.199" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
-@"$string.200" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.201" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.202" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.203" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
-@"$string.204" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
-@"$string.205" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
-@"$string.206" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
-@"$string.207" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
-@"$string.208" = private unnamed_addr constant [5 x i8] c"type\00", align 1
-@"$string.209" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.210" = private unnamed_addr constant [71 x i8] c"%s: RoPE parameters of their own for a kind of layer are not supported\00", align 1
-@"$string.211" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
-@"$string.212" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
-@"$string.213" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.214" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
-@"$string.215" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
-@"$string.216" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
-@"$string.217" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
-@"$string.218" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
-@"$string.219" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.220" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
-@"$string.221" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.222" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
-@"$string.223" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.224" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.225" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.226" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.227" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.228" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.229" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.230" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.231" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
-@"$string.232" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.233" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.234" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.235" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
-@"$string.236" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
-@"$string.237" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.238" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
-@"$string.239" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.240" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.241" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.242" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
-@"$string.243" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
-@"$string.244" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.245" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.246" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
-@"$string.247" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.253" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
-@"$string.254" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.255" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
-@"$string.256" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.257" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.258" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.259" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
-@"$string.260" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.261" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.262" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.263" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.265" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.266" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.267" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.268" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.269" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
-@"$string.278" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
-@"$string.290" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.291" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.294" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.298" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.299" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.301" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.302" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.303" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.304" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.305" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.306" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.307" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.308" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.310" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.311" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.312" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.314" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.316" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.317" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.318" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.320" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.321" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.322" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.324" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.325" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.326" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.327" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.328" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
-@"$string.330" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
-@"$string.331" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
-@"$string.335" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
-@"<global>.336" = internal global i32 0
-@"<global>.337" = internal local_unnamed_addr global ptr null
-@"<global>.338" = internal global %1 undef
-@"$string.343" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
-@"$string.344" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.345" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.346" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.348" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
-@"$string.351" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
-@"$string.352" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.353" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.354" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.355" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.356" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
-@"$string.357" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.358" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.359" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.360" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
-@"$string.361" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
-@"$string.362" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.363" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
-@"$string.364" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.365" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.366" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.367" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.368" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.369" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.370" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.371" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.372" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.373" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.374" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.375" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.376" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.377" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.378" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.379" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.380" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.381" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.382" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.383" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.384" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
-@"$string.385" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.386" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
-@"$string.387" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.388" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.389" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
-@"$string.391" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.392" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.393" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.394" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
-@"$string.396" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
-@"$string.400" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.401" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
-@"$string.402" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.403" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.404" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.405" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
-@"$string.406" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.407" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
-@"$string.408" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.409" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.410" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.411" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
-@"$string.412" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.413" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.414" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
-@"$string.415" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.416" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.417" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.418" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
-@"$string.419" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.420" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.421" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
-@"$string.422" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
-@"$string.423" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.424" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
-@"$string.425" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
-@"$string.427" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
-@"$string.428" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
-@"$string.429" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.430" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.431" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.432" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
-@"$string.433" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.435" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.436" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.437" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.438" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.439" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
-@"$string.440" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.441" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.442" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.443" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.444" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.445" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.446" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.447" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.448" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.449" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.450" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.451" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.452" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.453" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.454" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.455" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.456" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.457" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.459" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.460" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.465" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.466" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
-@"$string.467" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.468" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
-@"$string.469" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.470" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
-@"$string.471" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.472" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.473" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.474" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.475" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.476" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.477" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.478" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.479" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
-@"$string.480" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
-@"$string.481" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.482" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
-@"$string.483" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.484" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.485" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.486" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.487" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.488" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.489" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.490" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.491" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.492" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.493" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.494" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.495" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.496" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.497" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.498" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.499" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.500" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.501" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.502" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.503" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.504" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.505" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
-@"$string.506" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
-@"$string.507" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.508" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.509" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.510" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.511" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.512" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.513" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
-@"$string.514" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.515" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.516" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.517" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.518" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
-@"$string.519" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.520" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.521" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.522" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.523" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.524" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.525" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.526" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.530" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.531" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.532" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.533" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.534" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.535" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.536" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.537" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.538" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.539" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.540" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.541" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.542" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.543" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.545" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.546" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.547" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.548" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.550" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.551" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.552" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.553" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.554" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.555" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.556" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.557" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.558" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.559" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.560" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.561" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.562" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.563" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.564" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.565" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.566" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.567" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.568" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.569" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.570" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.571" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.572" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
-@"$string.573" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.574" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.575" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.576" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.577" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.578" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.579" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.580" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.581" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
-@"$string.582" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
-@"$string.583" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.584" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.585" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.586" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.587" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.588" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.589" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.590" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
-@"$string.591" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
-@"$string.592" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.593" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.594" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.595" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.596" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.597" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.598" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.599" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.600" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.601" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.602" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.603" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.604" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.605" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.606" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.607" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.608" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.609" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.610" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.611" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.612" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.613" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.614" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.615" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.616" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.617" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.618" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.619" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.620" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.621" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.622" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.623" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.624" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.625" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.626" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.627" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.628" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.629" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.630" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.631" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.632" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.633" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.634" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.635" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.636" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.637" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.638" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
-@"$string.639" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
-@"$string.640" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.641" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.642" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.643" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.644" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.645" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.646" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
-@"$string.647" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
-@"$string.648" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.649" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.650" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.651" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.652" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.653" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.654" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.655" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.656" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.657" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
-@"$string.658" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
-@"$string.659" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
-@"$string.660" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
-@"$string.661" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
-@"$string.662" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.663" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.664" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.665" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.666" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.669" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.670" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.671" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.672" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.676" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.685" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.686" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.687" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.688" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.689" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.690" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.691" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.692" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.693" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.694" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.695" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.696" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.697" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.698" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
-@"$string.700" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.701" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.702" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.704" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.705" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.710" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.711" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.712" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.713" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.714" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.715" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.718" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.719" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.720" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.721" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.722" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.723" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.726" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.727" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.728" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.729" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.731" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.732" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.734" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.735" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.736" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.737" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.738" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.739" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.740" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.741" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.742" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.910" = private unnamed_addr constant [6 x ptr] [ptr @"$string.155", ptr @"$string.154", ptr @"$string.153", ptr @"$string.159", ptr @"$string.160", ptr @"$string.161"], align 8
-@"switch.table.$Checkpoint.read_shards.913" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.364", ptr @"$string.365", ptr @"$string.366", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.364", ptr @"$string.367", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374", ptr @"$string.375", ptr @"$string.376", ptr @"$string.377", ptr @"$string.378"], align 8
-@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.217" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.367" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.375" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.376" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.377" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.378" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
+@"$string.113" = private unnamed_addr constant [23 x i8] c"generation_config.json\00", align 1
+@"$string.114" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
+@"$string.115" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
+@"$string.116" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
+@"$string.117" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
+@"$string.118" = private unnamed_addr constant [5 x i8] c"open\00", align 1
+@"$string.119" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
+@"$string.120" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
+@"$string.121" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
+@"$string.122" = private unnamed_addr constant [44 x i8] c"%s: the file has %lld bytes, more than %lld\00", align 1
+@"$string.123" = private unnamed_addr constant [5 x i8] c"read\00", align 1
+@"$string.124" = private unnamed_addr constant [62 x i8] c"%s: the file shrank from %lld to %lld bytes while it was read\00", align 1
+@"$string.127" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
+@"$string.128" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
+@"$string.129" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
+@"$string.132" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
+@"$string.133" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
+@"$string.134" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
+@"$string.135" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
+@"$string.136" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
+@"$string.137" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
+@"$string.138" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
+@"$string.140" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
+@"$string.146" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
+@"$string.148" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
+@"$string.149" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
+@"$string.150" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
+@"$string.151" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
+@"$string.152" = private unnamed_addr constant [2 x i8] c"C\00", align 1
+@"$string.153" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
+@"$string.154" = private unnamed_addr constant [5 x i8] c"true\00", align 1
+@"$string.155" = private unnamed_addr constant [6 x i8] c"false\00", align 1
+@"$string.156" = private unnamed_addr constant [5 x i8] c"null\00", align 1
+@"$string.157" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
+@"$string.158" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
+@"$string.160" = private unnamed_addr constant [7 x i8] c"number\00", align 1
+@"$string.161" = private unnamed_addr constant [7 x i8] c"string\00", align 1
+@"$string.162" = private unnamed_addr constant [6 x i8] c"array\00", align 1
+@"$string.163" = private unnamed_addr constant [7 x i8] c"object\00", align 1
+@"$string.164" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
+@"$string.165" = private unnamed_addr constant [18 x i8] c"%s: %s is missing\00", align 1
+@"$string.166" = private unnamed_addr constant [33 x i8] c"%s: %s: expected %s, got %s %.*s\00", align 1
+@"$string.167" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
+@"$string.168" = private unnamed_addr constant [41 x i8] c"%s: %s is \22%.*s\22; only \22%s\22 is supported\00", align 1
+@"$string.169" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
+@"$string.170" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
+@"$string.171" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
+@"$string.172" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
+@"$string.173" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
+@"$string.174" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
+@"$string.175" = private unnamed_addr constant [37 x i8] c"%s: %s is %lld, outside %lld to %lld\00", align 1
+@"$string.176" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
+@"$string.177" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
+@"$string.178" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
+@"$string.179" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
+@"$string.180" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
+@"$string.181" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
+@"$string.182" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
+@"$string.183" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
+@"$string.184" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
+@"$string.185" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
+@"$string.186" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
+@"$string.187" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
+@"$string.188" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
+@"$string.189" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
+@"$string.190" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
+@"$string.191" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
+@"$string.192" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
+@"$string.193" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
+@"$string.194" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
+@"$string.195" = private unnamed_addr constant [39 x i8] c"%s: %s is %lld; only %lld is supported\00", align 1
+@"$string.196" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
+@"$string.197" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
+@"$string.198" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
+@"$string.199" = private unnamed_addr constant [31 x i8] c"%s: %s is %g, outside %g to %g\00", align 1
+@"$string.200" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
+@"$string.201" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
+@"$string.202" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.203" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.204" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
+@"$string.205" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
+@"$string.206" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
+@"$string.207" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
+@"$string.208" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
+@"$string.209" = private unnamed_addr constant [5 x i8] c"type\00", align 1
+@"$string.210" = private unnamed_addr constant [8 x i8] c"default\00", align 1
+@"$string.211" = private unnamed_addr constant [71 x i8] c"%s: RoPE parameters of their own for a kind of layer are not supported\00", align 1
+@"$string.212" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
+@"$string.213" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
+@"$string.214" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
+@"$string.215" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
+@"$string.216" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
+@"$string.217" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
+@"$string.218" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
+@"$string.219" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
+@"$string.220" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
+@"$string.221" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
+@"$string.222" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
+@"$string.223" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.224" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
+@"$string.225" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.226" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.227" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.228" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.229" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.230" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.231" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.232" = private unnamed_addr constant [35 x i8] c"%s: %s is %s; only %s is supported\00", align 1
+@"$string.233" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.234" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.235" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.236" = private unnamed_addr constant [34 x i8] c"quantization_config.config_groups\00", align 1
+@"$string.237" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.238" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.239" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups weights\00", align 1
+@"$string.240" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.241" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.242" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.243" = private unnamed_addr constant [52 x i8] c"quantization_config.config_groups input_activations\00", align 1
+@"$string.244" = private unnamed_addr constant [38 x i8] c"%s: %s is set, which is not supported\00", align 1
+@"$string.245" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.246" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.247" = private unnamed_addr constant [42 x i8] c"quantization_config.config_groups targets\00", align 1
+@"$string.248" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.254" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.255" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.256" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.257" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.258" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
+@"$string.259" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
+@"$string.260" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.261" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
+@"$string.262" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.263" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
+@"$string.264" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
+@"$string.266" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
+@"$string.267" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
+@"$string.268" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
+@"$string.269" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
+@"$string.270" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.279" = private unnamed_addr constant [14 x i8] c"%s: %s.%s: %s\00", align 1
+@"$string.291" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.292" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.295" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.299" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.300" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.302" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.303" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.304" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.305" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.306" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.307" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.308" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.309" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.311" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.312" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.313" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.315" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.317" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.318" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.319" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.321" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.322" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.323" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.325" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.326" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.327" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.328" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.329" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.331" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
+@"$string.332" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
+@"$string.336" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
+@"<global>.337" = internal global i32 0
+@"<global>.338" = internal local_unnamed_addr global ptr null
+@"<global>.339" = internal global %1 undef
+@"$string.344" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.345" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.346" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.347" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.349" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.352" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
+@"$string.353" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.354" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
+@"$string.355" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
+@"$string.356" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
+@"$string.357" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.358" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.359" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.360" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.361" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
+@"$string.362" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
+@"$string.363" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
+@"$string.364" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.365" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.366" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.367" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.368" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.369" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.370" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.371" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.372" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.373" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.374" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.375" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.376" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.377" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.378" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.379" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.380" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.381" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.382" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.383" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
+@"$string.384" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
+@"$string.385" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.386" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.387" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.388" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.389" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
+@"$string.390" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.392" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.393" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.394" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.395" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.397" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
+@"$string.401" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.402" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.403" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
+@"$string.404" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
+@"$string.405" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
+@"$string.406" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.407" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.408" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.409" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.410" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
+@"$string.411" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
+@"$string.412" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.413" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.414" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.415" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.416" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
+@"$string.417" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
+@"$string.418" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
+@"$string.419" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.420" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.421" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.422" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.423" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.424" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.425" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.426" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.428" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.429" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.430" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.431" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.432" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.433" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.434" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.436" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.437" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.438" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.439" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
+@"$string.440" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
+@"$string.441" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.442" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.443" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.444" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.445" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.446" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.447" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.448" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.449" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.450" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.451" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.452" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.453" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.454" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.455" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.456" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.457" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.458" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.460" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.461" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.466" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.467" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.468" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
+@"$string.469" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.470" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.471" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.472" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.473" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.474" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.475" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.476" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.477" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
+@"$string.478" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.479" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
+@"$string.480" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.481" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.482" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.483" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.484" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.485" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.486" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.487" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.488" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.489" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.490" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.491" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.492" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.493" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.494" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.495" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.496" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.497" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.498" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.499" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.500" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.501" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.502" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.503" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.504" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.505" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
+@"$string.506" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
+@"$string.507" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
+@"$string.508" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.509" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.510" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.511" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.512" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.513" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.514" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.515" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.516" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.517" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.518" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.519" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
+@"$string.520" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.521" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.522" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.523" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.524" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.525" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.526" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.527" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.531" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.532" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.533" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.534" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.535" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.536" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.537" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.538" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.539" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.540" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.541" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.542" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.543" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.544" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.546" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.547" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.548" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.549" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.551" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.552" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.553" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.554" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.555" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.556" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.557" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.558" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.559" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.560" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.561" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.562" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.563" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.564" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.565" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.566" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.567" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.568" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.569" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.570" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.571" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.572" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.573" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
+@"$string.574" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.575" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.576" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.577" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.578" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
+@"$string.579" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.580" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.581" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.582" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.583" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
+@"$string.584" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.585" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.586" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.587" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.588" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.589" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.590" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.591" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
+@"$string.592" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
+@"$string.593" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.594" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.595" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.596" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.597" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.598" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.599" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.600" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.601" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.602" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.603" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.604" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.605" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.606" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.607" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.608" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.609" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.610" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.611" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.612" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.613" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.614" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.615" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.616" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.617" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.618" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.619" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.620" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.621" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.622" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.623" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.624" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.625" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.626" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.627" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.628" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.629" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.630" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.631" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.632" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.633" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.634" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.635" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.636" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.637" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.638" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.639" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
+@"$string.640" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 1\00", align 1
+@"$string.641" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.642" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.643" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.644" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.645" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.646" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.647" = private unnamed_addr constant [48 x i8] c"%s is %g, expected a number above %g, at most 1\00", align 1
+@"$string.648" = private unnamed_addr constant [41 x i8] c"%s is %g, expected a number from %g to 1\00", align 1
+@"$string.649" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.650" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.651" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.652" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.653" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.654" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.655" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.656" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.657" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.658" = private unnamed_addr constant [43 x i8] c"num_stop_sequences is %d, expected 0 to %d\00", align 1
+@"$string.659" = private unnamed_addr constant [49 x i8] c"stop_sequence_begin is null, expected %d offsets\00", align 1
+@"$string.660" = private unnamed_addr constant [41 x i8] c"stop_sequence_begin[0] is %d, expected 0\00", align 1
+@"$string.661" = private unnamed_addr constant [54 x i8] c"stop sequence %d has %d tokens, expected at least one\00", align 1
+@"$string.662" = private unnamed_addr constant [21 x i8] c"stop_sequence_tokens\00", align 1
+@"$string.663" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.664" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.665" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.666" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.667" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.670" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.671" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.672" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.673" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.677" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.686" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.687" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.688" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.689" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.690" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.691" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.692" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.693" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.694" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.695" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.696" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.697" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.698" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.699" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
+@"$string.701" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.702" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.703" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.705" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.706" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.711" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.712" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.713" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.714" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.715" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.716" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.719" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.720" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.721" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.722" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.723" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.724" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.727" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.728" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.729" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.730" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.732" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.733" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.735" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.736" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.737" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.738" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.739" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.740" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.741" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.742" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.743" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.911" = private unnamed_addr constant [6 x ptr] [ptr @"$string.156", ptr @"$string.155", ptr @"$string.154", ptr @"$string.160", ptr @"$string.161", ptr @"$string.162"], align 8
+@"switch.table.$Checkpoint.read_shards.914" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.365", ptr @"$string.366", ptr @"$string.367", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.365", ptr @"$string.368", ptr @"$string.369", ptr @"$string.370", ptr @"$string.371", ptr @"$string.372", ptr @"$string.373", ptr @"$string.374", ptr @"$string.375", ptr @"$string.376", ptr @"$string.377", ptr @"$string.378", ptr @"$string.379"], align 8
+@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.219" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.561" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.218" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.368" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.369" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.370" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.371" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.372" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.373" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.374" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.375" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.376" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.377" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.378" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.379" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -845,7 +846,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %37 = getelementptr i8, ptr %26, i64 6472
+  %37 = getelementptr i8, ptr %26, i64 6480
   %38 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %39 = extractvalue { i32, i1 } %38, 1
   br i1 %39, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -900,19 +901,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 8824
+  %65 = getelementptr i8, ptr %26, i64 8832
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 8912
+  %67 = getelementptr i8, ptr %26, i64 8920
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 8920
+  %70 = getelementptr i8, ptr %26, i64 8928
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 8864
+  %72 = getelementptr i8, ptr %26, i64 8872
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -924,15 +925,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 8928
+  %76 = getelementptr i8, ptr %26, i64 8936
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 9077
+  %78 = getelementptr i8, ptr %26, i64 9085
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 9078
+  %81 = getelementptr i8, ptr %26, i64 9086
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -961,7 +962,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not56.i.i, label %merge2.i.i, label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %91 = getelementptr i8, ptr %26, i64 6480
+  %91 = getelementptr i8, ptr %26, i64 6488
   %92 = load ptr, ptr %91, align 8
   %93 = getelementptr i8, ptr %92, i64 72
   %94 = load i32, ptr %93, align 4
@@ -1039,16 +1040,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 9075
+  %124 = getelementptr i8, ptr %26, i64 9083
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 8968
+  %125 = getelementptr i8, ptr %26, i64 8976
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 8864
+  %131 = getelementptr i8, ptr %26, i64 8872
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -12591,7 +12592,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6472
+  %35 = getelementptr i8, ptr %24, i64 6480
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext true, ptr %2)
   br label %common.ret
 }
@@ -12795,7 +12796,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 10224
+  %28 = getelementptr i8, ptr %22, i64 10232
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -14258,7 +14259,7 @@ then.i3.i279:                                     ; preds = %merge.i.i.i.i274
   store i8 0, ptr %11, align 8
   %16 = getelementptr inbounds i8, ptr %source, i64 8
   %17 = load ptr, ptr %16, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.441")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.442")
   %18 = load i64, ptr %12, align 8
   %19 = add i64 %18, 1
   %20 = load i64, ptr %13, align 8
@@ -14298,8 +14299,8 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
 "$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.86.exit.thread.i.i.i.i"
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %17)
-  %30 = getelementptr inbounds i8, ptr %source, i64 24
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.442")
+  %30 = getelementptr inbounds i8, ptr %source, i64 32
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.443")
   %31 = load i64, ptr %12, align 8
   %32 = add i64 %31, 1
   %33 = load i64, ptr %13, align 8
@@ -14339,10 +14340,10 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
 "$JsonWriter.string_field.exit30.i":              ; preds = %then.i.i.i29.i, %"$Vector.push.86.exit.thread.i.i.i23.i"
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly %30)
-  %43 = getelementptr inbounds i8, ptr %source, i64 92
+  %43 = getelementptr inbounds i8, ptr %source, i64 100
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.443")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.444")
   %46 = load i64, ptr %12, align 8
   %47 = add i64 %46, 1
   %48 = load i64, ptr %13, align 8
@@ -14422,9 +14423,9 @@ then2.i.i.i.i253:                                 ; preds = %merge.i.i.i.i252
 
 "$JsonWriter.integer.exit269":                    ; preds = %then.i.i.i.i258, %merge.i.i.i.i252, %then2.i.i.i.i253
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i249)
-  %71 = getelementptr inbounds i8, ptr %source, i64 760
+  %71 = getelementptr inbounds i8, ptr %source, i64 768
   %72 = load i64, ptr %71, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.444")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.445")
   %73 = load i64, ptr %12, align 8
   %74 = add i64 %73, 1
   %75 = load i64, ptr %13, align 8
@@ -14504,9 +14505,9 @@ then2.i.i.i.i232:                                 ; preds = %merge.i.i.i.i231
 
 "$JsonWriter.integer.exit248":                    ; preds = %then.i.i.i.i237, %merge.i.i.i.i231, %then2.i.i.i.i232
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i228)
-  %98 = getelementptr inbounds i8, ptr %source, i64 768
+  %98 = getelementptr inbounds i8, ptr %source, i64 776
   %99 = load i64, ptr %98, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.445")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.446")
   %100 = load i64, ptr %12, align 8
   %101 = add i64 %100, 1
   %102 = load i64, ptr %13, align 8
@@ -14586,9 +14587,9 @@ then2.i.i.i.i211:                                 ; preds = %merge.i.i.i.i210
 
 "$JsonWriter.integer.exit227":                    ; preds = %then.i.i.i.i216, %merge.i.i.i.i210, %then2.i.i.i.i211
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i207)
-  %125 = getelementptr inbounds i8, ptr %source, i64 776
+  %125 = getelementptr inbounds i8, ptr %source, i64 784
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.446")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.447")
   %127 = load i64, ptr %12, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %13, align 8
@@ -14668,9 +14669,9 @@ then2.i.i.i.i190:                                 ; preds = %merge.i.i.i.i189
 
 "$JsonWriter.integer.exit206":                    ; preds = %then.i.i.i.i195, %merge.i.i.i.i189, %then2.i.i.i.i190
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i186)
-  %152 = getelementptr inbounds i8, ptr %source, i64 784
+  %152 = getelementptr inbounds i8, ptr %source, i64 792
   %153 = load i64, ptr %152, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.447")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.448")
   %154 = load i64, ptr %12, align 8
   %155 = add i64 %154, 1
   %156 = load i64, ptr %13, align 8
@@ -14750,7 +14751,7 @@ then2.i.i.i.i169:                                 ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.integer.exit185":                    ; preds = %then.i.i.i.i174, %merge.i.i.i.i168, %then2.i.i.i.i169
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i165)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.448")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.449")
   %179 = load i64, ptr %12, align 8
   %180 = add i64 %179, 1
   %181 = load i64, ptr %13, align 8
@@ -14828,8 +14829,8 @@ then.i3.i153:                                     ; preds = %merge.i.i.i.i148
 
 "$JsonWriter.open.exit164":                       ; preds = %"$Vector.push.86.exit.thread.i.i147", %then.i3.i153
   store i8 0, ptr %11, align 8
-  %203 = getelementptr inbounds i8, ptr %source, i64 528
-  %204 = getelementptr inbounds i8, ptr %source, i64 536
+  %203 = getelementptr inbounds i8, ptr %source, i64 536
+  %204 = getelementptr inbounds i8, ptr %source, i64 544
   %205 = load i64, ptr %204, align 8
   %206 = icmp sgt i64 %205, 0
   br i1 %206, label %forbody.lr.ph.i.i, label %merge.i.i
@@ -14922,7 +14923,7 @@ then.i3.i132:                                     ; preds = %merge.i.i.i.i127
 "$JsonWriter.open.exit143":                       ; preds = %"$Vector.push.86.exit.thread.i.i126", %then.i3.i132
   store i8 0, ptr %11, align 8
   %231 = load ptr, ptr %209, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.449")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.450")
   %232 = load i64, ptr %12, align 8
   %233 = add i64 %232, 1
   %234 = load i64, ptr %13, align 8
@@ -14963,7 +14964,7 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %231)
   %243 = getelementptr i8, ptr %209, i64 16
   %244 = load i64, ptr %243, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.450")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.451")
   %245 = load i64, ptr %12, align 8
   %246 = add i64 %245, 1
   %247 = load i64, ptr %13, align 8
@@ -15044,7 +15045,7 @@ then2.i.i.i.i106:                                 ; preds = %merge.i.i.i.i105
   %268 = getelementptr i8, ptr %209, i64 32
   %269 = load i32, ptr %268, align 4
   %270 = sext i32 %269 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.451")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.452")
   %271 = load i64, ptr %12, align 8
   %272 = add i64 %271, 1
   %273 = load i64, ptr %13, align 8
@@ -15202,7 +15203,7 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i43.i
 
 "$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.86.exit.thread.i.i.i42.i.i"
   store i8 1, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.452")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.453")
   %318 = load i64, ptr %12, align 8
   %319 = add i64 %318, 1
   %320 = load i64, ptr %13, align 8
@@ -15280,8 +15281,8 @@ then.i3.i69:                                      ; preds = %merge.i.i.i.i64
 
 "$JsonWriter.open.exit80":                        ; preds = %"$Vector.push.86.exit.thread.i.i63", %then.i3.i69
   store i8 0, ptr %11, align 8
-  %342 = getelementptr inbounds i8, ptr %source, i64 616
-  %343 = getelementptr inbounds i8, ptr %source, i64 624
+  %342 = getelementptr inbounds i8, ptr %source, i64 624
+  %343 = getelementptr inbounds i8, ptr %source, i64 632
   %344 = load i64, ptr %343, align 8
   %345 = icmp sgt i64 %344, 0
   br i1 %345, label %forbody.i105.i, label %merge.i93.i
@@ -15302,20 +15303,20 @@ forbody.i105.i:                                   ; preds = %"$JsonWriter.open.e
   br i1 %exitcond.not.i106.i, label %merge.i93.i, label %forbody.i105.i
 
 merge.i93.i:                                      ; preds = %forbody.i105.i, %"$JsonWriter.open.exit80"
-  %352 = getelementptr inbounds i8, ptr %source, i64 752
+  %352 = getelementptr inbounds i8, ptr %source, i64 760
   %353 = load i8, ptr %352, align 8
   %354 = trunc i8 %353 to i1
   br i1 %354, label %merge1.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %merge.i93.i
-  %355 = getelementptr inbounds i8, ptr %source, i64 440
-  %356 = getelementptr inbounds i8, ptr %source, i64 448
+  %355 = getelementptr inbounds i8, ptr %source, i64 448
+  %356 = getelementptr inbounds i8, ptr %source, i64 456
   %357 = load i64, ptr %356, align 8
   %358 = icmp sgt i64 %357, 0
   br i1 %358, label %forbody4.lr.ph.i.i, label %merge1.i.i
 
 forbody4.lr.ph.i.i:                               ; preds = %then.i.i
-  %359 = getelementptr inbounds i8, ptr %source, i64 140
+  %359 = getelementptr inbounds i8, ptr %source, i64 148
   %360 = getelementptr inbounds i8, ptr %view.i.i.i.i, i64 32
   %361 = getelementptr inbounds i8, ptr %view.i.i.i.i, i64 8
   %362 = getelementptr inbounds i8, ptr %view.i.i.i.i, i64 12
@@ -15345,7 +15346,7 @@ forbody4.i.i:                                     ; preds = %"$write_module.exit
   ]
 
 then.i.i.i:                                       ; preds = %forbody4.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.412", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.413", i32 %375, i32 1, i64 1)
   br label %merge.i.i.i
 
 then1.i.i.i:                                      ; preds = %forbody4.i.i
@@ -15353,7 +15354,7 @@ then1.i.i.i:                                      ; preds = %forbody4.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %360, i8 0, i64 80, i1 false)
   %378 = load ptr, ptr %374, align 8
-  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %378, ptr nonnull @"$string.413")
+  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %378, ptr nonnull @"$string.414")
   store ptr %name.i.i.i.i, ptr %view.i.i.i.i, align 8
   store i32 0, ptr %361, align 8
   store i32 1, ptr %362, align 4
@@ -15380,7 +15381,7 @@ else2.i.i.i:                                      ; preds = %forbody4.i.i
   %389 = getelementptr i8, ptr %374, i64 24
   %390 = load i32, ptr %389, align 4
   %391 = sext i32 %390 to i64
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.412", i32 %spec.select.i.i.i, i32 2, i64 %391)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.413", i32 %spec.select.i.i.i, i32 2, i64 %391)
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i.i, %then1.i.i.i, %then.i.i.i
@@ -15394,7 +15395,7 @@ then4.i.i.i:                                      ; preds = %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i26.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %367, i8 0, i64 80, i1 false)
   %395 = load ptr, ptr %374, align 8
-  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %395, ptr nonnull @"$string.419")
+  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %395, ptr nonnull @"$string.420")
   store ptr %name.i26.i.i.i, ptr %view.i25.i.i.i, align 8
   store i32 0, ptr %368, align 8
   store i32 2, ptr %369, align 4
@@ -15420,7 +15421,7 @@ merge3.i.i.i:                                     ; preds = %then4.i.i.i, %merge
   br i1 %405, label %then7.i.i.i, label %"$write_module.exit.i.i"
 
 then7.i.i.i:                                      ; preds = %merge3.i.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.420", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.421", i32 %375, i32 1, i64 1)
   br label %"$write_module.exit.i.i"
 
 "$write_module.exit.i.i":                         ; preds = %then7.i.i.i, %merge3.i.i.i
@@ -15467,10 +15468,10 @@ then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97
 
 "$write_tensors.exit.i":                          ; preds = %then.i.i.i.i102.i, %"$Vector.push.86.exit.thread.i.i.i.i96.i"
   store i8 1, ptr %11, align 8
-  %419 = getelementptr inbounds i8, ptr %source, i64 704
-  %420 = getelementptr inbounds i8, ptr %source, i64 728
+  %419 = getelementptr inbounds i8, ptr %source, i64 712
+  %420 = getelementptr inbounds i8, ptr %source, i64 736
   %421 = load i64, ptr %420, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.456")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.457")
   %422 = load i64, ptr %12, align 8
   %423 = add i64 %422, 1
   %424 = load i64, ptr %13, align 8
@@ -15550,7 +15551,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i44
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i49, %merge.i.i.i.i44, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.457")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.458")
   %447 = load i64, ptr %12, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %13, align 8
@@ -15628,7 +15629,7 @@ then.i3.i30:                                      ; preds = %merge.i.i.i.i25
 
 "$JsonWriter.open.exit41":                        ; preds = %"$Vector.push.86.exit.thread.i.i24", %then.i3.i30
   store i8 0, ptr %11, align 8
-  %471 = getelementptr inbounds i8, ptr %source, i64 712
+  %471 = getelementptr inbounds i8, ptr %source, i64 720
   %472 = load i64, ptr %471, align 8
   %473 = icmp sgt i64 %472, 0
   br i1 %473, label %forbody.lr.ph.i122.i, label %merge.i121.i
@@ -15721,7 +15722,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.86.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %11, align 8
   %498 = getelementptr i8, ptr %476, i64 4
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.449")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.450")
   %499 = load i64, ptr %12, align 8
   %500 = add i64 %499, 1
   %501 = load i64, ptr %13, align 8
@@ -15761,7 +15762,7 @@ then.i.i.i22.i.i:                                 ; preds = %merge.i.i.i.i.i17.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %498)
   %510 = getelementptr i8, ptr %476, i64 260
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.459")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.460")
   %511 = load i64, ptr %12, align 8
   %512 = add i64 %511, 1
   %513 = load i64, ptr %13, align 8
@@ -15801,7 +15802,7 @@ then.i.i.i31.i.i:                                 ; preds = %merge.i.i.i.i.i26.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %510)
   %522 = getelementptr i8, ptr %476, i64 516
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.460")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.461")
   %523 = load i64, ptr %12, align 8
   %524 = add i64 %523, 1
   %525 = load i64, ptr %13, align 8
@@ -16005,54 +16006,54 @@ entry:
   %buffer.i.i.i = alloca [256 x i8], align 1
   %info.i.i.i = alloca %49, align 8
   %name.i = alloca [256 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 248
+  %4 = getelementptr i8, ptr %0, i64 256
   store i8 0, ptr %4, align 1
-  %5 = getelementptr i8, ptr %0, i64 249
+  %5 = getelementptr i8, ptr %0, i64 257
   store i8 0, ptr %5, align 1
-  %6 = getelementptr i8, ptr %0, i64 256
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %0, i8 0, i64 24, i1 false)
+  %6 = getelementptr i8, ptr %0, i64 264
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %0, i8 0, i64 32, i1 false)
   %7 = tail call i64 @getauxval(i64 25)
   %8 = inttoptr i64 %7 to ptr
   %9 = load <2 x i64>, ptr %8, align 8
   store <2 x i64> %9, ptr %6, align 8
-  %10 = getelementptr i8, ptr %0, i64 272
+  %10 = getelementptr i8, ptr %0, i64 280
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %10, i8 0, i64 72, i1 false)
-  %11 = getelementptr i8, ptr %0, i64 344
+  %11 = getelementptr i8, ptr %0, i64 352
   %12 = tail call i64 @getauxval(i64 25)
   %13 = inttoptr i64 %12 to ptr
   %14 = load <2 x i64>, ptr %13, align 8
   store <2 x i64> %14, ptr %11, align 8
-  %15 = getelementptr i8, ptr %0, i64 360
-  %16 = getelementptr i8, ptr %0, i64 488
+  %15 = getelementptr i8, ptr %0, i64 368
+  %16 = getelementptr i8, ptr %0, i64 496
   store i8 0, ptr %16, align 1
-  %17 = getelementptr i8, ptr %0, i64 489
+  %17 = getelementptr i8, ptr %0, i64 497
   store i8 0, ptr %17, align 1
-  %18 = getelementptr i8, ptr %0, i64 504
+  %18 = getelementptr i8, ptr %0, i64 512
   store ptr null, ptr %18, align 8
-  %19 = getelementptr i8, ptr %0, i64 512
+  %19 = getelementptr i8, ptr %0, i64 520
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %15, i8 0, i64 112, i1 false)
   store ptr @"$string.84", ptr %19, align 8
-  %20 = getelementptr i8, ptr %0, i64 520
-  %21 = getelementptr i8, ptr %0, i64 552
+  %20 = getelementptr i8, ptr %0, i64 528
+  %21 = getelementptr i8, ptr %0, i64 560
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %20, i8 0, i64 32, i1 false)
   %22 = tail call i64 @getauxval(i64 25)
   %23 = inttoptr i64 %22 to ptr
   %24 = load <2 x i64>, ptr %23, align 8
   store <2 x i64> %24, ptr %21, align 8
-  %25 = getelementptr i8, ptr %0, i64 568
-  %26 = getelementptr i8, ptr %0, i64 640
+  %25 = getelementptr i8, ptr %0, i64 576
+  %26 = getelementptr i8, ptr %0, i64 648
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %25, i8 0, i64 72, i1 false)
   %27 = tail call i64 @getauxval(i64 25)
   %28 = inttoptr i64 %27 to ptr
   %29 = load <2 x i64>, ptr %28, align 8
   store <2 x i64> %29, ptr %26, align 8
-  %30 = getelementptr i8, ptr %0, i64 656
+  %30 = getelementptr i8, ptr %0, i64 664
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(89) %30, i8 0, i64 89, i1 false)
-  %31 = getelementptr i8, ptr %0, i64 752
+  %31 = getelementptr i8, ptr %0, i64 760
   store i8 0, ptr %31, align 1
-  %32 = getelementptr i8, ptr %0, i64 753
+  %32 = getelementptr i8, ptr %0, i64 761
   store i8 0, ptr %32, align 1
-  %33 = getelementptr i8, ptr %0, i64 760
+  %33 = getelementptr i8, ptr %0, i64 768
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %33, i8 0, i64 32, i1 false)
   %34 = tail call fastcc i32 @"$Model.locate"(ptr %0, ptr %1, ptr %3)
   %.not.i = icmp eq i32 %34, 0
@@ -16109,7 +16110,7 @@ then.i.i:                                         ; preds = %merge.i15
   br i1 %.not.i.i20.i, label %"$files.find_name.exit.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %then.i.i
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.116", ptr %47, ptr nonnull @"$string.330", ptr %52)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.117", ptr %47, ptr nonnull @"$string.331", ptr %52)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -16141,7 +16142,7 @@ merge.i.i:                                        ; preds = %merge.i15
 whilebody.i.i:                                    ; preds = %merge.i.i, %merge3.i.i
   %entry1.02.i.i = phi ptr [ %64, %merge3.i.i ], [ %59, %merge.i.i ]
   %61 = getelementptr i8, ptr %entry1.02.i.i, i64 19
-  %62 = tail call ptr @strstr(ptr noundef nonnull dereferenceable(1) %61, ptr noundef nonnull dereferenceable(1) @"$string.331")
+  %62 = tail call ptr @strstr(ptr noundef nonnull dereferenceable(1) %61, ptr noundef nonnull dereferenceable(1) @"$string.332")
   %.not17.i.i = icmp eq ptr %62, null
   br i1 %.not17.i.i, label %merge3.i.i, label %and.lhs.true.i.i
 
@@ -16179,14 +16180,14 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
   br label %"$Model.expect_no_shards.exit"
 
 then6.i:                                          ; preds = %"$files.find_name.exit.thread.i"
-  %74 = getelementptr i8, ptr %0, i64 704
-  %75 = tail call fastcc ptr @"$Problems.next"(ptr %74, i32 5, ptr nonnull @"$string.113", ptr nonnull @"$string.84")
+  %74 = getelementptr i8, ptr %0, i64 712
+  %75 = tail call fastcc ptr @"$Problems.next"(ptr %74, i32 5, ptr nonnull @"$string.114", ptr nonnull @"$string.84")
   %.not19.i = icmp eq ptr %75, null
   br i1 %.not19.i, label %"$Model.expect_no_shards.exit", label %then9.i
 
 then9.i:                                          ; preds = %then6.i
   %76 = getelementptr i8, ptr %75, i64 516
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 512, ptr nonnull @"$string.335", ptr nonnull %name.i)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 512, ptr nonnull @"$string.336", ptr nonnull %name.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %78 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %76)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %78, i64 1023)
@@ -16285,7 +16286,7 @@ then.i.i31:                                       ; preds = %"$Arena.allocate.ex
   br i1 %.not.i42.i.i, label %"$Model.read_weights.exit", label %then.i43.i.i
 
 then.i43.i.i:                                     ; preds = %then.i.i31
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.343", ptr nonnull @"$string.84")
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.344", ptr nonnull @"$string.84")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i16)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i32 = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -16355,7 +16356,7 @@ or.lhs.false.i.i44.i.i:                           ; preds = %merge.i.i23
   br i1 %.not.i46.i.i, label %"$safetensors.join.exit.i.i", label %then.i47.i.i
 
 then.i47.i.i:                                     ; preds = %"$Arena.allocate.exit.i45.i.i"
-  %143 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %141, i64 %121, ptr nonnull @"$string.111", ptr %83, ptr nonnull @"$string.113")
+  %143 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %141, i64 %121, ptr nonnull @"$string.111", ptr %83, ptr nonnull @"$string.114")
   br label %"$safetensors.join.exit.i.i"
 
 "$safetensors.join.exit.i.i":                     ; preds = %then.i47.i.i, %"$Arena.allocate.exit.i45.i.i", %then.i.i48.i.i
@@ -16406,7 +16407,7 @@ or.lhs.false.i.i52.i.i:                           ; preds = %"$safetensors.join.
   br i1 %.not.i54.i.i, label %then2.i.i, label %"$safetensors.join.exit61.i.i"
 
 "$safetensors.join.exit61.i.i":                   ; preds = %"$Arena.allocate.exit.i53.i.i"
-  %167 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %165, i64 %145, ptr nonnull @"$string.111", ptr %83, ptr nonnull @"$string.114")
+  %167 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %165, i64 %145, ptr nonnull @"$string.111", ptr %83, ptr nonnull @"$string.115")
   %168 = icmp eq ptr %common.ret.op.i8.i.i.i, null
   br i1 %168, label %then2.i.i, label %merge1.i.i
 
@@ -16416,7 +16417,7 @@ then2.i.i:                                        ; preds = %"$safetensors.join.
 
 then.i64.i.i:                                     ; preds = %then2.i.i
   %169 = load ptr, ptr %19, align 8
-  %170 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.343", ptr %169)
+  %170 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.344", ptr %169)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   %171 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i65.i.i = tail call i64 @llvm.smin.i64(i64 %171, i64 1023)
@@ -16468,7 +16469,7 @@ merge.i.i.i:                                      ; preds = %then6.i.i
   %188 = getelementptr inbounds i8, ptr %index.i.i.i, i64 8
   %index.val7.i.i.i = load i64, ptr %188, align 8
   %189 = ptrtoint ptr %index.val.i.i.i to i64
-  %190 = call fastcc i32 @"$Document.parse"(ptr nonnull %document.i.i.i, i64 %189, i64 %index.val7.i.i.i, ptr nonnull @"$string.113", ptr %3)
+  %190 = call fastcc i32 @"$Document.parse"(ptr nonnull %document.i.i.i, i64 %189, i64 %index.val7.i.i.i, ptr nonnull @"$string.114", ptr %3)
   %.not.i.i.i.i.i = icmp eq i32 %190, 0
   %.pre.i.i.i = load ptr, ptr %document.i.i.i, align 8
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
@@ -16503,7 +16504,7 @@ whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i.i, 
   %198 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %198, align 8
   %199 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %199, ptr noundef nonnull readonly dereferenceable(10) @"$string.344", i64 10)
+  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %199, ptr noundef nonnull readonly dereferenceable(10) @"$string.345", i64 10)
   %200 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %200, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -16527,7 +16528,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
   br i1 %.not41.i.i.i.i.i, label %merge1.i.i.i.i.i, label %then2.i.i.i72.i.i
 
 then5.i.i.i.i.i:                                  ; preds = %then2.i.i.i72.i.i
-  %206 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.345", ptr nonnull @"$string.113")
+  %206 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.346", ptr nonnull @"$string.114")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %207 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %207, i64 1023)
@@ -16558,7 +16559,7 @@ merge1.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.
   br i1 %.not4276.i.i.i.i.i, label %merge1.i.i.i.merge1.i.i_crit_edge.i.i, label %whilebody.i.i.i.i.i
 
 merge1.i.i.i.merge1.i.i_crit_edge.i.i:            ; preds = %merge1.i.i.i.i.i
-  %.phi.trans.insert.i.i = getelementptr i8, ptr %0, i64 536
+  %.phi.trans.insert.i.i = getelementptr i8, ptr %0, i64 544
   %.pre.i.i = load i64, ptr %.phi.trans.insert.i.i, align 8
   br label %merge1.i.i.i.i
 
@@ -16613,7 +16614,7 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %merge.i51.i.i.i.i.i
   ]
 
 "$is_plain_file_name.exit.i.i.i.i.i":             ; preds = %and.lhs.true.i.i.i.i.i.i
-  %bcmp.i.i18.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %218, ptr noundef nonnull readonly dereferenceable(2) @"$string.346", i64 2)
+  %bcmp.i.i18.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %218, ptr noundef nonnull readonly dereferenceable(2) @"$string.347", i64 2)
   %.not65.i.i.i.i.i = icmp eq i32 %bcmp.i.i18.i.i.i.i.i.i, 0
   br i1 %.not65.i.i.i.i.i, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
 
@@ -16623,7 +16624,7 @@ then16.i.i.i.i.i:                                 ; preds = %then11.i.i.i.i.i
   %228 = load i64, ptr %227, align 8
   %229 = trunc i64 %228 to i32
   %230 = load ptr, ptr %226, align 8
-  %231 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.348", ptr nonnull @"$string.113", i32 %229, ptr %230)
+  %231 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.349", ptr nonnull @"$string.114", i32 %229, ptr %230)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i52.i.i.i.i.i)
   %232 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i53.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %232, i64 1023)
@@ -16654,7 +16655,7 @@ merge10.i.i.i.i.i:                                ; preds = %"$is_plain_file_nam
   br i1 %.not42.i.i.i.i.i, label %whilebody.lr.ph.i.i.i.i.i, label %whilebody.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i:                        ; preds = %merge10.i.i.i.i.i
-  %241 = getelementptr i8, ptr %0, i64 536
+  %241 = getelementptr i8, ptr %0, i64 544
   br label %whilebody.i34.i.i.i.i
 
 whilebody.i34.i.i.i.i:                            ; preds = %merge3.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i
@@ -16673,7 +16674,7 @@ then.i.i.i.i.i:                                   ; preds = %whilebody.i34.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
   %245 = load ptr, ptr %19, align 8
-  %246 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.343", ptr %245)
+  %246 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.344", ptr %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   %247 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %247, i64 1023)
@@ -16703,7 +16704,7 @@ then4.i.i.i.i.i:                                  ; preds = %merge2.i.i.i.i.i
   br i1 %.not19.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then7.i.i.i.i.i
 
 then7.i.i.i.i.i:                                  ; preds = %then4.i.i.i.i.i
-  %254 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.351", ptr nonnull @"$string.113", i32 10000)
+  %254 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.352", ptr nonnull @"$string.114", i32 10000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i.i.i.i)
   %255 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i37.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %255, i64 1023)
@@ -16735,12 +16736,12 @@ merge3.i.i.i.i.i:                                 ; preds = %merge2.i.i.i.i.i
 
 merge1.i.i.i.i:                                   ; preds = %merge3.i.i.i.i.i, %merge1.i.i.i.merge1.i.i_crit_edge.i.i
   %264 = phi i64 [ %.pre.i.i, %merge1.i.i.i.merge1.i.i_crit_edge.i.i ], [ %252, %merge3.i.i.i.i.i ]
-  %265 = getelementptr i8, ptr %0, i64 528
+  %265 = getelementptr i8, ptr %0, i64 536
   %266 = icmp sgt i64 %264, 1
   br i1 %266, label %then.i43.i.i.i.i, label %merge.i41.i.i.i.i
 
 then.i43.i.i.i.i:                                 ; preds = %merge1.i.i.i.i
-  %267 = getelementptr i8, ptr %0, i64 536
+  %267 = getelementptr i8, ptr %0, i64 544
   %268 = load ptr, ptr %265, align 8
   tail call void @qsort(ptr %268, i64 %264, i64 40, ptr nonnull @"$compare_files")
   %.pre.i.i.i.i.i = load i64, ptr %267, align 8
@@ -16748,9 +16749,9 @@ then.i43.i.i.i.i:                                 ; preds = %merge1.i.i.i.i
 
 merge.i41.i.i.i.i:                                ; preds = %then.i43.i.i.i.i, %merge1.i.i.i.i
   %269 = phi i64 [ %264, %merge1.i.i.i.i ], [ %.pre.i.i.i.i.i, %then.i43.i.i.i.i ]
-  %270 = getelementptr i8, ptr %0, i64 576
+  %270 = getelementptr i8, ptr %0, i64 584
   store i64 0, ptr %270, align 8
-  %271 = getelementptr i8, ptr %0, i64 600
+  %271 = getelementptr i8, ptr %0, i64 608
   store i64 0, ptr %271, align 8
   %272 = icmp slt i64 %269, 1
   br i1 %272, label %merge5.i.i.i.i, label %forbody.i.preheader.i.i.i.i
@@ -16789,7 +16790,7 @@ then6.i.i.i.i:                                    ; preds = %"$Checkpoint.sort_s
 
 then.i46.i.i.i.i:                                 ; preds = %then6.i.i.i.i
   %284 = load ptr, ptr %19, align 8
-  %285 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.343", ptr %284)
+  %285 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.344", ptr %284)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i44.i.i.i.i)
   %286 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i47.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %286, i64 1023)
@@ -16826,8 +16827,8 @@ merge10.i.i.i.i:                                  ; preds = %merge5.i.i.i.i
   br i1 %.not1.i55.i.i.i.i, label %merge.i64.i.i.i.i, label %whilebody.lr.ph.i56.i.i.i.i
 
 whilebody.lr.ph.i56.i.i.i.i:                      ; preds = %"$Document.child.exit.i53.i.i.i.i"
-  %295 = getelementptr i8, ptr %0, i64 616
-  %296 = getelementptr i8, ptr %0, i64 704
+  %295 = getelementptr i8, ptr %0, i64 624
+  %296 = getelementptr i8, ptr %0, i64 712
   %297 = ptrtoint ptr %raw.i44.i.i.i.i.i.i to i64
   %298 = ptrtoint ptr %raw.i.i.i52.i.i.i.i to i64
   br label %whilebody.i57.i.i.i.i
@@ -16873,14 +16874,14 @@ then.i.i72.i.i.i.i:                               ; preds = %"$text.copy_into.ex
   br i1 %312, label %then3.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
 then3.i.i.i.i.i.i:                                ; preds = %then.i.i72.i.i.i.i
-  %313 = call fastcc ptr @"$Problems.next"(ptr %296, i32 2, ptr nonnull @"$string.113", ptr nonnull %name.i.i.i.i.i.i)
+  %313 = call fastcc ptr @"$Problems.next"(ptr %296, i32 2, ptr nonnull @"$string.114", ptr nonnull %name.i.i.i.i.i.i)
   %.not40.i.i.i.i.i.i = icmp eq ptr %313, null
   br i1 %.not40.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then6.i.i.i.i.i.i
 
 then6.i.i.i.i.i.i:                                ; preds = %then3.i.i.i.i.i.i
   %314 = getelementptr i8, ptr %313, i64 516
   %315 = load ptr, ptr %303, align 8
-  %316 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %314, i64 512, ptr nonnull @"$string.404", ptr %315)
+  %316 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %314, i64 512, ptr nonnull @"$string.405", ptr %315)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i52.i.i.i.i)
   %317 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %314)
   %spec.select.i.i.i.i73.i.i.i.i = call i64 @llvm.smin.i64(i64 %317, i64 1023)
@@ -16912,7 +16913,7 @@ merge.i24.i.i.i.i.i:                              ; preds = %"$text.copy_into.ex
   br i1 %.not.i.i60.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then9.i.i.i.i.i.i
 
 then9.i.i.i.i.i.i:                                ; preds = %merge.i24.i.i.i.i.i
-  %327 = call fastcc ptr @"$Problems.next"(ptr %296, i32 2, ptr nonnull @"$string.113", ptr nonnull %name.i.i.i.i.i.i)
+  %327 = call fastcc ptr @"$Problems.next"(ptr %296, i32 2, ptr nonnull @"$string.114", ptr nonnull %name.i.i.i.i.i.i)
   %.not39.i.i.i.i.i.i = icmp eq ptr %327, null
   br i1 %.not39.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then13.i.i.i.i.i.i
 
@@ -16924,7 +16925,7 @@ then13.i.i.i.i.i.i:                               ; preds = %then9.i.i.i.i.i.i
   %330 = sext i32 %.val43.i.i.i.i.i.i to i64
   %331 = getelementptr %72, ptr %.val42.i.i.i.i.i.i, i64 %330
   %332 = load ptr, ptr %331, align 8
-  %333 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %328, i64 512, ptr nonnull @"$string.405", ptr %329, ptr %332)
+  %333 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %328, i64 512, ptr nonnull @"$string.406", ptr %329, ptr %332)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i.i.i.i.i.i)
   %334 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %328)
   %spec.select.i.i45.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %334, i64 1023)
@@ -16955,14 +16956,14 @@ then2.i.i46.i.i.i.i.i.i:                          ; preds = %then13.i.i.i.i.i.i
   br i1 %or.cond16.i.i.i, label %merge.i64.i.i.i.i, label %whilebody.i57.i.i.i.i
 
 merge.i64.i.i.i.i:                                ; preds = %"$Checkpoint.match_entry.exit.i.i.i.i.i", %"$Document.child.exit.i53.i.i.i.i", %merge10.i.i.i.i
-  %342 = getelementptr i8, ptr %0, i64 616
-  %343 = getelementptr i8, ptr %0, i64 624
+  %342 = getelementptr i8, ptr %0, i64 624
+  %343 = getelementptr i8, ptr %0, i64 632
   %344 = load i64, ptr %343, align 8
   %345 = icmp sgt i64 %344, 0
   br i1 %345, label %forbody.lr.ph.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i64.i.i.i.i
-  %346 = getelementptr i8, ptr %0, i64 704
+  %346 = getelementptr i8, ptr %0, i64 712
   %347 = ptrtoint ptr %raw.i.i51.i.i.i.i to i64
   br label %forbody.i66.i.i.i.i
 
@@ -16989,7 +16990,7 @@ then.i67.i.i.i.i:                                 ; preds = %forbody.i66.i.i.i.i
 
 then5.i69.i.i.i.i:                                ; preds = %then.i67.i.i.i.i
   %358 = getelementptr i8, ptr %357, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %358, ptr noundef nonnull align 1 dereferenceable(36) @"$string.406", i64 36, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %358, ptr noundef nonnull align 1 dereferenceable(36) @"$string.407", i64 36, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i51.i.i.i.i)
   %359 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %358)
   %spec.select.i.i28.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %359, i64 1023)
@@ -17056,7 +17057,7 @@ else7.i.i:                                        ; preds = %merge1.i.i
   br i1 %375, label %then9.i.i, label %merge5.i.i
 
 then9.i.i:                                        ; preds = %else7.i.i
-  %376 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %19, i64 ptrtoint (ptr @"$string.114" to i64), i64 17)
+  %376 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %19, i64 ptrtoint (ptr @"$string.115" to i64), i64 17)
   %377 = icmp slt i32 %376, 0
   br i1 %377, label %then.i79.i.i, label %merge.i77.i.i
 
@@ -17066,7 +17067,7 @@ then.i79.i.i:                                     ; preds = %then9.i.i
 
 then.i.i81.i.i:                                   ; preds = %then.i79.i.i
   %378 = load ptr, ptr %19, align 8
-  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.343", ptr %378)
+  %379 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.344", ptr %378)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %380 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %380, i64 1023)
@@ -17095,7 +17096,7 @@ merge5.i.i:                                       ; preds = %else7.i.i
   br i1 %.not.i.i24, label %"$Model.read_weights.exit", label %then13.i.i
 
 then13.i.i:                                       ; preds = %merge5.i.i
-  %386 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.407", ptr %83, ptr nonnull @"$string.113", ptr nonnull @"$string.114")
+  %386 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.408", ptr %83, ptr nonnull @"$string.114", ptr nonnull @"$string.115")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %387 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %387, i64 1023)
@@ -17121,9 +17122,9 @@ then2.i.i83.i.i:                                  ; preds = %then13.i.i
   br i1 %.not.i26, label %merge.i27, label %"$Model.read_weights.exit"
 
 merge.i27:                                        ; preds = %"$Checkpoint.read.exit.i"
-  %392 = getelementptr i8, ptr %0, i64 24
-  %393 = getelementptr i8, ptr %0, i64 440
-  %394 = getelementptr i8, ptr %0, i64 496
+  %392 = getelementptr i8, ptr %0, i64 32
+  %393 = getelementptr i8, ptr %0, i64 448
+  %394 = getelementptr i8, ptr %0, i64 504
   store ptr %392, ptr %validator.i, align 8
   %.sroa.219.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 8
   store ptr %393, ptr %.sroa.219.0.validator.sroa_idx.i, align 8
@@ -17133,7 +17134,7 @@ merge.i27:                                        ; preds = %"$Checkpoint.read.e
   store ptr %394, ptr %.sroa.420.0.validator.sroa_idx.i, align 8
   %.sroa.5.0.validator.sroa_idx.i = getelementptr inbounds i8, ptr %validator.i, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %.sroa.5.0.validator.sroa_idx.i, i8 0, i64 32, i1 false)
-  %395 = getelementptr i8, ptr %0, i64 448
+  %395 = getelementptr i8, ptr %0, i64 456
   %396 = load i64, ptr %395, align 8
   %397 = icmp sgt i64 %396, 0
   br i1 %397, label %forbody.lr.ph.i.i, label %merge.i23.i
@@ -17167,7 +17168,7 @@ then.i31.i:                                       ; preds = %forbody.i.i
 
 then.i.i33.i:                                     ; preds = %then.i31.i
   %.val11.i.i.i = load ptr, ptr %404, align 8
-  %410 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val11.i.i.i, ptr nonnull @"$string.412")
+  %410 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val11.i.i.i, ptr nonnull @"$string.413")
   %411 = getelementptr i8, ptr %404, i64 20
   %412 = load i32, ptr %411, align 4
   %413 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
@@ -17185,7 +17186,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i33.i
 
 then1.i.i.i:                                      ; preds = %then.i31.i
   %.val.i.i.i = load ptr, ptr %404, align 8
-  %418 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i, ptr nonnull @"$string.413")
+  %418 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i, ptr nonnull @"$string.414")
   %419 = getelementptr i8, ptr %404, i64 20
   %420 = load i32, ptr %419, align 4
   %421 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
@@ -17204,7 +17205,7 @@ or.lhs.false1.i12.i.i.i:                          ; preds = %then1.i.i.i
 else2.i.i.i:                                      ; preds = %then.i31.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   %.val37.i.i.i.i = load ptr, ptr %404, align 8
-  %426 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val37.i.i.i.i, ptr nonnull @"$string.412")
+  %426 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val37.i.i.i.i, ptr nonnull @"$string.413")
   %427 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
   %.not.i.i.i35.i = icmp eq ptr %427, null
   br i1 %.not.i.i.i35.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
@@ -17286,8 +17287,8 @@ then4.i.i.i.i43.i:                                ; preds = %then1.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %then4.i.i.i.i43.i
   %467 = icmp eq i32 %465, 32
-  %spec.select.i.i.i.i.i52.i = select i1 %467, ptr @"$string.379", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).395.exit.i.i.i.i.i"
+  %spec.select.i.i.i.i.i52.i = select i1 %467, ptr @"$string.380", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).396.exit.i.i.i.i.i"
 
 switch.hole_check:                                ; preds = %then4.i.i.i.i43.i
   %switch.shifted = lshr i32 -1048569, %465
@@ -17298,21 +17299,21 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %468 = zext nneg i32 %465 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %468
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).395.exit.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).396.exit.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).395.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).396.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
   %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i52.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
   %469 = load i32, ptr %451, align 4
   %470 = load i32, ptr %458, align 4
   %471 = icmp ult i32 %470, 32
   br i1 %471, label %switch.hole_check104, label %merge53.i38.i.i.i.i.i
 
-merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check104, %"$anon (./terra/base/codes.t:4).395.exit.i.i.i.i.i"
+merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check104, %"$anon (./terra/base/codes.t:4).396.exit.i.i.i.i.i"
   %472 = icmp eq i32 %470, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %472, ptr @"$string.379", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).395.exit40.i.i.i.i.i"
+  %spec.select.i39.i.i.i.i.i = select i1 %472, ptr @"$string.380", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).396.exit40.i.i.i.i.i"
 
-switch.hole_check104:                             ; preds = %"$anon (./terra/base/codes.t:4).395.exit.i.i.i.i.i"
+switch.hole_check104:                             ; preds = %"$anon (./terra/base/codes.t:4).396.exit.i.i.i.i.i"
   %switch.shifted106 = lshr i32 -1048569, %470
   %switch.lobit107 = trunc i32 %switch.shifted106 to i1
   br i1 %switch.lobit107, label %switch.lookup105, label %merge53.i38.i.i.i.i.i
@@ -17321,22 +17322,22 @@ switch.lookup105:                                 ; preds = %switch.hole_check10
   %473 = zext nneg i32 %470 to i64
   %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %473
   %switch.load109 = load ptr, ptr %switch.gep108, align 8
-  br label %"$anon (./terra/base/codes.t:4).395.exit40.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).396.exit40.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).395.exit40.i.i.i.i.i": ; preds = %switch.lookup105, %merge53.i38.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).396.exit40.i.i.i.i.i": ; preds = %switch.lookup105, %merge53.i38.i.i.i.i.i
   %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load109, %switch.lookup105 ]
-  %474 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %464, i64 512, ptr nonnull @"$string.417", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %469, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  %474 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %464, i64 512, ptr nonnull @"$string.418", ptr nonnull %common.ret.op.i.i.i.i.i.i, i32 %469, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i22.i)
   %475 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %464)
   %spec.select.i.i.i.i.i.i44.i = call i64 @llvm.smin.i64(i64 %475, i64 1023)
   %476 = icmp sgt i64 %475, 0
   br i1 %476, label %then2.i.i.i.i.i.i51.i, label %"$printable.clean.exit.i.i.i.i45.i"
 
-then2.i.i.i.i.i.i51.i:                            ; preds = %"$anon (./terra/base/codes.t:4).395.exit40.i.i.i.i.i"
+then2.i.i.i.i.i.i51.i:                            ; preds = %"$anon (./terra/base/codes.t:4).396.exit40.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i22.i, ptr align 1 %464, i64 %spec.select.i.i.i.i.i.i44.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i45.i"
 
-"$printable.clean.exit.i.i.i.i45.i":              ; preds = %then2.i.i.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).395.exit40.i.i.i.i.i"
+"$printable.clean.exit.i.i.i.i45.i":              ; preds = %then2.i.i.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).396.exit40.i.i.i.i.i"
   %477 = getelementptr i8, ptr %raw.i.i.i.i.i22.i, i64 %spec.select.i.i.i.i.i.i44.i
   store i8 0, ptr %477, align 1
   %478 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i22.i)
@@ -17387,8 +17388,8 @@ then3.i.i.i.i.i:                                  ; preds = %then.i43.i.i.i47.i
 
 merge53.i.i63.i.i.i.i:                            ; preds = %switch.hole_check111, %then3.i.i.i.i.i
   %500 = icmp eq i32 %498, 32
-  %spec.select.i.i64.i.i.i.i = select i1 %500, ptr @"$string.379", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).395.exit.i45.i.i.i.i"
+  %spec.select.i.i64.i.i.i.i = select i1 %500, ptr @"$string.380", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).396.exit.i45.i.i.i.i"
 
 switch.hole_check111:                             ; preds = %then3.i.i.i.i.i
   %switch.shifted113 = lshr i32 -1048569, %498
@@ -17399,20 +17400,20 @@ switch.lookup112:                                 ; preds = %switch.hole_check11
   %501 = zext nneg i32 %498 to i64
   %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %501
   %switch.load116 = load ptr, ptr %switch.gep115, align 8
-  br label %"$anon (./terra/base/codes.t:4).395.exit.i45.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).396.exit.i45.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).395.exit.i45.i.i.i.i": ; preds = %switch.lookup112, %merge53.i.i63.i.i.i.i
+"$anon (./terra/base/codes.t:4).396.exit.i45.i.i.i.i": ; preds = %switch.lookup112, %merge53.i.i63.i.i.i.i
   %common.ret.op.i.i46.i.i.i.i = phi ptr [ %spec.select.i.i64.i.i.i.i, %merge53.i.i63.i.i.i.i ], [ %switch.load116, %switch.lookup112 ]
   %502 = load i32, ptr %451, align 4
   %503 = icmp ult i32 %485, 32
   br i1 %503, label %switch.hole_check118, label %merge53.i36.i.i.i.i.i
 
-merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check118, %"$anon (./terra/base/codes.t:4).395.exit.i45.i.i.i.i"
+merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check118, %"$anon (./terra/base/codes.t:4).396.exit.i45.i.i.i.i"
   %504 = icmp eq i32 %485, 32
-  %spec.select.i37.i.i.i.i.i = select i1 %504, ptr @"$string.379", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).395.exit38.i.i.i.i.i"
+  %spec.select.i37.i.i.i.i.i = select i1 %504, ptr @"$string.380", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).396.exit38.i.i.i.i.i"
 
-switch.hole_check118:                             ; preds = %"$anon (./terra/base/codes.t:4).395.exit.i45.i.i.i.i"
+switch.hole_check118:                             ; preds = %"$anon (./terra/base/codes.t:4).396.exit.i45.i.i.i.i"
   %switch.shifted120 = lshr i32 -1048569, %485
   %switch.lobit121 = trunc i32 %switch.shifted120 to i1
   br i1 %switch.lobit121, label %switch.lookup119, label %merge53.i36.i.i.i.i.i
@@ -17421,22 +17422,22 @@ switch.lookup119:                                 ; preds = %switch.hole_check11
   %505 = zext nneg i32 %485 to i64
   %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %505
   %switch.load123 = load ptr, ptr %switch.gep122, align 8
-  br label %"$anon (./terra/base/codes.t:4).395.exit38.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).396.exit38.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).395.exit38.i.i.i.i.i": ; preds = %switch.lookup119, %merge53.i36.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).396.exit38.i.i.i.i.i": ; preds = %switch.lookup119, %merge53.i36.i.i.i.i.i
   %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load123, %switch.lookup119 ]
-  %506 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %497, i64 512, ptr nonnull @"$string.418", ptr nonnull %common.ret.op.i.i46.i.i.i.i, i32 %502, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
+  %506 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %497, i64 512, ptr nonnull @"$string.419", ptr nonnull %common.ret.op.i.i46.i.i.i.i, i32 %502, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i39.i.i.i.i)
   %507 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %497)
   %spec.select.i.i.i47.i.i.i49.i = call i64 @llvm.smin.i64(i64 %507, i64 1023)
   %508 = icmp sgt i64 %507, 0
   br i1 %508, label %then2.i.i.i49.i.i.i.i, label %"$printable.clean.exit.i48.i.i.i50.i"
 
-then2.i.i.i49.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).395.exit38.i.i.i.i.i"
+then2.i.i.i49.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).396.exit38.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i39.i.i.i.i, ptr align 1 %497, i64 %spec.select.i.i.i47.i.i.i49.i, i1 false)
   br label %"$printable.clean.exit.i48.i.i.i50.i"
 
-"$printable.clean.exit.i48.i.i.i50.i":            ; preds = %then2.i.i.i49.i.i.i.i, %"$anon (./terra/base/codes.t:4).395.exit38.i.i.i.i.i"
+"$printable.clean.exit.i48.i.i.i50.i":            ; preds = %then2.i.i.i49.i.i.i.i, %"$anon (./terra/base/codes.t:4).396.exit38.i.i.i.i.i"
   %509 = getelementptr i8, ptr %raw.i.i39.i.i.i.i, i64 %spec.select.i.i.i47.i.i.i49.i
   store i8 0, ptr %509, align 1
   %510 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i39.i.i.i.i)
@@ -17483,7 +17484,7 @@ and.lhs.true.i85.i.i.i.i:                         ; preds = %and.lhs.true4.i.i.i
 
 then2.i.i.i.i55.i:                                ; preds = %then.i87.i.i.i.i
   %528 = getelementptr i8, ptr %521, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %528, ptr noundef nonnull align 1 dereferenceable(39) @"$string.414", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %528, ptr noundef nonnull align 1 dereferenceable(39) @"$string.415", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
   %529 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %528)
   %spec.select.i.i.i88.i.i.i.i = call i64 @llvm.smin.i64(i64 %529, i64 1023)
@@ -17518,7 +17519,7 @@ and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i85.i.
 then10.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i54.i
   %539 = getelementptr i8, ptr %535, i64 516
   %540 = load ptr, ptr %404, align 8
-  %541 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %539, i64 512, ptr nonnull @"$string.415", ptr %540)
+  %541 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %539, i64 512, ptr nonnull @"$string.416", ptr %540)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i51.i.i.i.i.i)
   %542 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %539)
   %spec.select.i.i52.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %542, i64 1023)
@@ -17563,8 +17564,8 @@ then19.i.i.i.i.i:                                 ; preds = %then14.i.i.i.i.i
 
 merge53.i.i83.i.i.i.i:                            ; preds = %switch.hole_check125, %then19.i.i.i.i.i
   %555 = icmp eq i32 %553, 32
-  %spec.select.i.i84.i.i.i.i = select i1 %555, ptr @"$string.379", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).395.exit.i68.i.i.i.i"
+  %spec.select.i.i84.i.i.i.i = select i1 %555, ptr @"$string.380", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).396.exit.i68.i.i.i.i"
 
 switch.hole_check125:                             ; preds = %then19.i.i.i.i.i
   %switch.shifted127 = lshr i32 -1048569, %553
@@ -17575,23 +17576,23 @@ switch.lookup126:                                 ; preds = %switch.hole_check12
   %556 = zext nneg i32 %553 to i64
   %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %556
   %switch.load130 = load ptr, ptr %switch.gep129, align 8
-  br label %"$anon (./terra/base/codes.t:4).395.exit.i68.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).396.exit.i68.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).395.exit.i68.i.i.i.i": ; preds = %switch.lookup126, %merge53.i.i83.i.i.i.i
+"$anon (./terra/base/codes.t:4).396.exit.i68.i.i.i.i": ; preds = %switch.lookup126, %merge53.i.i83.i.i.i.i
   %common.ret.op.i.i69.i.i.i.i = phi ptr [ %spec.select.i.i84.i.i.i.i, %merge53.i.i83.i.i.i.i ], [ %switch.load130, %switch.lookup126 ]
   %557 = load ptr, ptr %404, align 8
-  %558 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %552, i64 512, ptr nonnull @"$string.416", ptr nonnull %common.ret.op.i.i69.i.i.i.i, ptr %557)
+  %558 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %552, i64 512, ptr nonnull @"$string.417", ptr nonnull %common.ret.op.i.i69.i.i.i.i, ptr %557)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i55.i.i.i.i.i)
   %559 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %552)
   %spec.select.i.i56.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %559, i64 1023)
   %560 = icmp sgt i64 %559, 0
   br i1 %560, label %then2.i.i57.i.i.i.i.i, label %"$printable.clean.exit58.i.i.i.i.i"
 
-then2.i.i57.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).395.exit.i68.i.i.i.i"
+then2.i.i57.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).396.exit.i68.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i55.i.i.i.i.i, ptr align 1 %552, i64 %spec.select.i.i56.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit58.i.i.i.i.i"
 
-"$printable.clean.exit58.i.i.i.i.i":              ; preds = %then2.i.i57.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).395.exit.i68.i.i.i.i"
+"$printable.clean.exit58.i.i.i.i.i":              ; preds = %then2.i.i57.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).396.exit.i68.i.i.i.i"
   %561 = getelementptr i8, ptr %raw.i55.i.i.i.i.i, i64 %spec.select.i.i56.i.i.i.i.i
   store i8 0, ptr %561, align 1
   %562 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i55.i.i.i.i.i)
@@ -17605,7 +17606,7 @@ or.lhs.false.i17.i.i.i:                           ; preds = %and.rhs.i.i.i.i, %t
 
 then6.i.i.i37.i:                                  ; preds = %merge.i.i.i.i
   %.val36.i.i.i.i = load ptr, ptr %404, align 8
-  %564 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val36.i.i.i.i, ptr nonnull @"$string.419")
+  %564 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val36.i.i.i.i, ptr nonnull @"$string.420")
   %565 = getelementptr i8, ptr %404, i64 20
   %566 = load i32, ptr %565, align 4
   %567 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
@@ -17629,7 +17630,7 @@ merge5.i.i.i36.i:                                 ; preds = %or.lhs.false1.i.i.i
 
 then9.i.i.i.i:                                    ; preds = %merge5.i.i.i36.i
   %.val.i.i.i.i = load ptr, ptr %404, align 8
-  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i.i, ptr nonnull @"$string.420")
+  %575 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.64", ptr %.val.i.i.i.i, ptr nonnull @"$string.421")
   %576 = getelementptr i8, ptr %404, i64 20
   %577 = load i32, ptr %576, align 4
   %578 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
@@ -17681,9 +17682,9 @@ merge.i.i30.i:                                    ; preds = %merge.i23.i
 forbody.i.i.i:                                    ; preds = %merge.i.i30.i, %forbody.i.i.i
   %layer.013.i.i.i = phi i32 [ %595, %forbody.i.i.i ], [ 0, %merge.i.i30.i ]
   %593 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %584, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %593, ptr nonnull @"$string.425")
-  %594 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).426"(ptr %584, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %594, ptr nonnull @"$string.429")
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %593, ptr nonnull @"$string.426")
+  %594 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).427"(ptr %584, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %594, ptr nonnull @"$string.430")
   %595 = add nuw nsw i32 %layer.013.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i32 %595, %591
   br i1 %exitcond.not.i.i.i, label %"$Validator.check_head_scales.exit.i.i", label %forbody.i.i.i
@@ -17717,7 +17718,7 @@ forbody4.i.i:                                     ; preds = %"$Validator.account
 then.i20.i.i:                                     ; preds = %forbody4.i.i
   %610 = load ptr, ptr %606, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %611 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %610, ptr noundef nonnull dereferenceable(14) @"$string.430", i64 13)
+  %611 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %610, ptr noundef nonnull dereferenceable(14) @"$string.431", i64 13)
   %.not.i.i.i21.i.i = icmp eq i32 %611, 0
   br i1 %.not.i.i.i21.i.i, label %or.lhs.false1.i.i.i27.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
@@ -17755,7 +17756,7 @@ merge.i.i24.i.i:                                  ; preds = %"$validate.layer_of
   br i1 %621, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
 "$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i24.i.i
-  %622 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i25.i, ptr noundef nonnull dereferenceable(15) @"$string.431")
+  %622 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i25.i, ptr noundef nonnull dereferenceable(15) @"$string.432")
   %623 = icmp eq i32 %622, 0
   br i1 %623, label %then2.i.i.i28, label %else3.i.i.i
 
@@ -17777,7 +17778,7 @@ else3.i.i.i:                                      ; preds = %"$Validator.may_ski
 
 then5.i.i.i:                                      ; preds = %else3.i.i.i
   %630 = getelementptr i8, ptr %629, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %630, ptr noundef nonnull align 1 dereferenceable(38) @"$string.432", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %630, ptr noundef nonnull align 1 dereferenceable(38) @"$string.433", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i21.i)
   %631 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %630)
   %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %631, i64 1023)
@@ -17807,7 +17808,7 @@ or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i23.i.i
   %637 = add i64 %636, -6
   %638 = add i64 %637, %635
   %639 = inttoptr i64 %638 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %639, ptr noundef nonnull dereferenceable(6) @"$string.433", i64 6)
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %639, ptr noundef nonnull dereferenceable(6) @"$string.434", i64 6)
   %640 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
@@ -17911,7 +17912,7 @@ then.i.i71.i:                                     ; preds = %then2.i
 forbody.i.i.i73.i:                                ; preds = %then.i.i71.i, %merge4.1.i.i.i.i
   %layer.013.i.i.i.i = phi i32 [ %676, %merge4.1.i.i.i.i ], [ 0, %then.i.i71.i ]
   %674 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %584, i32 %layer.013.i.i.i.i)
-  %675 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).426"(ptr %584, i32 %layer.013.i.i.i.i)
+  %675 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).427"(ptr %584, i32 %layer.013.i.i.i.i)
   %.not.i.i.i74.i = icmp eq ptr %674, null
   br i1 %.not.i.i.i74.i, label %merge4.i.i.i.i, label %then.i.i.i75.i
 
@@ -17956,7 +17957,7 @@ forbody.i.i66.i:                                  ; preds = %merge2.i.i.i, %forb
 
 then3.i.i.i:                                      ; preds = %and.lhs.true.i.i.i
   %.val17.i.i.i = load ptr, ptr %684, align 8
-  %688 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i57.i, i64 160, ptr nonnull @"$string.64", ptr %.val17.i.i.i, ptr nonnull @"$string.419")
+  %688 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i57.i, i64 160, ptr nonnull @"$string.64", ptr %.val17.i.i.i, ptr nonnull @"$string.420")
   %689 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i57.i)
   %690 = call fastcc ptr @"$Map.find"(ptr readonly %682, i64 %681, i64 %689)
   %691 = icmp eq ptr %690, null
@@ -17988,7 +17989,7 @@ merge2.i.i.i:                                     ; preds = %then6.i.i.i, %and.l
 "$Validator.check_scales.exit.i.i":               ; preds = %merge2.i.i.i, %merge.i.i58.i
   call void @llvm.lifetime.end.p0(i64 160, ptr nonnull %name.i.i57.i)
   %699 = getelementptr i8, ptr %584, i64 128
-  %700 = call fastcc ptr @"$Map.find"(ptr readonly %699, i64 ptrtoint (ptr @"$string.431" to i64), i64 14)
+  %700 = call fastcc ptr @"$Map.find"(ptr readonly %699, i64 ptrtoint (ptr @"$string.432" to i64), i64 14)
   %701 = icmp eq ptr %700, null
   br i1 %701, label %"$Checkpoint.find.exit.i3.i.i", label %merge.i.i.i59.i
 
@@ -18002,7 +18003,7 @@ merge.i.i.i59.i:                                  ; preds = %"$Validator.check_s
 
 "$Checkpoint.find.exit.i3.i.i":                   ; preds = %merge.i.i.i59.i, %"$Validator.check_scales.exit.i.i"
   %common.ret.op.i.i.i60.i = phi ptr [ %705, %merge.i.i.i59.i ], [ null, %"$Validator.check_scales.exit.i.i" ]
-  %706 = call fastcc ptr @"$Map.find"(ptr readonly %699, i64 ptrtoint (ptr @"$string.438" to i64), i64 25)
+  %706 = call fastcc ptr @"$Map.find"(ptr readonly %699, i64 ptrtoint (ptr @"$string.439" to i64), i64 25)
   %707 = icmp eq ptr %706, null
   br i1 %707, label %"$Checkpoint.find.exit36.i.i.i", label %merge.i33.i.i.i
 
@@ -18070,7 +18071,7 @@ or.lhs.false6.i.i.i:                              ; preds = %merge.i4.i.i
 then8.i.i.i:                                      ; preds = %then3.i6.i.i
   %738 = getelementptr i8, ptr %729, i64 516
   %739 = load ptr, ptr %common.ret.op.i35.i.i.i, align 8
-  %740 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %738, i64 512, ptr nonnull @"$string.439", ptr %739)
+  %740 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %738, i64 512, ptr nonnull @"$string.440", ptr %739)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i56.i)
   %741 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %738)
   %spec.select.i.i.i.i63.i = call i64 @llvm.smin.i64(i64 %741, i64 1023)
@@ -18091,14 +18092,14 @@ then2.i.i.i.i65.i:                                ; preds = %then8.i.i.i
   br label %merge1.i
 
 merge1.i:                                         ; preds = %"$printable.clean.exit.i.i64.i", %or.lhs.false5.i.i.i, %then3.i6.i.i, %or.lhs.false1.i.i.i, %"$Checkpoint.find.exit36.i.i.i", %"$Validator.check_all.exit.i"
-  %746 = getelementptr i8, ptr %0, i64 528
-  %747 = getelementptr i8, ptr %0, i64 536
+  %746 = getelementptr i8, ptr %0, i64 536
+  %747 = getelementptr i8, ptr %0, i64 544
   %748 = load i64, ptr %747, align 8
   %749 = icmp sgt i64 %748, 0
   br i1 %749, label %forbody.lr.ph.i79.i, label %"$Checkpoint.report_broken.exit.i"
 
 forbody.lr.ph.i79.i:                              ; preds = %merge1.i
-  %750 = getelementptr i8, ptr %0, i64 704
+  %750 = getelementptr i8, ptr %0, i64 712
   %751 = ptrtoint ptr %raw.i.i77.i to i64
   br label %forbody.i80.i
 
@@ -18125,7 +18126,7 @@ then.i85.i:                                       ; preds = %"$MappedFile.is_bro
 
 then3.i.i:                                        ; preds = %then.i85.i
   %759 = getelementptr i8, ptr %758, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(92) %759, ptr noundef nonnull align 1 dereferenceable(92) @"$string.440", i64 92, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(92) %759, ptr noundef nonnull align 1 dereferenceable(92) @"$string.441", i64 92, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i77.i)
   %760 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %759)
   %spec.select.i.i.i87.i = call i64 @llvm.smin.i64(i64 %760, i64 1023)
@@ -18166,7 +18167,7 @@ declare dso_local i64 @getauxval(i64) local_unnamed_addr
 ; Function Attrs: nofree nounwind
 define internal fastcc range(i32 0, 4) i32 @"$Model.locate"(ptr nocapture %0, ptr %1, ptr %2) unnamed_addr #0 {
 entry:
-  %raw.i72 = alloca [1024 x i8], align 1
+  %raw.i85 = alloca [1024 x i8], align 1
   %info.i.i3.i = alloca %49, align 8
   %info.i.i.i = alloca %49, align 8
   %path.i = alloca [4096 x i8], align 1
@@ -18176,8 +18177,8 @@ entry:
   br i1 %3, label %then, label %or.lhs.false
 
 then:                                             ; preds = %or.lhs.false, %entry
-  %.not46 = icmp eq ptr %2, null
-  br i1 %.not46, label %common.ret, label %then2
+  %.not49 = icmp eq ptr %2, null
+  br i1 %.not49, label %common.ret, label %then2
 
 or.lhs.false:                                     ; preds = %entry
   %4 = load i8, ptr %1, align 1
@@ -18205,8 +18206,8 @@ then2.i.i:                                        ; preds = %then2
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %or.lhs.false10, %"$printable.clean.exit76", %then8, %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 1, %then ], [ 1, %"$printable.clean.exit" ], [ 3, %then8 ], [ 3, %"$printable.clean.exit76" ], [ 0, %or.lhs.false10 ]
+common.ret:                                       ; preds = %or.lhs.false10, %"$printable.clean.exit89", %then8, %"$printable.clean.exit", %then
+  %common.ret.op = phi i32 [ 1, %then ], [ 1, %"$printable.clean.exit" ], [ 3, %then8 ], [ 3, %"$printable.clean.exit89" ], [ 0, %or.lhs.false10 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %or.lhs.false
@@ -18256,13 +18257,13 @@ or.lhs.false.i.i:                                 ; preds = %merge
 
 then.i:                                           ; preds = %"$Arena.allocate.exit.i"
   %33 = icmp sgt i64 %11, 0
-  br i1 %33, label %then2.i.i47, label %"$text.copy_into.exit.i"
+  br i1 %33, label %then2.i.i50, label %"$text.copy_into.exit.i"
 
-then2.i.i47:                                      ; preds = %then.i
+then2.i.i50:                                      ; preds = %then.i
   tail call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %31, ptr nonnull align 1 %1, i64 %11, i1 false)
   br label %"$text.copy_into.exit.i"
 
-"$text.copy_into.exit.i":                         ; preds = %then2.i.i47, %then.i
+"$text.copy_into.exit.i":                         ; preds = %then2.i.i50, %then.i
   %34 = getelementptr i8, ptr %31, i64 %11
   store i8 0, ptr %34, align 1
   br label %"$Arena.copy.exit"
@@ -18273,13 +18274,13 @@ then2.i.i47:                                      ; preds = %then.i
   store ptr %common.ret.op.i6.i, ptr %35, align 8
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i)
   %36 = call i32 @stat(ptr nonnull readonly %1, ptr nonnull %info.i.i)
-  %.not.i.i48 = icmp eq i32 %36, 0
+  %.not.i.i51 = icmp eq i32 %36, 0
   %37 = getelementptr inbounds i8, ptr %info.i.i, i64 24
   %38 = load i32, ptr %37, align 8
   %39 = and i32 %38, 61440
   call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i)
   %40 = icmp eq i32 %39, 16384
-  %41 = select i1 %.not.i.i48, i1 %40, i1 false
+  %41 = select i1 %.not.i.i51, i1 %40, i1 false
   %42 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   br i1 %41, label %then5, label %else6
 
@@ -18290,195 +18291,250 @@ then5:                                            ; preds = %"$Arena.copy.exit"
   %46 = shl nsw i64 %45, 3
   %47 = load ptr, ptr %0, align 8
   %48 = icmp eq ptr %47, null
-  br i1 %48, label %then.i.i53, label %or.lhs.false.i.i49
+  br i1 %48, label %then.i.i56, label %or.lhs.false.i.i52
 
-then.i.i53:                                       ; preds = %or.lhs.false.i.i49, %then5
-  %spec.store.select.i.i.i54 = tail call i64 @llvm.smax.i64(i64 %46, i64 65536)
-  %49 = add nuw i64 %spec.store.select.i.i.i54, 24
+then.i.i56:                                       ; preds = %or.lhs.false.i.i52, %then5
+  %spec.store.select.i.i.i57 = tail call i64 @llvm.smax.i64(i64 %46, i64 65536)
+  %49 = add nuw i64 %spec.store.select.i.i.i57, 24
   %50 = tail call ptr @malloc(i64 %49)
-  %.not.i.i55 = icmp eq ptr %50, null
-  br i1 %.not.i.i55, label %"$safetensors.join.exit", label %"$Arena.grow.exit.thread.i.i56"
+  %.not.i.i58 = icmp eq ptr %50, null
+  br i1 %.not.i.i58, label %"$safetensors.join.exit", label %"$Arena.grow.exit.thread.i.i59"
 
-"$Arena.grow.exit.thread.i.i56":                  ; preds = %then.i.i53
+"$Arena.grow.exit.thread.i.i59":                  ; preds = %then.i.i56
   store ptr %47, ptr %50, align 8
   %51 = getelementptr i8, ptr %50, i64 8
   store i64 0, ptr %51, align 8
   %52 = getelementptr i8, ptr %50, i64 16
-  store i64 %spec.store.select.i.i.i54, ptr %52, align 8
+  store i64 %spec.store.select.i.i.i57, ptr %52, align 8
   store ptr %50, ptr %0, align 8
-  br label %"$Arena.allocate.exit.i50"
+  br label %"$Arena.allocate.exit.i53"
 
-or.lhs.false.i.i49:                               ; preds = %then5
+or.lhs.false.i.i52:                               ; preds = %then5
   %53 = getelementptr i8, ptr %47, i64 16
   %54 = load i64, ptr %53, align 8
   %55 = getelementptr i8, ptr %47, i64 8
   %56 = load i64, ptr %55, align 8
   %57 = sub i64 %54, %56
   %58 = icmp slt i64 %57, %46
-  br i1 %58, label %then.i.i53, label %"$Arena.allocate.exit.i50"
+  br i1 %58, label %then.i.i56, label %"$Arena.allocate.exit.i53"
 
-"$Arena.allocate.exit.i50":                       ; preds = %or.lhs.false.i.i49, %"$Arena.grow.exit.thread.i.i56"
-  %59 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i56" ], [ %56, %or.lhs.false.i.i49 ]
-  %60 = phi ptr [ %50, %"$Arena.grow.exit.thread.i.i56" ], [ %47, %or.lhs.false.i.i49 ]
+"$Arena.allocate.exit.i53":                       ; preds = %or.lhs.false.i.i52, %"$Arena.grow.exit.thread.i.i59"
+  %59 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i59" ], [ %56, %or.lhs.false.i.i52 ]
+  %60 = phi ptr [ %50, %"$Arena.grow.exit.thread.i.i59" ], [ %47, %or.lhs.false.i.i52 ]
   %61 = getelementptr i8, ptr %60, i64 24
   %62 = getelementptr i8, ptr %60, i64 8
   %63 = getelementptr i8, ptr %61, i64 %59
   %64 = add i64 %59, %46
   store i64 %64, ptr %62, align 8
-  %.not.i51 = icmp eq ptr %63, null
-  br i1 %.not.i51, label %"$safetensors.join.exit", label %then.i52
+  %.not.i54 = icmp eq ptr %63, null
+  br i1 %.not.i54, label %"$safetensors.join.exit", label %then.i55
 
-then.i52:                                         ; preds = %"$Arena.allocate.exit.i50"
+then.i55:                                         ; preds = %"$Arena.allocate.exit.i53"
   %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %63, i64 %43, ptr nonnull @"$string.111", ptr nonnull %1, ptr nonnull @"$string.112")
   br label %"$safetensors.join.exit"
 
-"$safetensors.join.exit":                         ; preds = %then.i.i53, %"$Arena.allocate.exit.i50", %then.i52
-  %common.ret.op.i8.i = phi ptr [ null, %"$Arena.allocate.exit.i50" ], [ %63, %then.i52 ], [ null, %then.i.i53 ]
+"$safetensors.join.exit":                         ; preds = %then.i.i56, %"$Arena.allocate.exit.i53", %then.i55
+  %common.ret.op.i8.i = phi ptr [ null, %"$Arena.allocate.exit.i53" ], [ %63, %then.i55 ], [ null, %then.i.i56 ]
   %66 = getelementptr i8, ptr %0, i64 16
   store ptr %common.ret.op.i8.i, ptr %66, align 8
-  call void @llvm.lifetime.start.p0(i64 4096, ptr nonnull %path.i)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.111", ptr nonnull %1, ptr nonnull @"$string.113")
-  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i)
-  %68 = call i32 @stat(ptr nonnull readonly %path.i, ptr nonnull %info.i.i.i)
-  %.not.i.i.i = icmp eq i32 %68, 0
-  %69 = getelementptr inbounds i8, ptr %info.i.i.i, i64 24
-  %70 = load i32, ptr %69, align 8
-  %71 = and i32 %70, 61440
-  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i)
-  %72 = icmp ne i32 %71, 0
-  %73 = select i1 %.not.i.i.i, i1 %72, i1 false
-  br i1 %73, label %"$safetensors.has_weights.exit", label %merge.i
+  %67 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %68 = add i64 %67, 24
+  %69 = add i64 %67, 31
+  %70 = sdiv i64 %69, 8
+  %71 = shl nsw i64 %70, 3
+  %72 = load ptr, ptr %0, align 8
+  %73 = icmp eq ptr %72, null
+  br i1 %73, label %then.i.i65, label %or.lhs.false.i.i60
 
-merge.i:                                          ; preds = %"$safetensors.join.exit"
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.111", ptr nonnull %1, ptr nonnull @"$string.114")
+then.i.i65:                                       ; preds = %or.lhs.false.i.i60, %"$safetensors.join.exit"
+  %spec.store.select.i.i.i66 = tail call i64 @llvm.smax.i64(i64 %71, i64 65536)
+  %74 = add nuw i64 %spec.store.select.i.i.i66, 24
+  %75 = tail call ptr @malloc(i64 %74)
+  %.not.i.i67 = icmp eq ptr %75, null
+  br i1 %.not.i.i67, label %"$safetensors.join.exit69", label %"$Arena.grow.exit.thread.i.i68"
+
+"$Arena.grow.exit.thread.i.i68":                  ; preds = %then.i.i65
+  store ptr %72, ptr %75, align 8
+  %76 = getelementptr i8, ptr %75, i64 8
+  store i64 0, ptr %76, align 8
+  %77 = getelementptr i8, ptr %75, i64 16
+  store i64 %spec.store.select.i.i.i66, ptr %77, align 8
+  store ptr %75, ptr %0, align 8
+  br label %"$Arena.allocate.exit.i61"
+
+or.lhs.false.i.i60:                               ; preds = %"$safetensors.join.exit"
+  %78 = getelementptr i8, ptr %72, i64 16
+  %79 = load i64, ptr %78, align 8
+  %80 = getelementptr i8, ptr %72, i64 8
+  %81 = load i64, ptr %80, align 8
+  %82 = sub i64 %79, %81
+  %83 = icmp slt i64 %82, %71
+  br i1 %83, label %then.i.i65, label %"$Arena.allocate.exit.i61"
+
+"$Arena.allocate.exit.i61":                       ; preds = %or.lhs.false.i.i60, %"$Arena.grow.exit.thread.i.i68"
+  %84 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i68" ], [ %81, %or.lhs.false.i.i60 ]
+  %85 = phi ptr [ %75, %"$Arena.grow.exit.thread.i.i68" ], [ %72, %or.lhs.false.i.i60 ]
+  %86 = getelementptr i8, ptr %85, i64 24
+  %87 = getelementptr i8, ptr %85, i64 8
+  %88 = getelementptr i8, ptr %86, i64 %84
+  %89 = add i64 %84, %71
+  store i64 %89, ptr %87, align 8
+  %.not.i62 = icmp eq ptr %88, null
+  br i1 %.not.i62, label %"$safetensors.join.exit69", label %then.i63
+
+then.i63:                                         ; preds = %"$Arena.allocate.exit.i61"
+  %90 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %88, i64 %68, ptr nonnull @"$string.111", ptr nonnull %1, ptr nonnull @"$string.113")
+  br label %"$safetensors.join.exit69"
+
+"$safetensors.join.exit69":                       ; preds = %then.i.i65, %"$Arena.allocate.exit.i61", %then.i63
+  %common.ret.op.i8.i64 = phi ptr [ null, %"$Arena.allocate.exit.i61" ], [ %88, %then.i63 ], [ null, %then.i.i65 ]
+  %91 = getelementptr i8, ptr %0, i64 24
+  store ptr %common.ret.op.i8.i64, ptr %91, align 8
+  call void @llvm.lifetime.start.p0(i64 4096, ptr nonnull %path.i)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.111", ptr nonnull %1, ptr nonnull @"$string.114")
+  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i)
+  %93 = call i32 @stat(ptr nonnull readonly %path.i, ptr nonnull %info.i.i.i)
+  %.not.i.i.i = icmp eq i32 %93, 0
+  %94 = getelementptr inbounds i8, ptr %info.i.i.i, i64 24
+  %95 = load i32, ptr %94, align 8
+  %96 = and i32 %95, 61440
+  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i)
+  %97 = icmp ne i32 %96, 0
+  %98 = select i1 %.not.i.i.i, i1 %97, i1 false
+  br i1 %98, label %"$safetensors.has_weights.exit", label %merge.i
+
+merge.i:                                          ; preds = %"$safetensors.join.exit69"
+  %99 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.111", ptr nonnull %1, ptr nonnull @"$string.115")
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i3.i)
-  %75 = call i32 @stat(ptr nonnull readonly %path.i, ptr nonnull %info.i.i3.i)
-  %.not.i.i4.i = icmp eq i32 %75, 0
-  %76 = getelementptr inbounds i8, ptr %info.i.i3.i, i64 24
-  %77 = load i32, ptr %76, align 8
-  %78 = and i32 %77, 61440
+  %100 = call i32 @stat(ptr nonnull readonly %path.i, ptr nonnull %info.i.i3.i)
+  %.not.i.i4.i = icmp eq i32 %100, 0
+  %101 = getelementptr inbounds i8, ptr %info.i.i3.i, i64 24
+  %102 = load i32, ptr %101, align 8
+  %103 = and i32 %102, 61440
   call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i3.i)
-  %79 = icmp ne i32 %78, 0
-  %80 = select i1 %.not.i.i4.i, i1 %79, i1 false
-  %81 = zext i1 %80 to i8
+  %104 = icmp ne i32 %103, 0
+  %105 = select i1 %.not.i.i4.i, i1 %104, i1 false
+  %106 = zext i1 %105 to i8
   br label %"$safetensors.has_weights.exit"
 
-"$safetensors.has_weights.exit":                  ; preds = %"$safetensors.join.exit", %merge.i
-  %common.ret.op.i = phi i8 [ %81, %merge.i ], [ 1, %"$safetensors.join.exit" ]
+"$safetensors.has_weights.exit":                  ; preds = %"$safetensors.join.exit69", %merge.i
+  %common.ret.op.i = phi i8 [ %106, %merge.i ], [ 1, %"$safetensors.join.exit69" ]
   call void @llvm.lifetime.end.p0(i64 4096, ptr nonnull %path.i)
-  %82 = getelementptr i8, ptr %0, i64 752
-  store i8 %common.ret.op.i, ptr %82, align 1
+  %107 = getelementptr i8, ptr %0, i64 760
+  store i8 %common.ret.op.i, ptr %107, align 1
   br label %merge4
 
 else6:                                            ; preds = %"$Arena.copy.exit"
-  %83 = add i64 %42, 8
-  %84 = sdiv i64 %83, 8
-  %85 = shl nsw i64 %84, 3
-  %86 = load ptr, ptr %0, align 8
-  %87 = icmp eq ptr %86, null
-  br i1 %87, label %then.i.i67, label %or.lhs.false.i.i59
+  %108 = add i64 %42, 8
+  %109 = sdiv i64 %108, 8
+  %110 = shl nsw i64 %109, 3
+  %111 = load ptr, ptr %0, align 8
+  %112 = icmp eq ptr %111, null
+  br i1 %112, label %then.i.i80, label %or.lhs.false.i.i72
 
-then.i.i67:                                       ; preds = %or.lhs.false.i.i59, %else6
-  %spec.store.select.i.i.i68 = tail call i64 @llvm.smax.i64(i64 %85, i64 65536)
-  %88 = add nuw i64 %spec.store.select.i.i.i68, 24
-  %89 = tail call ptr @malloc(i64 %88)
-  %.not.i.i69 = icmp eq ptr %89, null
-  br i1 %.not.i.i69, label %"$Arena.copy.exit71", label %"$Arena.grow.exit.thread.i.i70"
+then.i.i80:                                       ; preds = %or.lhs.false.i.i72, %else6
+  %spec.store.select.i.i.i81 = tail call i64 @llvm.smax.i64(i64 %110, i64 65536)
+  %113 = add nuw i64 %spec.store.select.i.i.i81, 24
+  %114 = tail call ptr @malloc(i64 %113)
+  %.not.i.i82 = icmp eq ptr %114, null
+  br i1 %.not.i.i82, label %"$Arena.copy.exit84", label %"$Arena.grow.exit.thread.i.i83"
 
-"$Arena.grow.exit.thread.i.i70":                  ; preds = %then.i.i67
-  store ptr %86, ptr %89, align 8
-  %90 = getelementptr i8, ptr %89, i64 8
-  store i64 0, ptr %90, align 8
-  %91 = getelementptr i8, ptr %89, i64 16
-  store i64 %spec.store.select.i.i.i68, ptr %91, align 8
-  store ptr %89, ptr %0, align 8
-  br label %"$Arena.allocate.exit.i60"
+"$Arena.grow.exit.thread.i.i83":                  ; preds = %then.i.i80
+  store ptr %111, ptr %114, align 8
+  %115 = getelementptr i8, ptr %114, i64 8
+  store i64 0, ptr %115, align 8
+  %116 = getelementptr i8, ptr %114, i64 16
+  store i64 %spec.store.select.i.i.i81, ptr %116, align 8
+  store ptr %114, ptr %0, align 8
+  br label %"$Arena.allocate.exit.i73"
 
-or.lhs.false.i.i59:                               ; preds = %else6
-  %92 = getelementptr i8, ptr %86, i64 16
-  %93 = load i64, ptr %92, align 8
-  %94 = getelementptr i8, ptr %86, i64 8
-  %95 = load i64, ptr %94, align 8
-  %96 = sub i64 %93, %95
-  %97 = icmp slt i64 %96, %85
-  br i1 %97, label %then.i.i67, label %"$Arena.allocate.exit.i60"
+or.lhs.false.i.i72:                               ; preds = %else6
+  %117 = getelementptr i8, ptr %111, i64 16
+  %118 = load i64, ptr %117, align 8
+  %119 = getelementptr i8, ptr %111, i64 8
+  %120 = load i64, ptr %119, align 8
+  %121 = sub i64 %118, %120
+  %122 = icmp slt i64 %121, %110
+  br i1 %122, label %then.i.i80, label %"$Arena.allocate.exit.i73"
 
-"$Arena.allocate.exit.i60":                       ; preds = %or.lhs.false.i.i59, %"$Arena.grow.exit.thread.i.i70"
-  %98 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i70" ], [ %95, %or.lhs.false.i.i59 ]
-  %99 = phi ptr [ %89, %"$Arena.grow.exit.thread.i.i70" ], [ %86, %or.lhs.false.i.i59 ]
-  %100 = getelementptr i8, ptr %99, i64 24
-  %101 = getelementptr i8, ptr %99, i64 8
-  %102 = getelementptr i8, ptr %100, i64 %98
-  %103 = add i64 %98, %85
-  store i64 %103, ptr %101, align 8
-  %.not.i61 = icmp eq ptr %102, null
-  br i1 %.not.i61, label %"$Arena.copy.exit71", label %then.i62
+"$Arena.allocate.exit.i73":                       ; preds = %or.lhs.false.i.i72, %"$Arena.grow.exit.thread.i.i83"
+  %123 = phi i64 [ 0, %"$Arena.grow.exit.thread.i.i83" ], [ %120, %or.lhs.false.i.i72 ]
+  %124 = phi ptr [ %114, %"$Arena.grow.exit.thread.i.i83" ], [ %111, %or.lhs.false.i.i72 ]
+  %125 = getelementptr i8, ptr %124, i64 24
+  %126 = getelementptr i8, ptr %124, i64 8
+  %127 = getelementptr i8, ptr %125, i64 %123
+  %128 = add i64 %123, %110
+  store i64 %128, ptr %126, align 8
+  %.not.i74 = icmp eq ptr %127, null
+  br i1 %.not.i74, label %"$Arena.copy.exit84", label %then.i75
 
-then.i62:                                         ; preds = %"$Arena.allocate.exit.i60"
-  %104 = icmp sgt i64 %42, 0
-  br i1 %104, label %then2.i.i66, label %"$text.copy_into.exit.i63"
+then.i75:                                         ; preds = %"$Arena.allocate.exit.i73"
+  %129 = icmp sgt i64 %42, 0
+  br i1 %129, label %then2.i.i79, label %"$text.copy_into.exit.i76"
 
-then2.i.i66:                                      ; preds = %then.i62
-  tail call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %102, ptr nonnull align 1 %1, i64 %42, i1 false)
-  br label %"$text.copy_into.exit.i63"
+then2.i.i79:                                      ; preds = %then.i75
+  tail call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %127, ptr nonnull align 1 %1, i64 %42, i1 false)
+  br label %"$text.copy_into.exit.i76"
 
-"$text.copy_into.exit.i63":                       ; preds = %then2.i.i66, %then.i62
-  %105 = getelementptr i8, ptr %102, i64 %42
-  store i8 0, ptr %105, align 1
-  br label %"$Arena.copy.exit71"
+"$text.copy_into.exit.i76":                       ; preds = %then2.i.i79, %then.i75
+  %130 = getelementptr i8, ptr %127, i64 %42
+  store i8 0, ptr %130, align 1
+  br label %"$Arena.copy.exit84"
 
-"$Arena.copy.exit71":                             ; preds = %then.i.i67, %"$Arena.allocate.exit.i60", %"$text.copy_into.exit.i63"
-  %common.ret.op.i6.i65 = phi ptr [ null, %"$Arena.allocate.exit.i60" ], [ %102, %"$text.copy_into.exit.i63" ], [ null, %then.i.i67 ]
-  %106 = getelementptr i8, ptr %0, i64 16
-  store ptr %common.ret.op.i6.i65, ptr %106, align 8
+"$Arena.copy.exit84":                             ; preds = %then.i.i80, %"$Arena.allocate.exit.i73", %"$text.copy_into.exit.i76"
+  %common.ret.op.i6.i78 = phi ptr [ null, %"$Arena.allocate.exit.i73" ], [ %127, %"$text.copy_into.exit.i76" ], [ null, %then.i.i80 ]
+  %131 = getelementptr i8, ptr %0, i64 16
+  store ptr %common.ret.op.i6.i78, ptr %131, align 8
   br label %merge4
 
-merge4:                                           ; preds = %"$Arena.copy.exit71", %"$safetensors.has_weights.exit"
-  %107 = load ptr, ptr %35, align 8
-  %108 = icmp eq ptr %107, null
-  br i1 %108, label %then8, label %or.lhs.false10
+merge4:                                           ; preds = %"$Arena.copy.exit84", %"$safetensors.has_weights.exit"
+  %132 = load ptr, ptr %35, align 8
+  %133 = icmp eq ptr %132, null
+  br i1 %133, label %then8, label %or.lhs.false10
 
 then8:                                            ; preds = %or.lhs.false10, %merge4
   %.not = icmp eq ptr %2, null
   br i1 %.not, label %common.ret, label %then13
 
 or.lhs.false10:                                   ; preds = %merge4
-  %109 = getelementptr i8, ptr %0, i64 16
-  %110 = load ptr, ptr %109, align 8
-  %111 = icmp eq ptr %110, null
-  br i1 %111, label %then8, label %common.ret
+  %134 = getelementptr i8, ptr %0, i64 16
+  %135 = load ptr, ptr %134, align 8
+  %136 = icmp eq ptr %135, null
+  br i1 %136, label %then8, label %common.ret
 
 then13:                                           ; preds = %then8
-  %112 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.115", ptr nonnull %1)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
-  %113 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %113, i64 1023)
-  %114 = icmp sgt i64 %113, 0
-  br i1 %114, label %then2.i.i75, label %"$printable.clean.exit76"
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.116", ptr nonnull %1)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i85)
+  %138 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i86 = tail call i64 @llvm.smin.i64(i64 %138, i64 1023)
+  %139 = icmp sgt i64 %138, 0
+  br i1 %139, label %then2.i.i88, label %"$printable.clean.exit89"
 
-then2.i.i75:                                      ; preds = %then13
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i72, ptr nonnull align 1 %2, i64 %spec.select.i.i73, i1 false)
-  br label %"$printable.clean.exit76"
+then2.i.i88:                                      ; preds = %then13
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i85, ptr nonnull align 1 %2, i64 %spec.select.i.i86, i1 false)
+  br label %"$printable.clean.exit89"
 
-"$printable.clean.exit76":                        ; preds = %then13, %then2.i.i75
-  %115 = getelementptr i8, ptr %raw.i72, i64 %spec.select.i.i73
-  store i8 0, ptr %115, align 1
-  %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i72)
-  %117 = ptrtoint ptr %raw.i72 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %117, i64 %116)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i72)
+"$printable.clean.exit89":                        ; preds = %then13, %then2.i.i88
+  %140 = getelementptr i8, ptr %raw.i85, i64 %spec.select.i.i86
+  store i8 0, ptr %140, align 1
+  %141 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i85)
+  %142 = ptrtoint ptr %raw.i85 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %142, i64 %141)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i85)
   br label %common.ret
 }
 
 define internal fastcc i32 @"$Model.read_config"(ptr nocapture %0, ptr %1) unnamed_addr {
 entry:
+  %info.i.i = alloca %49, align 8
   %inside.i.i.i = alloca %82, align 8
   %inside.i.i = alloca %82, align 8
   %scaling.i.i.i.i = alloca double, align 8
   %epsilon.i.i.i.i = alloca double, align 8
-  %raw.i.i.i = alloca [1024 x i8], align 1
   %from.i.i = alloca %82, align 8
   %from.i = alloca %82, align 8
+  %document17 = alloca %76, align 8
+  %file11 = alloca %79, align 8
   %document = alloca %76, align 8
   %file = alloca %79, align 8
   %2 = getelementptr i8, ptr %0, i64 16
@@ -18487,8 +18543,8 @@ entry:
   %.not = icmp eq i32 %4, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %entry, %"$Document.free.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i, %"$Document.free.exit" ], [ %4, %entry ]
+common.ret:                                       ; preds = %merge7, %"$Document.free.exit", %entry, %merge3, %or.lhs.false, %merge13
+  %common.ret.op = phi i32 [ %184, %merge13 ], [ 0, %or.lhs.false ], [ 0, %merge3 ], [ %4, %entry ], [ %common.ret.op.i, %"$Document.free.exit" ], [ %176, %merge7 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -18502,277 +18558,240 @@ merge:                                            ; preds = %entry
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(48) %9, i8 0, i64 48, i1 false)
   %file.val = load ptr, ptr %file, align 8
   %10 = getelementptr inbounds i8, ptr %file, i64 8
-  %file.val8 = load i64, ptr %10, align 8
+  %file.val45 = load i64, ptr %10, align 8
   %11 = ptrtoint ptr %file.val to i64
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %from.i)
   %12 = load ptr, ptr %2, align 8
-  %13 = getelementptr i8, ptr %0, i64 24
+  %13 = getelementptr i8, ptr %0, i64 32
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %from.i.i)
-  %14 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %11, i64 %file.val8, ptr %12, ptr %1)
+  %14 = call fastcc i32 @"$parse_object"(ptr nonnull %document, i64 %11, i64 %file.val45, ptr %12, ptr %1)
   %.not.i.i = icmp eq i32 %14, 0
   br i1 %.not.i.i, label %merge.i.i, label %"$config.parse.exit.thread.i"
 
 merge.i.i:                                        ; preds = %merge
-  %.val30.i.i = load ptr, ptr %document, align 8
-  %15 = load i32, ptr %.val30.i.i, align 4
-  %.not27.i.i = icmp eq i32 %15, 6
-  br i1 %.not27.i.i, label %merge1.i.i, label %then2.i.i
-
-then2.i.i:                                        ; preds = %merge.i.i
-  %.not28.i.i = icmp eq ptr %1, null
-  br i1 %.not28.i.i, label %"$config.parse.exit.thread.i", label %then6.i.i
-
-then6.i.i:                                        ; preds = %then2.i.i
-  %16 = icmp ult i32 %15, 6
-  br i1 %16, label %switch.lookup, label %"$anon (./terra/base/codes.t:4).158.exit.i.i"
-
-switch.lookup:                                    ; preds = %then6.i.i
-  %17 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.910", i64 0, i64 %17
-  %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).158.exit.i.i"
-
-"$anon (./terra/base/codes.t:4).158.exit.i.i":    ; preds = %then6.i.i, %switch.lookup
-  %common.ret.op.i.i.i = phi ptr [ %switch.load, %switch.lookup ], [ @"$string.163", %then6.i.i ]
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.157", ptr %12, ptr nonnull %common.ret.op.i.i.i)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
-  %20 = icmp sgt i64 %19, 0
-  br i1 %20, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
-
-then2.i.i.i.i:                                    ; preds = %"$anon (./terra/base/codes.t:4).158.exit.i.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i"
-
-"$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %"$anon (./terra/base/codes.t:4).158.exit.i.i"
-  %21 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %21, align 1
-  %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %23 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %23, i64 %22)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  br label %"$config.parse.exit.thread.i"
-
-merge1.i.i:                                       ; preds = %merge.i.i
+  %.val.i.i = load ptr, ptr %document, align 8
   store ptr %document, ptr %from.i.i, align 8
-  %.sroa.224.0.from.sroa_idx.i.i = getelementptr inbounds i8, ptr %from.i.i, i64 8
-  store ptr %.val30.i.i, ptr %.sroa.224.0.from.sroa_idx.i.i, align 8
+  %.sroa.210.0.from.sroa_idx.i.i = getelementptr inbounds i8, ptr %from.i.i, i64 8
+  store ptr %.val.i.i, ptr %.sroa.210.0.from.sroa_idx.i.i, align 8
   %.sroa.3.0.from.sroa_idx.i.i = getelementptr inbounds i8, ptr %from.i.i, i64 16
   store ptr %12, ptr %.sroa.3.0.from.sroa_idx.i.i, align 8
-  %.sroa.425.0.from.sroa_idx.i.i = getelementptr inbounds i8, ptr %from.i.i, i64 24
-  store ptr %1, ptr %.sroa.425.0.from.sroa_idx.i.i, align 8
+  %.sroa.411.0.from.sroa_idx.i.i = getelementptr inbounds i8, ptr %from.i.i, i64 24
+  store ptr %1, ptr %.sroa.411.0.from.sroa_idx.i.i, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(224) %13, i8 0, i64 224, i1 false)
-  %24 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.168", ptr nonnull @"$string.169")
-  %.not.i.i.i.i = icmp eq i32 %24, 0
-  br i1 %.not.i.i.i.i, label %or.lhs.false.i.i.i.i.i.i, label %"$config.parse.exit.thread.i"
+  %15 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.169", ptr nonnull @"$string.170")
+  %.not.i.i.i.i = icmp eq i32 %15, 0
+  br i1 %.not.i.i.i.i, label %then2.i.i.i.i.i, label %"$config.parse.exit.thread.i"
 
-or.lhs.false.i.i.i.i.i.i:                         ; preds = %merge1.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(18) %13, ptr noundef nonnull align 1 dereferenceable(18) @"$string.170", i64 18, i1 false)
-  %25 = getelementptr i8, ptr %0, i64 42
-  store i8 0, ptr %25, align 1
-  %26 = load i32, ptr %.val30.i.i, align 4
-  %.not.i.i.i.i.i.i = icmp eq i32 %26, 6
+then2.i.i.i.i.i:                                  ; preds = %merge.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(18) %13, ptr noundef nonnull align 1 dereferenceable(18) @"$string.171", i64 18, i1 false)
+  %16 = getelementptr i8, ptr %0, i64 50
+  store i8 0, ptr %16, align 1
+  %17 = icmp eq ptr %.val.i.i, null
+  br i1 %17, label %merge.i.i.i, label %or.lhs.false.i.i.i.i.i.i
+
+or.lhs.false.i.i.i.i.i.i:                         ; preds = %then2.i.i.i.i.i
+  %18 = load i32, ptr %.val.i.i, align 4
+  %.not.i.i.i.i.i.i = icmp eq i32 %18, 6
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %merge.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %or.lhs.false.i.i.i.i.i.i
-  %27 = getelementptr i8, ptr %.val30.i.i, i64 12
-  %.val.i.i.i.i.i.i = load i32, ptr %27, align 4
-  %28 = icmp eq i32 %.val.i.i.i.i.i.i, -1
-  br i1 %28, label %merge.i.i.i, label %"$Document.child.exit.i.i.i.i.i.i"
+  %19 = getelementptr i8, ptr %.val.i.i, i64 12
+  %.val.i.i.i.i.i.i = load i32, ptr %19, align 4
+  %20 = icmp eq i32 %.val.i.i.i.i.i.i, -1
+  br i1 %20, label %merge.i.i.i, label %"$Document.child.exit.i.i.i.i.i.i"
 
 "$Document.child.exit.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i.i.i
   %.val.i.i.i.i.i.i.i = load ptr, ptr %document, align 8
-  %29 = sext i32 %.val.i.i.i.i.i.i to i64
-  %30 = getelementptr %81, ptr %.val.i.i.i.i.i.i.i, i64 %29
-  %.not1722.i.i.i.i.i.i = icmp eq ptr %30, null
+  %21 = sext i32 %.val.i.i.i.i.i.i to i64
+  %22 = getelementptr %81, ptr %.val.i.i.i.i.i.i.i, i64 %21
+  %.not1722.i.i.i.i.i.i = icmp eq ptr %22, null
   br i1 %.not1722.i.i.i.i.i.i, label %merge.i.i.i, label %whilebody.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i:                            ; preds = %"$Document.child.exit.i.i.i.i.i.i", %merge2.i.i.i.i.i.i
-  %child.023.i.i.i.i.i.i = phi ptr [ %38, %merge2.i.i.i.i.i.i ], [ %30, %"$Document.child.exit.i.i.i.i.i.i" ]
+  %child.023.i.i.i.i.i.i = phi ptr [ %30, %merge2.i.i.i.i.i.i ], [ %22, %"$Document.child.exit.i.i.i.i.i.i" ]
   %.sroa.214.0..sroa_idx.i.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 32
   %.sroa.214.0.copyload.i.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i.i, align 8
-  %31 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i, 13
-  br i1 %31, label %and.rhs.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i
+  %23 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i, 13
+  br i1 %23, label %and.rhs.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
 and.rhs.i.i.i.i.i.i.i:                            ; preds = %whilebody.i.i.i.i.i.i
-  %32 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %32, align 8
-  %33 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %33, ptr noundef nonnull readonly dereferenceable(13) @"$string.171", i64 13)
-  %34 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
-  br i1 %34, label %and.lhs.true.i.i.i.i.i, label %merge2.i.i.i.i.i.i
+  %24 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %24, align 8
+  %25 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %25, ptr noundef nonnull readonly dereferenceable(13) @"$string.172", i64 13)
+  %26 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
+  br i1 %26, label %and.lhs.true.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
 merge2.i.i.i.i.i.i:                               ; preds = %and.rhs.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i
-  %35 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 20
-  %child.0.val.i.i.i.i.i.i = load i32, ptr %35, align 4
-  %36 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
-  %37 = sext i32 %child.0.val.i.i.i.i.i.i to i64
-  %38 = getelementptr %81, ptr %.val.i.i.i.i.i.i.i, i64 %37
-  %.not17.i.i.i.i.i.i = icmp eq ptr %38, null
-  %or.cond.i.i.i.i.i = or i1 %36, %.not17.i.i.i.i.i.i
+  %27 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 20
+  %child.0.val.i.i.i.i.i.i = load i32, ptr %27, align 4
+  %28 = icmp eq i32 %child.0.val.i.i.i.i.i.i, -1
+  %29 = sext i32 %child.0.val.i.i.i.i.i.i to i64
+  %30 = getelementptr %81, ptr %.val.i.i.i.i.i.i.i, i64 %29
+  %.not17.i.i.i.i.i.i = icmp eq ptr %30, null
+  %or.cond.i.i.i.i.i = or i1 %28, %.not17.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %merge.i.i.i, label %whilebody.i.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %and.rhs.i.i.i.i.i.i.i
-  %39 = load i32, ptr %child.023.i.i.i.i.i.i, align 4
-  %40 = icmp eq i32 %39, 0
-  br i1 %40, label %merge.i.i.i, label %merge1.i.i.i.i
+  %31 = load i32, ptr %child.023.i.i.i.i.i.i, align 4
+  %32 = icmp eq i32 %31, 0
+  br i1 %32, label %merge.i.i.i, label %merge1.i.i.i.i
 
 merge1.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i
-  %41 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 12
-  %.val.i.i.i.i = load i32, ptr %41, align 4
-  %42 = icmp eq i32 %.val.i.i.i.i, -1
-  br i1 %42, label %then6.i.i.i.i, label %"$Document.child.exit.i.i.i.i"
+  %33 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 12
+  %.val.i.i.i.i = load i32, ptr %33, align 4
+  %34 = icmp eq i32 %.val.i.i.i.i, -1
+  br i1 %34, label %then6.i.i.i.i, label %"$Document.child.exit.i.i.i.i"
 
 "$Document.child.exit.i.i.i.i":                   ; preds = %merge1.i.i.i.i
-  %43 = sext i32 %.val.i.i.i.i to i64
-  %44 = getelementptr %81, ptr %.val.i.i.i.i.i.i.i, i64 %43
-  %.not27.i.i.i.i = icmp ne i32 %39, 5
-  %45 = icmp eq ptr %44, null
-  %or.cond.i.i.i.i = or i1 %.not27.i.i.i.i, %45
+  %35 = sext i32 %.val.i.i.i.i to i64
+  %36 = getelementptr %81, ptr %.val.i.i.i.i.i.i.i, i64 %35
+  %.not27.i.i.i.i = icmp ne i32 %31, 5
+  %37 = icmp eq ptr %36, null
+  %or.cond.i.i.i.i = or i1 %.not27.i.i.i.i, %37
   br i1 %or.cond.i.i.i.i, label %then6.i.i.i.i, label %or.lhs.false.i.i.i.i
 
 then6.i.i.i.i:                                    ; preds = %or.lhs.false.i.i.i.i, %"$Document.child.exit.i.i.i.i", %merge1.i.i.i.i
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.171", ptr nonnull @"$string.172", ptr nonnull %child.023.i.i.i.i.i.i)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.172", ptr nonnull @"$string.173", ptr nonnull %child.023.i.i.i.i.i.i)
   br label %"$config.parse.exit.thread.i"
 
 or.lhs.false.i.i.i.i:                             ; preds = %"$Document.child.exit.i.i.i.i"
-  %46 = load i32, ptr %44, align 4
-  %.not28.i.i.i.i = icmp eq i32 %46, 4
+  %38 = load i32, ptr %36, align 4
+  %.not28.i.i.i.i = icmp eq i32 %38, 4
   br i1 %.not28.i.i.i.i, label %merge5.i.i.i.i, label %then6.i.i.i.i
 
 merge5.i.i.i.i:                                   ; preds = %or.lhs.false.i.i.i.i
-  %47 = getelementptr i8, ptr %44, i64 40
-  %.sroa.023.0.copyload.i.i.i.i = load i64, ptr %47, align 8
-  %.sroa.224.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %44, i64 48
+  %39 = getelementptr i8, ptr %36, i64 40
+  %.sroa.023.0.copyload.i.i.i.i = load i64, ptr %39, align 8
+  %.sroa.224.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %36, i64 48
   %.sroa.224.0.copyload.i.i.i.i = load i64, ptr %.sroa.224.0..sroa_idx.i.i.i.i, align 8
   call fastcc void @"$printable.copy_into"(ptr %13, i64 64, i64 %.sroa.023.0.copyload.i.i.i.i, i64 %.sroa.224.0.copyload.i.i.i.i)
   br label %merge.i.i.i
 
-merge.i.i.i:                                      ; preds = %merge2.i.i.i.i.i.i, %merge5.i.i.i.i, %and.lhs.true.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i", %merge.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i
-  %48 = getelementptr i8, ptr %0, i64 88
-  %49 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.175", i64 1, i64 1048576, ptr %48)
-  %.not.i113.i.i.i = icmp eq i32 %49, 0
+merge.i.i.i:                                      ; preds = %merge2.i.i.i.i.i.i, %merge5.i.i.i.i, %and.lhs.true.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i", %merge.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i, %then2.i.i.i.i.i
+  %40 = getelementptr i8, ptr %0, i64 96
+  %41 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.176", i64 1, i64 1048576, ptr %40)
+  %.not.i113.i.i.i = icmp eq i32 %41, 0
   br i1 %.not.i113.i.i.i, label %merge.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i.i
-  %50 = getelementptr i8, ptr %0, i64 92
-  %51 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.176", i64 1, i64 4096, ptr %50)
-  %.not124.i.i.i.i = icmp eq i32 %51, 0
+  %42 = getelementptr i8, ptr %0, i64 100
+  %43 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.177", i64 1, i64 4096, ptr %42)
+  %.not124.i.i.i.i = icmp eq i32 %43, 0
   br i1 %.not124.i.i.i.i, label %merge2.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %52 = getelementptr i8, ptr %0, i64 96
-  %53 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.177", i64 1, i64 16777216, ptr %52)
-  %.not125.i.i.i.i = icmp eq i32 %53, 0
+  %44 = getelementptr i8, ptr %0, i64 104
+  %45 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.178", i64 1, i64 16777216, ptr %44)
+  %.not125.i.i.i.i = icmp eq i32 %45, 0
   br i1 %.not125.i.i.i.i, label %merge7.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge7.i.i.i.i:                                   ; preds = %merge2.i.i.i.i
-  %54 = getelementptr i8, ptr %0, i64 100
-  %55 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.178", i64 1, i64 4096, ptr %54)
-  %.not126.i.i.i.i = icmp eq i32 %55, 0
+  %46 = getelementptr i8, ptr %0, i64 108
+  %47 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.179", i64 1, i64 4096, ptr %46)
+  %.not126.i.i.i.i = icmp eq i32 %47, 0
   br i1 %.not126.i.i.i.i, label %merge12.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge7.i.i.i.i
-  %56 = getelementptr i8, ptr %0, i64 104
-  %57 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.179", i64 1, i64 4096, ptr %56)
-  %.not127.i.i.i.i = icmp eq i32 %57, 0
+  %48 = getelementptr i8, ptr %0, i64 112
+  %49 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.180", i64 1, i64 4096, ptr %48)
+  %.not127.i.i.i.i = icmp eq i32 %49, 0
   br i1 %.not127.i.i.i.i, label %merge17.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge17.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %58 = getelementptr i8, ptr %0, i64 108
-  %59 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.180", i64 2, i64 4096, i32 0, ptr %58)
-  %.not128.i.i.i.i = icmp eq i32 %59, 0
+  %50 = getelementptr i8, ptr %0, i64 116
+  %51 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.181", i64 2, i64 4096, i32 0, ptr %50)
+  %.not128.i.i.i.i = icmp eq i32 %51, 0
   br i1 %.not128.i.i.i.i, label %merge22.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge22.i.i.i.i:                                  ; preds = %merge17.i.i.i.i
-  %60 = getelementptr i8, ptr %0, i64 132
-  %61 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.181", i64 1, i64 67108864, ptr %60)
-  %.not129.i.i.i.i = icmp eq i32 %61, 0
+  %52 = getelementptr i8, ptr %0, i64 140
+  %53 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.182", i64 1, i64 67108864, ptr %52)
+  %.not129.i.i.i.i = icmp eq i32 %53, 0
   br i1 %.not129.i.i.i.i, label %merge27.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge27.i.i.i.i:                                  ; preds = %merge22.i.i.i.i
-  %62 = getelementptr i8, ptr %0, i64 144
-  %63 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.182", i64 1, i64 1048576, ptr %62)
-  %.not130.i.i.i.i = icmp eq i32 %63, 0
+  %54 = getelementptr i8, ptr %0, i64 152
+  %55 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.183", i64 1, i64 1048576, ptr %54)
+  %.not130.i.i.i.i = icmp eq i32 %55, 0
   br i1 %.not130.i.i.i.i, label %merge32.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge32.i.i.i.i:                                  ; preds = %merge27.i.i.i.i
-  %64 = getelementptr i8, ptr %0, i64 148
-  %65 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.183", i64 0, i64 2147483647, ptr %64)
-  %.not131.i.i.i.i = icmp eq i32 %65, 0
+  %56 = getelementptr i8, ptr %0, i64 156
+  %57 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.184", i64 0, i64 2147483647, ptr %56)
+  %.not131.i.i.i.i = icmp eq i32 %57, 0
   br i1 %.not131.i.i.i.i, label %merge37.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge37.i.i.i.i:                                  ; preds = %merge32.i.i.i.i
-  %66 = getelementptr i8, ptr %0, i64 152
-  %67 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.184", i64 1, i64 65536, ptr %66)
-  %.not132.i.i.i.i = icmp eq i32 %67, 0
+  %58 = getelementptr i8, ptr %0, i64 160
+  %59 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.185", i64 1, i64 65536, ptr %58)
+  %.not132.i.i.i.i = icmp eq i32 %59, 0
   br i1 %.not132.i.i.i.i, label %merge42.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge42.i.i.i.i:                                  ; preds = %merge37.i.i.i.i
-  %68 = getelementptr i8, ptr %0, i64 156
-  %69 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.185", i64 1, i64 65536, ptr %68)
-  %.not133.i.i.i.i = icmp eq i32 %69, 0
+  %60 = getelementptr i8, ptr %0, i64 164
+  %61 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.186", i64 1, i64 65536, ptr %60)
+  %.not133.i.i.i.i = icmp eq i32 %61, 0
   br i1 %.not133.i.i.i.i, label %merge47.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge47.i.i.i.i:                                  ; preds = %merge42.i.i.i.i
-  %70 = getelementptr i8, ptr %0, i64 160
-  %71 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.186", i64 0, i64 64, i32 1, ptr %70)
-  %.not134.i.i.i.i = icmp eq i32 %71, 0
+  %62 = getelementptr i8, ptr %0, i64 168
+  %63 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.187", i64 0, i64 64, i32 1, ptr %62)
+  %.not134.i.i.i.i = icmp eq i32 %63, 0
   br i1 %.not134.i.i.i.i, label %merge52.i.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge52.i.i.i.i:                                  ; preds = %merge47.i.i.i.i
-  %72 = call fastcc zeroext i1 @"$ConfigReader.is_null"(ptr nonnull %document, ptr nonnull %.val30.i.i, ptr nonnull @"$string.186")
-  br i1 %72, label %then57.i.i.i.i, label %merge56.i.i.i.i
+  %64 = call fastcc zeroext i1 @"$ConfigReader.is_null"(ptr nonnull %document, ptr %.val.i.i, ptr nonnull @"$string.187")
+  br i1 %64, label %then57.i.i.i.i, label %merge56.i.i.i.i
 
 then57.i.i.i.i:                                   ; preds = %merge52.i.i.i.i
-  store i32 0, ptr %70, align 4
+  store i32 0, ptr %62, align 4
   br label %merge56.i.i.i.i
 
 merge56.i.i.i.i:                                  ; preds = %then57.i.i.i.i, %merge52.i.i.i.i
-  %73 = getelementptr i8, ptr %0, i64 164
-  %74 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.187", i64 1, i64 1048576, ptr %73)
-  %.not135.i.i.i.i = icmp eq i32 %74, 0
+  %65 = getelementptr i8, ptr %0, i64 172
+  %66 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.188", i64 1, i64 1048576, ptr %65)
+  %.not135.i.i.i.i = icmp eq i32 %66, 0
   br i1 %.not135.i.i.i.i, label %"$read_integers.exit.i.i.i", label %"$config.parse.exit.thread.i"
 
 "$read_integers.exit.i.i.i":                      ; preds = %merge56.i.i.i.i
-  %75 = getelementptr i8, ptr %0, i64 176
-  %76 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.188", i64 0, i64 64, i32 0, ptr %75)
-  %.not100.i.i.i = icmp eq i32 %76, 0
+  %67 = getelementptr i8, ptr %0, i64 184
+  %68 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.189", i64 0, i64 64, i32 0, ptr %67)
+  %.not100.i.i.i = icmp eq i32 %68, 0
   br i1 %.not100.i.i.i, label %merge2.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge2.i.i.i:                                     ; preds = %"$read_integers.exit.i.i.i"
-  %77 = getelementptr i8, ptr %0, i64 136
-  %78 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.190", i1 zeroext false, ptr %77)
-  %.not.i116.i.i.i = icmp eq i32 %78, 0
+  %69 = getelementptr i8, ptr %0, i64 144
+  %70 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.191", i1 zeroext false, ptr %69)
+  %.not.i116.i.i.i = icmp eq i32 %70, 0
   br i1 %.not.i116.i.i.i, label %merge.i118.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge.i118.i.i.i:                                 ; preds = %merge2.i.i.i
-  %79 = getelementptr i8, ptr %0, i64 137
-  %80 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.191", i1 zeroext false, ptr %79)
-  %.not45.i.i.i.i = icmp eq i32 %80, 0
+  %71 = getelementptr i8, ptr %0, i64 145
+  %72 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.192", i1 zeroext false, ptr %71)
+  %.not45.i.i.i.i = icmp eq i32 %72, 0
   br i1 %.not45.i.i.i.i, label %merge2.i119.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge2.i119.i.i.i:                                ; preds = %merge.i118.i.i.i
-  %81 = getelementptr i8, ptr %0, i64 138
-  %82 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.192", i1 zeroext false, ptr %81)
-  %.not46.i.i.i.i = icmp eq i32 %82, 0
+  %73 = getelementptr i8, ptr %0, i64 146
+  %74 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.193", i1 zeroext false, ptr %73)
+  %.not46.i.i.i.i = icmp eq i32 %74, 0
   br i1 %.not46.i.i.i.i, label %merge7.i120.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge7.i120.i.i.i:                                ; preds = %merge2.i119.i.i.i
-  %83 = getelementptr i8, ptr %0, i64 168
-  %84 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.193", i1 zeroext true, ptr %83)
-  %.not47.i.i.i.i = icmp eq i32 %84, 0
+  %75 = getelementptr i8, ptr %0, i64 176
+  %76 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.194", i1 zeroext true, ptr %75)
+  %.not47.i.i.i.i = icmp eq i32 %76, 0
   br i1 %.not47.i.i.i.i, label %merge12.i121.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge12.i121.i.i.i:                               ; preds = %merge7.i120.i.i.i
-  %85 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.195", i64 1)
-  %.not48.i.i.i.i = icmp eq i32 %85, 0
+  %77 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.196", i64 1)
+  %.not48.i.i.i.i = icmp eq i32 %77, 0
   br i1 %.not48.i.i.i.i, label %"$read_flags.exit.i.i.i", label %"$config.parse.exit.thread.i"
 
 "$read_flags.exit.i.i.i":                         ; preds = %merge12.i121.i.i.i
-  %86 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.196", i64 1)
-  %.not101.i.i.i = icmp eq i32 %86, 0
+  %78 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.197", i64 1)
+  %.not101.i.i.i = icmp eq i32 %78, 0
   br i1 %.not101.i.i.i, label %merge7.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge7.i.i.i:                                     ; preds = %"$read_flags.exit.i.i.i"
@@ -18780,279 +18799,282 @@ merge7.i.i.i:                                     ; preds = %"$read_flags.exit.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %epsilon.i.i.i.i)
   store double 0.000000e+00, ptr %epsilon.i.i.i.i, align 8
   store double 0.000000e+00, ptr %scaling.i.i.i.i, align 8
-  %87 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.199", double 0x3D719799812DEA11, double 1.000000e-01, ptr nonnull %epsilon.i.i.i.i)
-  %.not.i123.i.i.i = icmp eq i32 %87, 0
-  br i1 %.not.i123.i.i.i, label %or.lhs.false.i.i.i.i.i.i.i, label %"$read_reals.exit.thread.i.i.i"
+  %79 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.200", double 0x3D719799812DEA11, double 1.000000e-01, ptr nonnull %epsilon.i.i.i.i)
+  %.not.i123.i.i.i = icmp eq i32 %79, 0
+  br i1 %.not.i123.i.i.i, label %merge.i125.i.i.i, label %"$read_reals.exit.thread.i.i.i"
 
-or.lhs.false.i.i.i.i.i.i.i:                       ; preds = %merge7.i.i.i
-  %88 = load i32, ptr %.val30.i.i, align 4
-  %.not.i.i.i.i.i.i.i = icmp eq i32 %88, 6
+merge.i125.i.i.i:                                 ; preds = %merge7.i.i.i
+  br i1 %17, label %merge12.i.i.i, label %or.lhs.false.i.i.i.i.i.i.i
+
+or.lhs.false.i.i.i.i.i.i.i:                       ; preds = %merge.i125.i.i.i
+  %80 = load i32, ptr %.val.i.i, align 4
+  %.not.i.i.i.i.i.i.i = icmp eq i32 %80, 6
   br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %merge12.i.i.i
 
 merge.i.i.i.i.i.i.i:                              ; preds = %or.lhs.false.i.i.i.i.i.i.i
-  %89 = getelementptr i8, ptr %.val30.i.i, i64 12
-  %.val.i.i.i.i127.i.i.i = load i32, ptr %89, align 4
-  %90 = icmp eq i32 %.val.i.i.i.i127.i.i.i, -1
-  br i1 %90, label %merge12.i.i.i, label %"$Document.child.exit.i.i.i.i.i.i.i"
+  %81 = getelementptr i8, ptr %.val.i.i, i64 12
+  %.val.i.i.i.i127.i.i.i = load i32, ptr %81, align 4
+  %82 = icmp eq i32 %.val.i.i.i.i127.i.i.i, -1
+  br i1 %82, label %merge12.i.i.i, label %"$Document.child.exit.i.i.i.i.i.i.i"
 
 "$Document.child.exit.i.i.i.i.i.i.i":             ; preds = %merge.i.i.i.i.i.i.i
   %.val.i.i.i.i.i.i.i.i = load ptr, ptr %document, align 8
-  %91 = sext i32 %.val.i.i.i.i127.i.i.i to i64
-  %92 = getelementptr %81, ptr %.val.i.i.i.i.i.i.i.i, i64 %91
-  %.not1722.i.i.i.i.i.i.i = icmp eq ptr %92, null
+  %83 = sext i32 %.val.i.i.i.i127.i.i.i to i64
+  %84 = getelementptr %81, ptr %.val.i.i.i.i.i.i.i.i, i64 %83
+  %.not1722.i.i.i.i.i.i.i = icmp eq ptr %84, null
   br i1 %.not1722.i.i.i.i.i.i.i, label %merge12.i.i.i, label %whilebody.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i:                          ; preds = %"$Document.child.exit.i.i.i.i.i.i.i", %merge2.i.i.i.i.i.i.i
-  %child.023.i.i.i.i.i.i.i = phi ptr [ %100, %merge2.i.i.i.i.i.i.i ], [ %92, %"$Document.child.exit.i.i.i.i.i.i.i" ]
+  %child.023.i.i.i.i.i.i.i = phi ptr [ %92, %merge2.i.i.i.i.i.i.i ], [ %84, %"$Document.child.exit.i.i.i.i.i.i.i" ]
   %.sroa.214.0..sroa_idx.i.i.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i, i64 32
   %.sroa.214.0.copyload.i.i.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i.i.i, align 8
-  %93 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i.i, 21
-  br i1 %93, label %and.rhs.i.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
+  %85 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i.i.i, 21
+  br i1 %85, label %and.rhs.i.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
 and.rhs.i.i.i.i.i.i.i.i:                          ; preds = %whilebody.i.i.i.i.i.i.i
-  %94 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i.i.i.i.i = load i64, ptr %94, align 8
-  %95 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %95, ptr noundef nonnull readonly dereferenceable(21) @"$string.200", i64 21)
-  %96 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
-  br i1 %96, label %and.lhs.true.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
+  %86 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i.i.i.i.i = load i64, ptr %86, align 8
+  %87 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i.i to ptr
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %87, ptr noundef nonnull readonly dereferenceable(21) @"$string.201", i64 21)
+  %88 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
+  br i1 %88, label %and.lhs.true.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
 merge2.i.i.i.i.i.i.i:                             ; preds = %and.rhs.i.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i
-  %97 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i, i64 20
-  %child.0.val.i.i.i.i.i.i.i = load i32, ptr %97, align 4
-  %98 = icmp eq i32 %child.0.val.i.i.i.i.i.i.i, -1
-  %99 = sext i32 %child.0.val.i.i.i.i.i.i.i to i64
-  %100 = getelementptr %81, ptr %.val.i.i.i.i.i.i.i.i, i64 %99
-  %.not17.i.i.i.i.i.i.i = icmp eq ptr %100, null
-  %or.cond.i.i.i.i.i.i = or i1 %98, %.not17.i.i.i.i.i.i.i
+  %89 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i, i64 20
+  %child.0.val.i.i.i.i.i.i.i = load i32, ptr %89, align 4
+  %90 = icmp eq i32 %child.0.val.i.i.i.i.i.i.i, -1
+  %91 = sext i32 %child.0.val.i.i.i.i.i.i.i to i64
+  %92 = getelementptr %81, ptr %.val.i.i.i.i.i.i.i.i, i64 %91
+  %.not17.i.i.i.i.i.i.i = icmp eq ptr %92, null
+  %or.cond.i.i.i.i.i.i = or i1 %90, %.not17.i.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i.i, label %merge12.i.i.i, label %whilebody.i.i.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i.i:                         ; preds = %and.rhs.i.i.i.i.i.i.i.i
-  %101 = load i32, ptr %child.023.i.i.i.i.i.i.i, align 4
-  %102 = icmp eq i32 %101, 0
-  br i1 %102, label %merge12.i.i.i, label %"$ConfigReader.optional_real.exit.i.i.i.i"
+  %93 = load i32, ptr %child.023.i.i.i.i.i.i.i, align 4
+  %94 = icmp eq i32 %93, 0
+  br i1 %94, label %merge12.i.i.i, label %"$ConfigReader.optional_real.exit.i.i.i.i"
 
 "$ConfigReader.optional_real.exit.i.i.i.i":       ; preds = %and.lhs.true.i.i.i.i.i.i
-  %103 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.200", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, ptr nonnull %scaling.i.i.i.i)
-  %.not12.i.i.i.i = icmp eq i32 %103, 0
+  %95 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.201", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, ptr nonnull %scaling.i.i.i.i)
+  %.not12.i.i.i.i = icmp eq i32 %95, 0
   br i1 %.not12.i.i.i.i, label %"$ConfigReader.optional_real.exit.merge2_crit_edge.i.i.i.i", label %"$read_reals.exit.thread.i.i.i"
 
 "$ConfigReader.optional_real.exit.merge2_crit_edge.i.i.i.i": ; preds = %"$ConfigReader.optional_real.exit.i.i.i.i"
   %.pre.i.i.i.i = load double, ptr %scaling.i.i.i.i, align 8
-  %104 = fptrunc double %.pre.i.i.i.i to float
+  %96 = fptrunc double %.pre.i.i.i.i to float
   br label %merge12.i.i.i
 
 "$read_reals.exit.thread.i.i.i":                  ; preds = %"$ConfigReader.optional_real.exit.i.i.i.i", %merge7.i.i.i
-  %common.ret.op.i124.ph.i.i.i = phi i32 [ %103, %"$ConfigReader.optional_real.exit.i.i.i.i" ], [ %87, %merge7.i.i.i ]
+  %common.ret.op.i124.ph.i.i.i = phi i32 [ %95, %"$ConfigReader.optional_real.exit.i.i.i.i" ], [ %79, %merge7.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %scaling.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %epsilon.i.i.i.i)
   br label %"$config.parse.exit.thread.i"
 
-merge12.i.i.i:                                    ; preds = %merge2.i.i.i.i.i.i.i, %"$ConfigReader.optional_real.exit.merge2_crit_edge.i.i.i.i", %and.lhs.true.i.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i.i", %merge.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i
-  %105 = phi float [ %104, %"$ConfigReader.optional_real.exit.merge2_crit_edge.i.i.i.i" ], [ 1.000000e+00, %or.lhs.false.i.i.i.i.i.i.i ], [ 1.000000e+00, %merge.i.i.i.i.i.i.i ], [ 1.000000e+00, %"$Document.child.exit.i.i.i.i.i.i.i" ], [ 1.000000e+00, %and.lhs.true.i.i.i.i.i.i ], [ 1.000000e+00, %merge2.i.i.i.i.i.i.i ]
-  %106 = load double, ptr %epsilon.i.i.i.i, align 8
-  %107 = fptrunc double %106 to float
-  %108 = getelementptr i8, ptr %0, i64 128
-  store float %107, ptr %108, align 4
-  %109 = getelementptr i8, ptr %0, i64 172
-  store float %105, ptr %109, align 4
+merge12.i.i.i:                                    ; preds = %merge2.i.i.i.i.i.i.i, %"$ConfigReader.optional_real.exit.merge2_crit_edge.i.i.i.i", %and.lhs.true.i.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i.i", %merge.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i, %merge.i125.i.i.i
+  %97 = phi float [ %96, %"$ConfigReader.optional_real.exit.merge2_crit_edge.i.i.i.i" ], [ 1.000000e+00, %merge.i125.i.i.i ], [ 1.000000e+00, %or.lhs.false.i.i.i.i.i.i.i ], [ 1.000000e+00, %merge.i.i.i.i.i.i.i ], [ 1.000000e+00, %"$Document.child.exit.i.i.i.i.i.i.i" ], [ 1.000000e+00, %and.lhs.true.i.i.i.i.i.i ], [ 1.000000e+00, %merge2.i.i.i.i.i.i.i ]
+  %98 = load double, ptr %epsilon.i.i.i.i, align 8
+  %99 = fptrunc double %98 to float
+  %100 = getelementptr i8, ptr %0, i64 136
+  store float %99, ptr %100, align 4
+  %101 = getelementptr i8, ptr %0, i64 180
+  store float %97, ptr %101, align 4
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %scaling.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %epsilon.i.i.i.i)
-  %110 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %.val30.i.i, ptr nonnull @"$string.201")
-  %.not103.i.i.i = icmp eq ptr %110, null
+  %102 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr %.val.i.i, ptr nonnull @"$string.202")
+  %.not103.i.i.i = icmp eq ptr %102, null
   br i1 %.not103.i.i.i, label %merge16.i.i.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge12.i.i.i
-  %111 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.201", ptr nonnull @"$string.202")
-  %.not104.i.i.i = icmp eq i32 %111, 0
+  %103 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %from.i.i, ptr nonnull @"$string.202", ptr nonnull @"$string.203")
+  %.not104.i.i.i = icmp eq i32 %103, 0
   br i1 %.not104.i.i.i, label %merge16.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge16.i.i.i:                                    ; preds = %then17.i.i.i, %merge12.i.i.i
-  %112 = call fastcc i32 @"$settle_head_dim"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
-  %.not105.i.i.i = icmp eq i32 %112, 0
+  %104 = call fastcc i32 @"$settle_head_dim"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
+  %.not105.i.i.i = icmp eq i32 %104, 0
   br i1 %.not105.i.i.i, label %merge25.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge25.i.i.i:                                    ; preds = %merge16.i.i.i
-  %113 = call fastcc i32 @"$read_rotation"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
-  %.not106.i.i.i = icmp eq i32 %113, 0
+  %105 = call fastcc i32 @"$read_rotation"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
+  %.not106.i.i.i = icmp eq i32 %105, 0
   br i1 %.not106.i.i.i, label %merge30.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge30.i.i.i:                                    ; preds = %merge25.i.i.i
-  %114 = call fastcc i32 @"$read_eos_tokens"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
-  %.not107.i.i.i = icmp eq i32 %114, 0
+  %106 = call fastcc i32 @"$ModelConfig.add_eos_tokens"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
+  %.not107.i.i.i = icmp eq i32 %106, 0
   br i1 %.not107.i.i.i, label %merge35.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge35.i.i.i:                                    ; preds = %merge30.i.i.i
-  %115 = call fastcc i32 @"$read_dtype"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
-  %.not108.i.i.i = icmp eq i32 %115, 0
+  %107 = call fastcc i32 @"$read_dtype"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
+  %.not108.i.i.i = icmp eq i32 %107, 0
   br i1 %.not108.i.i.i, label %merge40.i.i.i, label %"$config.parse.exit.thread.i"
 
 merge40.i.i.i:                                    ; preds = %merge35.i.i.i
-  %116 = load i32, ptr %64, align 4
-  %117 = load i32, ptr %50, align 4
-  %118 = icmp sgt i32 %116, %117
-  br i1 %118, label %then45.i.i.i, label %merge44.i.i.i
+  %108 = load i32, ptr %56, align 4
+  %109 = load i32, ptr %42, align 4
+  %110 = icmp sgt i32 %108, %109
+  br i1 %110, label %then45.i.i.i, label %merge44.i.i.i
 
 then45.i.i.i:                                     ; preds = %merge40.i.i.i
-  store i32 %117, ptr %64, align 4
+  store i32 %109, ptr %56, align 4
   br label %merge44.i.i.i
 
 merge44.i.i.i:                                    ; preds = %then45.i.i.i, %merge40.i.i.i
-  %119 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %.val30.i.i, ptr nonnull @"$string.219")
-  %120 = icmp ne ptr %119, null
-  %121 = zext i1 %120 to i8
-  %122 = getelementptr i8, ptr %0, i64 139
-  store i8 %121, ptr %122, align 1
-  %123 = call fastcc i32 @"$check_extent"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
-  %.not109.i.i.i = icmp eq i32 %123, 0
+  %111 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr %.val.i.i, ptr nonnull @"$string.220")
+  %112 = icmp ne ptr %111, null
+  %113 = zext i1 %112 to i8
+  %114 = getelementptr i8, ptr %0, i64 147
+  store i8 %113, ptr %114, align 1
+  %115 = call fastcc i32 @"$check_extent"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
+  %.not109.i.i.i = icmp eq i32 %115, 0
   br i1 %.not109.i.i.i, label %"$config.parse.exit.i", label %"$config.parse.exit.thread.i"
 
-"$config.parse.exit.thread.i":                    ; preds = %merge44.i.i.i, %merge35.i.i.i, %merge30.i.i.i, %merge25.i.i.i, %merge16.i.i.i, %then17.i.i.i, %"$read_reals.exit.thread.i.i.i", %"$read_flags.exit.i.i.i", %merge12.i121.i.i.i, %merge7.i120.i.i.i, %merge2.i119.i.i.i, %merge.i118.i.i.i, %merge2.i.i.i, %"$read_integers.exit.i.i.i", %merge56.i.i.i.i, %merge47.i.i.i.i, %merge42.i.i.i.i, %merge37.i.i.i.i, %merge32.i.i.i.i, %merge27.i.i.i.i, %merge22.i.i.i.i, %merge17.i.i.i.i, %merge12.i.i.i.i, %merge7.i.i.i.i, %merge2.i.i.i.i, %merge.i.i.i.i, %merge.i.i.i, %then6.i.i.i.i, %merge1.i.i, %"$printable.clean.exit.i.i", %then2.i.i, %merge
-  %common.ret.op.i.ph.i = phi i32 [ %78, %merge2.i.i.i ], [ %80, %merge.i118.i.i.i ], [ %82, %merge2.i119.i.i.i ], [ %84, %merge7.i120.i.i.i ], [ %85, %merge12.i121.i.i.i ], [ %49, %merge.i.i.i ], [ %51, %merge.i.i.i.i ], [ %53, %merge2.i.i.i.i ], [ %55, %merge7.i.i.i.i ], [ %57, %merge12.i.i.i.i ], [ %59, %merge17.i.i.i.i ], [ %61, %merge22.i.i.i.i ], [ %63, %merge27.i.i.i.i ], [ %65, %merge32.i.i.i.i ], [ %67, %merge37.i.i.i.i ], [ %69, %merge42.i.i.i.i ], [ %71, %merge47.i.i.i.i ], [ %74, %merge56.i.i.i.i ], [ %common.ret.op.i124.ph.i.i.i, %"$read_reals.exit.thread.i.i.i" ], [ %24, %merge1.i.i ], [ 2, %then6.i.i.i.i ], [ %123, %merge44.i.i.i ], [ %115, %merge35.i.i.i ], [ %114, %merge30.i.i.i ], [ %113, %merge25.i.i.i ], [ %112, %merge16.i.i.i ], [ %111, %then17.i.i.i ], [ %86, %"$read_flags.exit.i.i.i" ], [ %76, %"$read_integers.exit.i.i.i" ], [ %14, %merge ], [ 2, %"$printable.clean.exit.i.i" ], [ 2, %then2.i.i ]
+"$config.parse.exit.thread.i":                    ; preds = %merge44.i.i.i, %merge35.i.i.i, %merge30.i.i.i, %merge25.i.i.i, %merge16.i.i.i, %then17.i.i.i, %"$read_reals.exit.thread.i.i.i", %"$read_flags.exit.i.i.i", %merge12.i121.i.i.i, %merge7.i120.i.i.i, %merge2.i119.i.i.i, %merge.i118.i.i.i, %merge2.i.i.i, %"$read_integers.exit.i.i.i", %merge56.i.i.i.i, %merge47.i.i.i.i, %merge42.i.i.i.i, %merge37.i.i.i.i, %merge32.i.i.i.i, %merge27.i.i.i.i, %merge22.i.i.i.i, %merge17.i.i.i.i, %merge12.i.i.i.i, %merge7.i.i.i.i, %merge2.i.i.i.i, %merge.i.i.i.i, %merge.i.i.i, %then6.i.i.i.i, %merge.i.i, %merge
+  %common.ret.op.i.ph.i = phi i32 [ %70, %merge2.i.i.i ], [ %72, %merge.i118.i.i.i ], [ %74, %merge2.i119.i.i.i ], [ %76, %merge7.i120.i.i.i ], [ %77, %merge12.i121.i.i.i ], [ %41, %merge.i.i.i ], [ %43, %merge.i.i.i.i ], [ %45, %merge2.i.i.i.i ], [ %47, %merge7.i.i.i.i ], [ %49, %merge12.i.i.i.i ], [ %51, %merge17.i.i.i.i ], [ %53, %merge22.i.i.i.i ], [ %55, %merge27.i.i.i.i ], [ %57, %merge32.i.i.i.i ], [ %59, %merge37.i.i.i.i ], [ %61, %merge42.i.i.i.i ], [ %63, %merge47.i.i.i.i ], [ %66, %merge56.i.i.i.i ], [ %common.ret.op.i124.ph.i.i.i, %"$read_reals.exit.thread.i.i.i" ], [ %15, %merge.i.i ], [ 2, %then6.i.i.i.i ], [ %115, %merge44.i.i.i ], [ %107, %merge35.i.i.i ], [ %106, %merge30.i.i.i ], [ %105, %merge25.i.i.i ], [ %104, %merge16.i.i.i ], [ %103, %then17.i.i.i ], [ %78, %"$read_flags.exit.i.i.i" ], [ %68, %"$read_integers.exit.i.i.i" ], [ %14, %merge ]
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %from.i.i)
-  br label %"$Model.parse_config.exit"
+  br label %"$parse_config.exit"
 
 "$config.parse.exit.i":                           ; preds = %merge44.i.i.i
-  %124 = call fastcc i32 @"$check_relations"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
+  %116 = call fastcc i32 @"$check_relations"(ptr nonnull %13, ptr nonnull readonly %from.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %from.i.i)
-  %.not.i = icmp eq i32 %124, 0
-  br i1 %.not.i, label %merge.i, label %"$Model.parse_config.exit"
+  %.not.i = icmp eq i32 %116, 0
+  br i1 %.not.i, label %merge.i, label %"$parse_config.exit"
 
 merge.i:                                          ; preds = %"$config.parse.exit.i"
   %.val.i = load ptr, ptr %document, align 8
-  %125 = load ptr, ptr %2, align 8
+  %117 = load ptr, ptr %2, align 8
   store ptr %document, ptr %from.i, align 8
   %.sroa.212.0.from.sroa_idx.i = getelementptr inbounds i8, ptr %from.i, i64 8
   store ptr %.val.i, ptr %.sroa.212.0.from.sroa_idx.i, align 8
   %.sroa.3.0.from.sroa_idx.i = getelementptr inbounds i8, ptr %from.i, i64 16
-  store ptr %125, ptr %.sroa.3.0.from.sroa_idx.i, align 8
+  store ptr %117, ptr %.sroa.3.0.from.sroa_idx.i, align 8
   %.sroa.413.0.from.sroa_idx.i = getelementptr inbounds i8, ptr %from.i, i64 24
   store ptr %1, ptr %.sroa.413.0.from.sroa_idx.i, align 8
-  %126 = getelementptr i8, ptr %0, i64 248
+  %118 = getelementptr i8, ptr %0, i64 256
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %inside.i.i)
-  %127 = icmp eq ptr %.val.i, null
-  br i1 %127, label %"$Quantisation.read.exit.i", label %or.lhs.false.i.i.i14.i
+  %119 = icmp eq ptr %.val.i, null
+  br i1 %119, label %"$Quantisation.read.exit.i", label %or.lhs.false.i.i.i15.i
 
-or.lhs.false.i.i.i14.i:                           ; preds = %merge.i
-  %128 = load i32, ptr %.val.i, align 4
-  %.not.i.i.i15.i = icmp eq i32 %128, 6
-  br i1 %.not.i.i.i15.i, label %merge.i.i.i17.i, label %"$Quantisation.read.exit.i"
+or.lhs.false.i.i.i15.i:                           ; preds = %merge.i
+  %120 = load i32, ptr %.val.i, align 4
+  %.not.i.i.i16.i = icmp eq i32 %120, 6
+  br i1 %.not.i.i.i16.i, label %merge.i.i.i18.i, label %"$Quantisation.read.exit.i"
 
-merge.i.i.i17.i:                                  ; preds = %or.lhs.false.i.i.i14.i
-  %129 = getelementptr i8, ptr %.val.i, i64 12
-  %.val.i.i.i18.i = load i32, ptr %129, align 4
-  %130 = icmp eq i32 %.val.i.i.i18.i, -1
-  %131 = sext i32 %.val.i.i.i18.i to i64
-  %132 = getelementptr %81, ptr %.val.i, i64 %131
-  %.not1722.i.i.i.i = icmp eq ptr %132, null
-  %or.cond.i = or i1 %130, %.not1722.i.i.i.i
+merge.i.i.i18.i:                                  ; preds = %or.lhs.false.i.i.i15.i
+  %121 = getelementptr i8, ptr %.val.i, i64 12
+  %.val.i.i.i19.i = load i32, ptr %121, align 4
+  %122 = icmp eq i32 %.val.i.i.i19.i, -1
+  %123 = sext i32 %.val.i.i.i19.i to i64
+  %124 = getelementptr %81, ptr %.val.i, i64 %123
+  %.not1722.i.i.i.i = icmp eq ptr %124, null
+  %or.cond.i = or i1 %122, %.not1722.i.i.i.i
   br i1 %or.cond.i, label %"$Quantisation.read.exit.i", label %whilebody.i.i.i.i
 
-whilebody.i.i.i.i:                                ; preds = %merge.i.i.i17.i, %merge2.i.i.i20.i
-  %child.023.i.i.i.i = phi ptr [ %140, %merge2.i.i.i20.i ], [ %132, %merge.i.i.i17.i ]
+whilebody.i.i.i.i:                                ; preds = %merge.i.i.i18.i, %merge2.i.i.i21.i
+  %child.023.i.i.i.i = phi ptr [ %132, %merge2.i.i.i21.i ], [ %124, %merge.i.i.i18.i ]
   %.sroa.214.0..sroa_idx.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i, i64 32
   %.sroa.214.0.copyload.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i, align 8
-  %133 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i, 19
-  br i1 %133, label %and.rhs.i.i.i.i.i, label %merge2.i.i.i20.i
+  %125 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i, 19
+  br i1 %125, label %and.rhs.i.i.i.i.i, label %merge2.i.i.i21.i
 
 and.rhs.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i
-  %134 = getelementptr i8, ptr %child.023.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i.i = load i64, ptr %134, align 8
-  %135 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %135, ptr noundef nonnull readonly dereferenceable(19) @"$string.219", i64 19)
-  %136 = icmp eq i32 %bcmp.i.i.i.i.i, 0
-  br i1 %136, label %and.lhs.true.i.i.i, label %merge2.i.i.i20.i
+  %126 = getelementptr i8, ptr %child.023.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i.i = load i64, ptr %126, align 8
+  %127 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i to ptr
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %127, ptr noundef nonnull readonly dereferenceable(19) @"$string.220", i64 19)
+  %128 = icmp eq i32 %bcmp.i.i.i.i.i, 0
+  br i1 %128, label %and.lhs.true.i.i.i, label %merge2.i.i.i21.i
 
-merge2.i.i.i20.i:                                 ; preds = %and.rhs.i.i.i.i.i, %whilebody.i.i.i.i
-  %137 = getelementptr i8, ptr %child.023.i.i.i.i, i64 20
-  %child.0.val.i.i.i.i = load i32, ptr %137, align 4
-  %138 = icmp eq i32 %child.0.val.i.i.i.i, -1
-  %139 = sext i32 %child.0.val.i.i.i.i to i64
-  %140 = getelementptr %81, ptr %.val.i, i64 %139
-  %.not17.i.i.i.i = icmp eq ptr %140, null
-  %or.cond.i.i.i = or i1 %138, %.not17.i.i.i.i
+merge2.i.i.i21.i:                                 ; preds = %and.rhs.i.i.i.i.i, %whilebody.i.i.i.i
+  %129 = getelementptr i8, ptr %child.023.i.i.i.i, i64 20
+  %child.0.val.i.i.i.i = load i32, ptr %129, align 4
+  %130 = icmp eq i32 %child.0.val.i.i.i.i, -1
+  %131 = sext i32 %child.0.val.i.i.i.i to i64
+  %132 = getelementptr %81, ptr %.val.i, i64 %131
+  %.not17.i.i.i.i = icmp eq ptr %132, null
+  %or.cond.i.i.i = or i1 %130, %.not17.i.i.i.i
   br i1 %or.cond.i.i.i, label %"$Quantisation.read.exit.i", label %whilebody.i.i.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.rhs.i.i.i.i.i
-  %141 = load i32, ptr %child.023.i.i.i.i, align 4
-  switch i32 %141, label %then2.i24.i [
+  %133 = load i32, ptr %child.023.i.i.i.i, align 4
+  switch i32 %133, label %then2.i.i [
     i32 0, label %"$Quantisation.read.exit.i"
-    i32 6, label %merge1.i21.i
+    i32 6, label %merge1.i.i
   ]
 
-then2.i24.i:                                      ; preds = %and.lhs.true.i.i.i
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull readonly %from.i, ptr nonnull @"$string.219", ptr nonnull @"$string.204", ptr nonnull %child.023.i.i.i.i)
+then2.i.i:                                        ; preds = %and.lhs.true.i.i.i
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull readonly %from.i, ptr nonnull @"$string.220", ptr nonnull @"$string.205", ptr nonnull %child.023.i.i.i.i)
   br label %"$Quantisation.read.exit.i"
 
-merge1.i21.i:                                     ; preds = %and.lhs.true.i.i.i
-  store i8 1, ptr %126, align 1
+merge1.i.i:                                       ; preds = %and.lhs.true.i.i.i
+  store i8 1, ptr %118, align 1
   %.sroa.3.0.inside.sroa_idx.i.i = getelementptr inbounds i8, ptr %inside.i.i, i64 16
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.3.0.inside.sroa_idx.i.i, ptr noundef nonnull readonly align 8 dereferenceable(16) %.sroa.3.0.from.sroa_idx.i, i64 16, i1 false)
   store ptr %document, ptr %inside.i.i, align 8
   %.sroa.2.0.inside.sroa_idx.i.i = getelementptr inbounds i8, ptr %inside.i.i, i64 8
   store ptr %child.023.i.i.i.i, ptr %.sroa.2.0.inside.sroa_idx.i.i, align 8
-  %142 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i, ptr nonnull @"$string.224", ptr nonnull @"$string.225")
-  %.not47.i.i = icmp eq i32 %142, 0
+  %134 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i, ptr nonnull @"$string.225", ptr nonnull @"$string.226")
+  %.not47.i.i = icmp eq i32 %134, 0
   br i1 %.not47.i.i, label %merge5.i.i, label %"$Quantisation.read.exit.i"
 
-merge5.i.i:                                       ; preds = %merge1.i21.i
-  %143 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i, ptr nonnull @"$string.226", ptr nonnull @"$string.227")
-  %.not48.i.i = icmp eq i32 %143, 0
+merge5.i.i:                                       ; preds = %merge1.i.i
+  %135 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i, ptr nonnull @"$string.227", ptr nonnull @"$string.228")
+  %.not48.i.i = icmp eq i32 %135, 0
   br i1 %.not48.i.i, label %or.lhs.false.i.i.i.i.i, label %"$Quantisation.read.exit.i"
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %merge5.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %inside.i.i.i)
-  %144 = load i32, ptr %child.023.i.i.i.i, align 4
-  %.not.i.i.i.i.i = icmp eq i32 %144, 6
+  %136 = load i32, ptr %child.023.i.i.i.i, align 4
+  %.not.i.i.i.i.i = icmp eq i32 %136, 6
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$check_cache_scheme.exit.thread.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %or.lhs.false.i.i.i.i.i
-  %145 = getelementptr i8, ptr %child.023.i.i.i.i, i64 12
-  %.val.i.i.i55.i.i = load i32, ptr %145, align 4
-  %146 = icmp eq i32 %.val.i.i.i55.i.i, -1
-  br i1 %146, label %"$check_cache_scheme.exit.thread.i.i", label %"$Document.child.exit.i.i.i.i.i"
+  %137 = getelementptr i8, ptr %child.023.i.i.i.i, i64 12
+  %.val.i.i.i55.i.i = load i32, ptr %137, align 4
+  %138 = icmp eq i32 %.val.i.i.i55.i.i, -1
+  br i1 %138, label %"$check_cache_scheme.exit.thread.i.i", label %"$Document.child.exit.i.i.i.i.i"
 
 "$Document.child.exit.i.i.i.i.i":                 ; preds = %merge.i.i.i.i.i
   %.val.i.i.i.i.i22.i = load ptr, ptr %document, align 8
-  %147 = sext i32 %.val.i.i.i55.i.i to i64
-  %148 = getelementptr %81, ptr %.val.i.i.i.i.i22.i, i64 %147
-  %.not1722.i.i.i.i.i = icmp eq ptr %148, null
+  %139 = sext i32 %.val.i.i.i55.i.i to i64
+  %140 = getelementptr %81, ptr %.val.i.i.i.i.i22.i, i64 %139
+  %.not1722.i.i.i.i.i = icmp eq ptr %140, null
   br i1 %.not1722.i.i.i.i.i, label %"$check_cache_scheme.exit.thread.i.i", label %whilebody.i.i.i.i.i
 
 whilebody.i.i.i.i.i:                              ; preds = %"$Document.child.exit.i.i.i.i.i", %merge2.i.i.i.i.i
-  %child.023.i.i.i.i.i = phi ptr [ %156, %merge2.i.i.i.i.i ], [ %148, %"$Document.child.exit.i.i.i.i.i" ]
+  %child.023.i.i.i.i.i = phi ptr [ %148, %merge2.i.i.i.i.i ], [ %140, %"$Document.child.exit.i.i.i.i.i" ]
   %.sroa.214.0..sroa_idx.i.i.i.i.i = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 32
   %.sroa.214.0.copyload.i.i.i.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i.i.i.i, align 8
-  %149 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i, 15
-  br i1 %149, label %and.rhs.i.i.i.i.i.i, label %merge2.i.i.i.i.i
+  %141 = icmp eq i64 %.sroa.214.0.copyload.i.i.i.i.i, 15
+  br i1 %141, label %and.rhs.i.i.i.i.i.i, label %merge2.i.i.i.i.i
 
 and.rhs.i.i.i.i.i.i:                              ; preds = %whilebody.i.i.i.i.i
-  %150 = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 24
-  %.sroa.013.0.copyload.i.i.i.i.i = load i64, ptr %150, align 8
-  %151 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(15) %151, ptr noundef nonnull readonly dereferenceable(15) @"$string.228", i64 15)
-  %152 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
-  br i1 %152, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i.i
+  %142 = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 24
+  %.sroa.013.0.copyload.i.i.i.i.i = load i64, ptr %142, align 8
+  %143 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i to ptr
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(15) %143, ptr noundef nonnull readonly dereferenceable(15) @"$string.229", i64 15)
+  %144 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
+  br i1 %144, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i.i.i
 
 merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i, %whilebody.i.i.i.i.i
-  %153 = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 20
-  %child.0.val.i.i.i.i.i = load i32, ptr %153, align 4
-  %154 = icmp eq i32 %child.0.val.i.i.i.i.i, -1
-  %155 = sext i32 %child.0.val.i.i.i.i.i to i64
-  %156 = getelementptr %81, ptr %.val.i.i.i.i.i22.i, i64 %155
-  %.not17.i.i.i.i.i = icmp eq ptr %156, null
-  %or.cond.i.i.i23.i = or i1 %154, %.not17.i.i.i.i.i
+  %145 = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 20
+  %child.0.val.i.i.i.i.i = load i32, ptr %145, align 4
+  %146 = icmp eq i32 %child.0.val.i.i.i.i.i, -1
+  %147 = sext i32 %child.0.val.i.i.i.i.i to i64
+  %148 = getelementptr %81, ptr %.val.i.i.i.i.i22.i, i64 %147
+  %.not17.i.i.i.i.i = icmp eq ptr %148, null
+  %or.cond.i.i.i23.i = or i1 %146, %.not17.i.i.i.i.i
   br i1 %or.cond.i.i.i23.i, label %"$check_cache_scheme.exit.thread.i.i", label %whilebody.i.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.rhs.i.i.i.i.i.i
-  %157 = load i32, ptr %child.023.i.i.i.i.i, align 4
-  switch i32 %157, label %then2.i.i.i [
+  %149 = load i32, ptr %child.023.i.i.i.i.i, align 4
+  switch i32 %149, label %then2.i.i.i [
     i32 0, label %"$check_cache_scheme.exit.thread.i.i"
     i32 6, label %merge1.i.i.i
   ]
 
 then2.i.i.i:                                      ; preds = %and.lhs.true.i.i.i.i
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull readonly %inside.i.i, ptr nonnull @"$string.228", ptr nonnull @"$string.204", ptr nonnull %child.023.i.i.i.i.i)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull readonly %inside.i.i, ptr nonnull @"$string.229", ptr nonnull @"$string.205", ptr nonnull %child.023.i.i.i.i.i)
   br label %"$check_cache_scheme.exit.thread60.i.i"
 
 merge1.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.i
@@ -19061,18 +19083,18 @@ merge1.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.
   store ptr %document, ptr %inside.i.i.i, align 8
   %.sroa.2.0.inside.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %inside.i.i.i, i64 8
   store ptr %child.023.i.i.i.i.i, ptr %.sroa.2.0.inside.sroa_idx.i.i.i, align 8
-  %158 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.208", ptr nonnull @"$string.229")
-  %.not31.i.i.i = icmp eq i32 %158, 0
+  %150 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.209", ptr nonnull @"$string.230")
+  %.not31.i.i.i = icmp eq i32 %150, 0
   br i1 %.not31.i.i.i, label %merge5.i.i.i, label %"$check_cache_scheme.exit.thread60.i.i"
 
 merge5.i.i.i:                                     ; preds = %merge1.i.i.i
-  %159 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.230", i64 8)
-  %.not32.i.i.i = icmp eq i32 %159, 0
+  %151 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.231", i64 8)
+  %.not32.i.i.i = icmp eq i32 %151, 0
   br i1 %.not32.i.i.i, label %merge10.i.i.i, label %"$check_cache_scheme.exit.thread60.i.i"
 
 merge10.i.i.i:                                    ; preds = %merge5.i.i.i
-  %160 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.232", i1 zeroext true)
-  %.not33.i.i.i = icmp eq i32 %160, 0
+  %152 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.233", i1 zeroext true)
+  %.not33.i.i.i = icmp eq i32 %152, 0
   br i1 %.not33.i.i.i, label %"$check_cache_scheme.exit.i.i", label %"$check_cache_scheme.exit.thread60.i.i"
 
 "$check_cache_scheme.exit.thread.i.i":            ; preds = %merge2.i.i.i.i.i, %and.lhs.true.i.i.i.i, %"$Document.child.exit.i.i.i.i.i", %merge.i.i.i.i.i, %or.lhs.false.i.i.i.i.i
@@ -19080,65 +19102,108 @@ merge10.i.i.i:                                    ; preds = %merge5.i.i.i
   br label %merge15.i.i
 
 "$check_cache_scheme.exit.thread60.i.i":          ; preds = %merge10.i.i.i, %merge5.i.i.i, %merge1.i.i.i, %then2.i.i.i
-  %common.ret.op.i54.ph.i.i = phi i32 [ %160, %merge10.i.i.i ], [ %159, %merge5.i.i.i ], [ %158, %merge1.i.i.i ], [ 2, %then2.i.i.i ]
+  %common.ret.op.i54.ph.i.i = phi i32 [ %152, %merge10.i.i.i ], [ %151, %merge5.i.i.i ], [ %150, %merge1.i.i.i ], [ 2, %then2.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %inside.i.i.i)
   br label %"$Quantisation.read.exit.i"
 
 "$check_cache_scheme.exit.i.i":                   ; preds = %merge10.i.i.i
-  %161 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.233", i1 zeroext false)
+  %153 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.234", i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %inside.i.i.i)
-  %.not49.i.i = icmp eq i32 %161, 0
+  %.not49.i.i = icmp eq i32 %153, 0
   br i1 %.not49.i.i, label %merge15.i.i, label %"$Quantisation.read.exit.i"
 
 merge15.i.i:                                      ; preds = %"$check_cache_scheme.exit.i.i", %"$check_cache_scheme.exit.thread.i.i"
-  %162 = call fastcc i32 @"$Quantisation.read_groups"(ptr nonnull %126, ptr nonnull %inside.i.i)
-  %.not50.i.i = icmp eq i32 %162, 0
+  %154 = call fastcc i32 @"$Quantisation.read_groups"(ptr nonnull %118, ptr nonnull %inside.i.i)
+  %.not50.i.i = icmp eq i32 %154, 0
   br i1 %.not50.i.i, label %merge20.i.i, label %"$Quantisation.read.exit.i"
 
 merge20.i.i:                                      ; preds = %merge15.i.i
-  %163 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %child.023.i.i.i.i, ptr nonnull @"$string.291")
-  %.not51.i.i = icmp eq ptr %163, null
+  %155 = call fastcc ptr @"$ConfigReader.find"(ptr nonnull %document, ptr nonnull %child.023.i.i.i.i, ptr nonnull @"$string.292")
+  %.not51.i.i = icmp eq ptr %155, null
   br i1 %.not51.i.i, label %"$Quantisation.read.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %164 = getelementptr i8, ptr %0, i64 256
-  %165 = getelementptr i8, ptr %0, i64 432
-  %166 = call fastcc i32 @"$NameMatcher.read"(ptr %164, ptr nonnull %163, ptr %165, ptr nonnull @"$string.291", ptr nonnull %inside.i.i)
+  %156 = getelementptr i8, ptr %0, i64 264
+  %157 = getelementptr i8, ptr %0, i64 440
+  %158 = call fastcc i32 @"$NameMatcher.read"(ptr %156, ptr nonnull %155, ptr %157, ptr nonnull @"$string.292", ptr nonnull %inside.i.i)
   br label %"$Quantisation.read.exit.i"
 
-"$Quantisation.read.exit.i":                      ; preds = %merge2.i.i.i20.i, %then25.i.i, %merge20.i.i, %merge15.i.i, %"$check_cache_scheme.exit.i.i", %"$check_cache_scheme.exit.thread60.i.i", %merge5.i.i, %merge1.i21.i, %then2.i24.i, %and.lhs.true.i.i.i, %merge.i.i.i17.i, %or.lhs.false.i.i.i14.i, %merge.i
-  %common.ret.op.i16.i = phi i32 [ 2, %then2.i24.i ], [ %166, %then25.i.i ], [ 0, %merge20.i.i ], [ %142, %merge1.i21.i ], [ %143, %merge5.i.i ], [ %161, %"$check_cache_scheme.exit.i.i" ], [ %162, %merge15.i.i ], [ %common.ret.op.i54.ph.i.i, %"$check_cache_scheme.exit.thread60.i.i" ], [ 0, %or.lhs.false.i.i.i14.i ], [ 0, %merge.i ], [ 0, %merge.i.i.i17.i ], [ %141, %and.lhs.true.i.i.i ], [ 0, %merge2.i.i.i20.i ]
+"$Quantisation.read.exit.i":                      ; preds = %merge2.i.i.i21.i, %then25.i.i, %merge20.i.i, %merge15.i.i, %"$check_cache_scheme.exit.i.i", %"$check_cache_scheme.exit.thread60.i.i", %merge5.i.i, %merge1.i.i, %then2.i.i, %and.lhs.true.i.i.i, %merge.i.i.i18.i, %or.lhs.false.i.i.i15.i, %merge.i
+  %common.ret.op.i17.i = phi i32 [ 2, %then2.i.i ], [ %158, %then25.i.i ], [ 0, %merge20.i.i ], [ %134, %merge1.i.i ], [ %135, %merge5.i.i ], [ %153, %"$check_cache_scheme.exit.i.i" ], [ %154, %merge15.i.i ], [ %common.ret.op.i54.ph.i.i, %"$check_cache_scheme.exit.thread60.i.i" ], [ 0, %or.lhs.false.i.i.i15.i ], [ 0, %merge.i ], [ 0, %merge.i.i.i18.i ], [ %133, %and.lhs.true.i.i.i ], [ 0, %merge2.i.i.i21.i ]
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %inside.i.i)
-  br label %"$Model.parse_config.exit"
+  br label %"$parse_config.exit"
 
-"$Model.parse_config.exit":                       ; preds = %"$config.parse.exit.thread.i", %"$config.parse.exit.i", %"$Quantisation.read.exit.i"
-  %common.ret.op.i = phi i32 [ %common.ret.op.i16.i, %"$Quantisation.read.exit.i" ], [ %124, %"$config.parse.exit.i" ], [ %common.ret.op.i.ph.i, %"$config.parse.exit.thread.i" ]
+"$parse_config.exit":                             ; preds = %"$config.parse.exit.thread.i", %"$config.parse.exit.i", %"$Quantisation.read.exit.i"
+  %common.ret.op.i = phi i32 [ %common.ret.op.i17.i, %"$Quantisation.read.exit.i" ], [ %116, %"$config.parse.exit.i" ], [ %common.ret.op.i.ph.i, %"$config.parse.exit.thread.i" ]
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %from.i)
-  %167 = load ptr, ptr %document, align 8
-  call void @free(ptr %167)
+  %159 = load ptr, ptr %document, align 8
+  call void @free(ptr %159)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %document, i8 0, i64 24, i1 false)
-  %168 = getelementptr inbounds i8, ptr %document, i64 24
-  %.pr.i.i = load ptr, ptr %168, align 8
+  %160 = getelementptr inbounds i8, ptr %document, i64 24
+  %.pr.i.i = load ptr, ptr %160, align 8
   %.not4.i.i = icmp eq ptr %.pr.i.i, null
   br i1 %.not4.i.i, label %"$Document.free.exit", label %whilebody.i.i
 
-whilebody.i.i:                                    ; preds = %"$Model.parse_config.exit", %whilebody.i.i
-  %169 = phi ptr [ %170, %whilebody.i.i ], [ %.pr.i.i, %"$Model.parse_config.exit" ]
-  %170 = load ptr, ptr %169, align 8
-  call void @free(ptr nonnull %169)
-  store ptr %170, ptr %168, align 8
-  %.not.i.i9 = icmp eq ptr %170, null
-  br i1 %.not.i.i9, label %"$Document.free.exit", label %whilebody.i.i
+whilebody.i.i:                                    ; preds = %"$parse_config.exit", %whilebody.i.i
+  %161 = phi ptr [ %162, %whilebody.i.i ], [ %.pr.i.i, %"$parse_config.exit" ]
+  %162 = load ptr, ptr %161, align 8
+  call void @free(ptr nonnull %161)
+  store ptr %162, ptr %160, align 8
+  %.not.i.i46 = icmp eq ptr %162, null
+  br i1 %.not.i.i46, label %"$Document.free.exit", label %whilebody.i.i
 
-"$Document.free.exit":                            ; preds = %whilebody.i.i, %"$Model.parse_config.exit"
-  %171 = load ptr, ptr %9, align 8
-  call void @free(ptr %171)
+"$Document.free.exit":                            ; preds = %whilebody.i.i, %"$parse_config.exit"
+  %163 = load ptr, ptr %9, align 8
+  call void @free(ptr %163)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %9, i8 0, i64 24, i1 false)
-  %172 = getelementptr inbounds i8, ptr %document, i64 72
-  %173 = load ptr, ptr %172, align 8
-  call void @free(ptr %173)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %172, i8 0, i64 24, i1 false)
+  %164 = getelementptr inbounds i8, ptr %document, i64 72
+  %165 = load ptr, ptr %164, align 8
+  call void @free(ptr %165)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %164, i8 0, i64 24, i1 false)
   call void @free(ptr %file.val)
+  %.not42 = icmp eq i32 %common.ret.op.i, 0
+  br i1 %.not42, label %merge3, label %common.ret
+
+merge3:                                           ; preds = %"$Document.free.exit"
+  %166 = getelementptr i8, ptr %0, i64 24
+  %167 = load ptr, ptr %166, align 8
+  %168 = icmp eq ptr %167, null
+  br i1 %168, label %common.ret, label %or.lhs.false
+
+or.lhs.false:                                     ; preds = %merge3
+  call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i)
+  %169 = call i32 @stat(ptr nonnull readonly %167, ptr nonnull %info.i.i)
+  %.not.i.i47 = icmp eq i32 %169, 0
+  %170 = getelementptr inbounds i8, ptr %info.i.i, i64 24
+  %171 = load i32, ptr %170, align 8
+  %172 = and i32 %171, 61440
+  call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i)
+  %173 = icmp ne i32 %172, 0
+  %174 = select i1 %.not.i.i47, i1 %173, i1 false
+  br i1 %174, label %merge7, label %common.ret
+
+merge7:                                           ; preds = %or.lhs.false
+  %175 = load ptr, ptr %166, align 8
+  %176 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file11, ptr %175, ptr %1)
+  %.not43 = icmp eq i32 %176, 0
+  br i1 %.not43, label %merge13, label %common.ret
+
+merge13:                                          ; preds = %merge7
+  %177 = getelementptr inbounds i8, ptr %document17, i64 32
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %document17, i8 0, i64 32, i1 false)
+  %178 = call i64 @getauxval(i64 25)
+  %179 = inttoptr i64 %178 to ptr
+  %180 = load <2 x i64>, ptr %179, align 8
+  store <2 x i64> %180, ptr %177, align 8
+  %181 = getelementptr inbounds i8, ptr %document17, i64 48
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(48) %181, i8 0, i64 48, i1 false)
+  %file11.val = load ptr, ptr %file11, align 8
+  %182 = getelementptr inbounds i8, ptr %file11, i64 8
+  %file11.val44 = load i64, ptr %182, align 8
+  %183 = ptrtoint ptr %file11.val to i64
+  %184 = call fastcc i32 @"$parse_generation"(ptr nonnull %0, ptr nonnull %document17, i64 %183, i64 %file11.val44, ptr %1)
+  call fastcc void @"$Document.free"(ptr nonnull %document17)
+  call void @free(ptr %file11.val)
   br label %common.ret
 }
 
@@ -19179,7 +19244,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not65.i, label %then3, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.121", ptr %1, i64 %7, i64 100000000)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.122", ptr %1, i64 %7, i64 100000000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -19215,7 +19280,7 @@ then9.i:                                          ; preds = %merge1.i
   br i1 %.not64.i, label %then3, label %then13.i
 
 then13.i:                                         ; preds = %then9.i
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.115", ptr %1)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.116", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i66.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i67.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -19253,7 +19318,7 @@ then18.i:                                         ; preds = %whilebody.i
   br i1 %.not.i.i, label %"$fail_call.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %then18.i
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.116", ptr %1, ptr nonnull @"$string.122", ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.117", ptr %1, ptr nonnull @"$string.123", ptr %33)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %35 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %35, i64 1023)
@@ -19291,7 +19356,7 @@ then21.i:                                         ; preds = %else19.i
 
 then25.i:                                         ; preds = %then21.i
   %44 = load i64, ptr %3, align 8
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.123", ptr %1, i64 %7, i64 %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.124", ptr %1, i64 %7, i64 %44)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i70.i)
   %46 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i71.i = tail call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -19355,7 +19420,7 @@ then:                                             ; preds = %entry
   br i1 %.not.i, label %"$fail_call.exit", label %then.i
 
 then.i:                                           ; preds = %then
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.116", ptr %0, ptr nonnull @"$string.117", ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.117", ptr %0, ptr nonnull @"$string.118", ptr %7)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %9 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -19415,7 +19480,7 @@ then:                                             ; preds = %entry
   br i1 %.not.i, label %"$fail_call.exit", label %then.i
 
 then.i:                                           ; preds = %then
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.116", ptr %1, ptr nonnull @"$string.118", ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.117", ptr %1, ptr nonnull @"$string.119", ptr %7)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %9 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -19455,7 +19520,7 @@ then2:                                            ; preds = %merge
   br i1 %.not28, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.119", ptr %1)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.120", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -19486,7 +19551,7 @@ then9:                                            ; preds = %merge1
   br i1 %.not27, label %common.ret, label %then13
 
 then13:                                           ; preds = %then9
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.120", ptr %1)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.121", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -19518,6 +19583,60 @@ declare dso_local noundef i32 @fstat(i32 noundef, ptr nocapture noundef) local_u
 declare dso_local noundef i64 @read(i32 noundef, ptr nocapture noundef, i64 noundef) local_unnamed_addr #6
 
 declare dso_local i32 @close(i32) local_unnamed_addr
+
+define internal fastcc i32 @"$parse_object"(ptr nocapture %0, i64 %1, i64 %2, ptr %3, ptr %4) unnamed_addr {
+entry:
+  %raw.i = alloca [1024 x i8], align 1
+  %5 = tail call fastcc i32 @"$Document.parse"(ptr %0, i64 %1, i64 %2, ptr %3, ptr %4)
+  %.not = icmp eq i32 %5, 0
+  br i1 %.not, label %merge, label %common.ret
+
+common.ret:                                       ; preds = %entry, %merge, %"$printable.clean.exit", %then2
+  %common.ret.op = phi i32 [ 2, %then2 ], [ 2, %"$printable.clean.exit" ], [ 0, %merge ], [ %5, %entry ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %entry
+  %.val19 = load ptr, ptr %0, align 8
+  %6 = load i32, ptr %.val19, align 4
+  %.not17 = icmp eq i32 %6, 6
+  br i1 %.not17, label %common.ret, label %then2
+
+then2:                                            ; preds = %merge
+  %.not18 = icmp eq ptr %4, null
+  br i1 %.not18, label %common.ret, label %then5
+
+then5:                                            ; preds = %then2
+  %7 = icmp ult i32 %6, 6
+  br i1 %7, label %switch.lookup, label %"$anon (./terra/base/codes.t:4).159.exit"
+
+switch.lookup:                                    ; preds = %then5
+  %8 = zext nneg i32 %6 to i64
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.911", i64 0, i64 %8
+  %switch.load = load ptr, ptr %switch.gep, align 8
+  br label %"$anon (./terra/base/codes.t:4).159.exit"
+
+"$anon (./terra/base/codes.t:4).159.exit":        ; preds = %then5, %switch.lookup
+  %common.ret.op.i = phi ptr [ %switch.load, %switch.lookup ], [ @"$string.164", %then5 ]
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.158", ptr %3, ptr nonnull %common.ret.op.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
+  %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
+  %11 = icmp sgt i64 %10, 0
+  br i1 %11, label %then2.i.i, label %"$printable.clean.exit"
+
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).159.exit"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %4, i64 %spec.select.i.i, i1 false)
+  br label %"$printable.clean.exit"
+
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).159.exit", %then2.i.i
+  %12 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %12, align 1
+  %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %14 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %14, i64 %13)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+  br label %common.ret
+}
 
 define internal fastcc range(i32 0, 3) i32 @"$Document.parse"(ptr nocapture %0, i64 %1, i64 %2, ptr %3, ptr %4) unnamed_addr {
 entry:
@@ -19581,7 +19700,7 @@ then2:                                            ; preds = %"$Document.skip_spa
 
 then.i:                                           ; preds = %then2
   %21 = load ptr, ptr %8, align 8
-  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.126", ptr %21, i64 %19, ptr nonnull @"$string.156")
+  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.127", ptr %21, i64 %19, ptr nonnull @"$string.157")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %20)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -19680,7 +19799,7 @@ then.i40:                                         ; preds = %then
 then.i81:                                         ; preds = %then.i40
   %21 = getelementptr i8, ptr %0, i64 120
   %22 = load ptr, ptr %21, align 8
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.126", ptr %22, i64 %12, ptr nonnull @"$string.127")
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.127", ptr %22, i64 %12, ptr nonnull @"$string.128")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i79)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %20)
   %spec.select.i.i.i82 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -19810,7 +19929,7 @@ then.i.i65:                                       ; preds = %then2.i63
   %61 = getelementptr i8, ptr %0, i64 120
   %62 = load ptr, ptr %61, align 8
   %63 = load i64, ptr %2, align 8
-  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %60, i64 1024, ptr nonnull @"$string.126", ptr %62, i64 %63, ptr nonnull @"$string.131")
+  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %60, i64 1024, ptr nonnull @"$string.127", ptr %62, i64 %63, ptr nonnull @"$string.132")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i61)
   %65 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %60)
   %spec.select.i.i.i.i66 = tail call i64 @llvm.smin.i64(i64 %65, i64 1023)
@@ -19854,7 +19973,7 @@ then7.i:                                          ; preds = %whilebody.i71
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %cause.i.i)
   %75 = inttoptr i64 %key.sroa.0.0.copyload.i to ptr
   %76 = trunc i64 %key.sroa.4.0.copyload.i to i32
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cause.i.i, i64 256, ptr nonnull @"$string.145", i32 %76, ptr %75)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cause.i.i, i64 256, ptr nonnull @"$string.146", i32 %76, ptr %75)
   %78 = getelementptr i8, ptr %0, i64 128
   %79 = load ptr, ptr %78, align 8
   %.not.i.i.i72 = icmp eq ptr %79, null
@@ -19864,7 +19983,7 @@ then.i.i.i:                                       ; preds = %then7.i
   %80 = getelementptr i8, ptr %0, i64 120
   %81 = load ptr, ptr %80, align 8
   %82 = load i64, ptr %2, align 8
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %79, i64 1024, ptr nonnull @"$string.126", ptr %81, i64 %82, ptr nonnull %cause.i.i)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %79, i64 1024, ptr nonnull @"$string.127", ptr %81, i64 %82, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i60)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %79)
   %spec.select.i.i.i.i.i73 = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -19902,7 +20021,7 @@ then.i49.i:                                       ; preds = %then11.i
   %92 = getelementptr i8, ptr %0, i64 120
   %93 = load ptr, ptr %92, align 8
   %94 = load i64, ptr %2, align 8
-  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %91, i64 1024, ptr nonnull @"$string.126", ptr %93, i64 %94, ptr nonnull @"$string.131")
+  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %91, i64 1024, ptr nonnull @"$string.127", ptr %93, i64 %94, ptr nonnull @"$string.132")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i)
   %96 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %91)
   %spec.select.i.i.i50.i = tail call i64 @llvm.smin.i64(i64 %96, i64 1023)
@@ -19942,7 +20061,7 @@ then.i46:                                         ; preds = %then1
 then.i89:                                         ; preds = %then.i46
   %105 = getelementptr i8, ptr %0, i64 120
   %106 = load ptr, ptr %105, align 8
-  %107 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %104, i64 1024, ptr nonnull @"$string.126", ptr %106, i64 %12, ptr nonnull @"$string.127")
+  %107 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %104, i64 1024, ptr nonnull @"$string.127", ptr %106, i64 %12, ptr nonnull @"$string.128")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i87)
   %108 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %104)
   %spec.select.i.i.i90 = tail call i64 @llvm.smin.i64(i64 %108, i64 1023)
@@ -20046,7 +20165,7 @@ then2.i.i:                                        ; preds = %or.lhs.false.i.i, %
 then.i50.i.i:                                     ; preds = %then2.i.i
   %138 = getelementptr i8, ptr %0, i64 120
   %139 = load ptr, ptr %138, align 8
-  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %137, i64 1024, ptr nonnull @"$string.126", ptr %139, i64 %135, ptr nonnull @"$string.147")
+  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %137, i64 1024, ptr nonnull @"$string.127", ptr %139, i64 %135, ptr nonnull @"$string.148")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %141 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %137)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %141, i64 1023)
@@ -20117,7 +20236,7 @@ then8.i.i:                                        ; preds = %"$Document.skip_dig
 then.i63.i.i:                                     ; preds = %then8.i.i
   %164 = getelementptr i8, ptr %0, i64 120
   %165 = load ptr, ptr %164, align 8
-  %166 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %163, i64 1024, ptr nonnull @"$string.126", ptr %165, i64 %153, ptr nonnull @"$string.148")
+  %166 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %163, i64 1024, ptr nonnull @"$string.127", ptr %165, i64 %153, ptr nonnull @"$string.149")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i61.i.i)
   %167 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %163)
   %spec.select.i.i.i64.i.i = tail call i64 @llvm.smin.i64(i64 %167, i64 1023)
@@ -20203,7 +20322,7 @@ then20.i.i:                                       ; preds = %"$Document.skip_dig
 then.i89.i.i:                                     ; preds = %then20.i.i
   %192 = getelementptr i8, ptr %0, i64 120
   %193 = load ptr, ptr %192, align 8
-  %194 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 1024, ptr nonnull @"$string.126", ptr %193, i64 %181, ptr nonnull @"$string.149")
+  %194 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 1024, ptr nonnull @"$string.127", ptr %193, i64 %181, ptr nonnull @"$string.150")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i87.i.i)
   %195 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %191)
   %spec.select.i.i.i90.i.i = tail call i64 @llvm.smin.i64(i64 %195, i64 1023)
@@ -20239,7 +20358,7 @@ then2.i56:                                        ; preds = %merge.i51
 then.i43.i:                                       ; preds = %then2.i56
   %205 = getelementptr i8, ptr %0, i64 120
   %206 = load ptr, ptr %205, align 8
-  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %204, i64 1024, ptr nonnull @"$string.126", ptr %206, i64 %200, ptr nonnull @"$string.150")
+  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %204, i64 1024, ptr nonnull @"$string.127", ptr %206, i64 %200, ptr nonnull @"$string.151")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %208 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %204)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %208, i64 1023)
@@ -20419,7 +20538,7 @@ then2.i48.i:                                      ; preds = %merge9.i55
 "$text.copy_into.exit.i":                         ; preds = %then2.i48.i, %merge9.i55
   %284 = getelementptr i8, ptr %copy.i, i64 %201
   store i8 0, ptr %284, align 1
-  %285 = tail call ptr @newlocale(i32 2, ptr nonnull @"$string.151", ptr null)
+  %285 = tail call ptr @newlocale(i32 2, ptr nonnull @"$string.152", ptr null)
   %286 = icmp eq ptr %285, null
   br i1 %286, label %then.i51.i, label %merge.i49.i
 
@@ -20456,15 +20575,15 @@ else8:                                            ; preds = %or.lhs.false
   ]
 
 then10:                                           ; preds = %else8
-  %291 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.153", i32 2)
+  %291 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.154", i32 2)
   br label %common.ret
 
 then13:                                           ; preds = %else8
-  %292 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.154", i32 1)
+  %292 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.155", i32 1)
   br label %common.ret
 
 then16:                                           ; preds = %else8
-  %293 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.155", i32 0)
+  %293 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.156", i32 0)
   br label %common.ret
 
 merge:                                            ; preds = %merge1.i, %"$Document.skip_space.exit", %else8
@@ -20477,7 +20596,7 @@ merge:                                            ; preds = %merge1.i, %"$Docume
 then.i58:                                         ; preds = %merge
   %297 = getelementptr i8, ptr %0, i64 120
   %298 = load ptr, ptr %297, align 8
-  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %296, i64 1024, ptr nonnull @"$string.126", ptr %298, i64 %294, ptr nonnull @"$string.152")
+  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %296, i64 1024, ptr nonnull @"$string.127", ptr %298, i64 %294, ptr nonnull @"$string.153")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %300 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %296)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %300, i64 1023)
@@ -20523,7 +20642,7 @@ then.i:                                           ; preds = %then
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr i8, ptr %0, i64 112
   %10 = load i64, ptr %9, align 8
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.126", ptr %8, i64 %10, ptr nonnull @"$string.128")
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.127", ptr %8, i64 %10, ptr nonnull @"$string.129")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %12 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %12, i64 1023)
@@ -20577,7 +20696,7 @@ then.i12:                                         ; preds = %then2
   %27 = load ptr, ptr %26, align 8
   %28 = getelementptr i8, ptr %0, i64 112
   %29 = load i64, ptr %28, align 8
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.126", ptr %27, i64 %29, ptr nonnull @"$string.131")
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.127", ptr %27, i64 %29, ptr nonnull @"$string.132")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i10)
   %31 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i.i13 = tail call i64 @llvm.smin.i64(i64 %31, i64 1023)
@@ -20863,7 +20982,7 @@ then.i36:                                         ; preds = %"$Document.skip_spa
 then.i73:                                         ; preds = %then.i36
   %90 = getelementptr i8, ptr %0, i64 120
   %91 = load ptr, ptr %90, align 8
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %89, i64 1024, ptr nonnull @"$string.126", ptr %91, i64 %87, ptr nonnull @"$string.132")
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %89, i64 1024, ptr nonnull @"$string.127", ptr %91, i64 %87, ptr nonnull @"$string.133")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i71)
   %93 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %89)
   %spec.select.i.i.i74 = tail call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -20893,7 +21012,7 @@ then6.i:                                          ; preds = %"$Document.skip_spa
 then.i56:                                         ; preds = %then6.i
   %101 = getelementptr i8, ptr %0, i64 120
   %102 = load ptr, ptr %101, align 8
-  %103 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 1024, ptr nonnull @"$string.126", ptr %102, i64 %98, ptr nonnull @"$string.137")
+  %103 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 1024, ptr nonnull @"$string.127", ptr %102, i64 %98, ptr nonnull @"$string.138")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i54)
   %104 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %100)
   %spec.select.i.i.i57 = tail call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -20994,7 +21113,7 @@ then13:                                           ; preds = %else11, %else11.us,
 then.i52:                                         ; preds = %then13
   %140 = getelementptr i8, ptr %0, i64 120
   %141 = load ptr, ptr %140, align 8
-  %142 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %139, i64 1024, ptr nonnull @"$string.126", ptr %141, i64 %137, ptr nonnull @"$string.139")
+  %142 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %139, i64 1024, ptr nonnull @"$string.127", ptr %141, i64 %137, ptr nonnull @"$string.140")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %143 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %139)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %143, i64 1023)
@@ -21065,7 +21184,7 @@ then2.i:                                          ; preds = %else.i
 then.i.i:                                         ; preds = %then2.i
   %17 = getelementptr i8, ptr %0, i64 120
   %18 = load ptr, ptr %17, align 8
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %16, i64 1024, ptr nonnull @"$string.126", ptr %18, i64 %10, ptr nonnull @"$string.133")
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %16, i64 1024, ptr nonnull @"$string.127", ptr %18, i64 %10, ptr nonnull @"$string.134")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %16)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -21165,7 +21284,7 @@ then10.i:                                         ; preds = %or.lhs.false22.i.i.
 then.i42.i:                                       ; preds = %then10.i
   %47 = getelementptr i8, ptr %0, i64 120
   %48 = load ptr, ptr %47, align 8
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.126", ptr %48, i64 %10, ptr nonnull @"$string.134")
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.127", ptr %48, i64 %10, ptr nonnull @"$string.135")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i40.i)
   %50 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %46)
   %spec.select.i.i.i43.i = tail call i64 @llvm.smin.i64(i64 %50, i64 1023)
@@ -21204,7 +21323,7 @@ merge.i:                                          ; preds = %merge1.i, %entry
 then.i50.i:                                       ; preds = %merge.i
   %59 = getelementptr i8, ptr %0, i64 120
   %60 = load ptr, ptr %59, align 8
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %58, i64 1024, ptr nonnull @"$string.126", ptr %60, i64 %6, ptr nonnull @"$string.135")
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %58, i64 1024, ptr nonnull @"$string.127", ptr %60, i64 %6, ptr nonnull @"$string.136")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i48.i)
   %62 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %58)
   %spec.select.i.i.i51.i = tail call i64 @llvm.smin.i64(i64 %62, i64 1023)
@@ -21297,7 +21416,7 @@ then.i42.i32:                                     ; preds = %then.i
   %95 = getelementptr i8, ptr %0, i64 120
   %96 = load ptr, ptr %95, align 8
   %97 = load i64, ptr %2, align 8
-  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %94, i64 1024, ptr nonnull @"$string.126", ptr %96, i64 %97, ptr nonnull @"$string.131")
+  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %94, i64 1024, ptr nonnull @"$string.127", ptr %96, i64 %97, ptr nonnull @"$string.132")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i21)
   %99 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %94)
   %spec.select.i.i.i.i33 = tail call i64 @llvm.smin.i64(i64 %99, i64 1023)
@@ -21425,7 +21544,7 @@ then9.i:                                          ; preds = %merge5.i, %merge10.
 then.i50.i27:                                     ; preds = %then9.i
   %135 = getelementptr i8, ptr %0, i64 120
   %136 = load ptr, ptr %135, align 8
-  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %134, i64 1024, ptr nonnull @"$string.126", ptr %136, i64 %position.093.i, ptr nonnull @"$string.136")
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %134, i64 1024, ptr nonnull @"$string.127", ptr %136, i64 %position.093.i, ptr nonnull @"$string.137")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i48.i20)
   %138 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %134)
   %spec.select.i.i.i51.i28 = tail call i64 @llvm.smin.i64(i64 %138, i64 1023)
@@ -21745,7 +21864,7 @@ and.rhs:                                          ; preds = %merge7.i, %or.rhs
   %16 = getelementptr i8, ptr %0, i64 56
   %17 = load i64, ptr %16, align 8
   %.not.i.i.i = icmp slt i64 %17, %size.0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.resize.143.exit.i"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.resize.144.exit.i"
 
 merge.i.i.i:                                      ; preds = %and.rhs
   %18 = shl i64 %17, 1
@@ -21760,16 +21879,16 @@ merge.i.i.i:                                      ; preds = %and.rhs
 merge7.i.i.i:                                     ; preds = %merge.i.i.i
   store ptr %21, ptr %15, align 8
   store i64 %spec.store.select.i.i.i, ptr %16, align 8
-  br label %"$Vector.resize.143.exit.i"
+  br label %"$Vector.resize.144.exit.i"
 
-"$Vector.resize.143.exit.i":                      ; preds = %merge7.i.i.i, %and.rhs
+"$Vector.resize.144.exit.i":                      ; preds = %merge7.i.i.i, %and.rhs
   store i64 %size.0, ptr %5, align 8
   %23 = icmp sgt i64 %size.0, 0
   br i1 %23, label %forbody.i, label %merge1.i
 
-forbody.i:                                        ; preds = %"$Vector.resize.143.exit.i", %forbody.i
-  %i.020.i = phi i64 [ %47, %forbody.i ], [ 0, %"$Vector.resize.143.exit.i" ]
-  %niter = phi i64 [ %niter.next.7, %forbody.i ], [ 0, %"$Vector.resize.143.exit.i" ]
+forbody.i:                                        ; preds = %"$Vector.resize.144.exit.i", %forbody.i
+  %i.020.i = phi i64 [ %47, %forbody.i ], [ 0, %"$Vector.resize.144.exit.i" ]
+  %niter = phi i64 [ %niter.next.7, %forbody.i ], [ 0, %"$Vector.resize.144.exit.i" ]
   %24 = load ptr, ptr %15, align 8
   %25 = getelementptr i32, ptr %24, i64 %i.020.i
   store i32 -1, ptr %25, align 4
@@ -21806,7 +21925,7 @@ forbody.i:                                        ; preds = %"$Vector.resize.143
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %size.0
   br i1 %niter.ncmp.7, label %merge1.i, label %forbody.i
 
-merge1.i:                                         ; preds = %forbody.i, %"$Vector.resize.143.exit.i"
+merge1.i:                                         ; preds = %forbody.i, %"$Vector.resize.144.exit.i"
   %48 = getelementptr i8, ptr %0, i64 24
   %49 = load i64, ptr %48, align 8
   %50 = icmp sgt i64 %49, 0
@@ -22385,7 +22504,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 then.i:                                           ; preds = %then
   %12 = getelementptr i8, ptr %0, i64 120
   %13 = load ptr, ptr %12, align 8
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %11, i64 1024, ptr nonnull @"$string.126", ptr %13, i64 %7, ptr nonnull @"$string.152")
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %11, i64 1024, ptr nonnull @"$string.127", ptr %13, i64 %7, ptr nonnull @"$string.153")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %11)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -22518,7 +22637,7 @@ then:                                             ; preds = %merge2.i.i, %merge2
 then.i:                                           ; preds = %then
   %28 = getelementptr i8, ptr %0, i64 16
   %29 = load ptr, ptr %28, align 8
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.164", ptr %29, ptr %1)
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.165", ptr %29, ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %31 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %31, i64 1023)
@@ -22539,7 +22658,7 @@ then2.i.i.i:                                      ; preds = %then.i
   br label %common.ret
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.166", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.167", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -22571,7 +22690,7 @@ then9:                                            ; preds = %then6
   %44 = getelementptr i8, ptr %0, i64 16
   %45 = load ptr, ptr %44, align 8
   %46 = trunc i64 %.sroa.2.0.copyload to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 1024, ptr nonnull @"$string.167", ptr %45, ptr %1, i32 %46, ptr %38, ptr %2)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 1024, ptr nonnull @"$string.168", ptr %45, ptr %1, i32 %46, ptr %38, ptr %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %43)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -22688,7 +22807,7 @@ entry:
 then:                                             ; preds = %entry
   %4 = getelementptr i8, ptr %0, i64 16
   %5 = load ptr, ptr %4, align 8
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.164", ptr %5, ptr %1)
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.165", ptr %5, ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -22730,34 +22849,34 @@ then:                                             ; preds = %entry
 
 merge17.i:                                        ; preds = %then
   %10 = icmp eq i32 %8, 6
-  %spec.select.i = select i1 %10, ptr @"$string.162", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).158.exit"
+  %spec.select.i = select i1 %10, ptr @"$string.163", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).159.exit"
 
 switch.lookup:                                    ; preds = %then
   %11 = zext nneg i32 %8 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.910", i64 0, i64 %11
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.911", i64 0, i64 %11
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).158.exit"
+  br label %"$anon (./terra/base/codes.t:4).159.exit"
 
-"$anon (./terra/base/codes.t:4).158.exit":        ; preds = %switch.lookup, %merge17.i
+"$anon (./terra/base/codes.t:4).159.exit":        ; preds = %switch.lookup, %merge17.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge17.i ], [ %switch.load, %switch.lookup ]
   %12 = getelementptr i8, ptr %3, i64 40
   %13 = getelementptr i8, ptr %3, i64 48
   %14 = load i64, ptr %13, align 8
   %15 = trunc i64 %14 to i32
   %16 = load ptr, ptr %12, align 8
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.165", ptr %7, ptr %1, ptr %2, ptr nonnull %common.ret.op.i, i32 %15, ptr %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.166", ptr %7, ptr %1, ptr %2, ptr nonnull %common.ret.op.i, i32 %15, ptr %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
   %19 = icmp sgt i64 %18, 0
   br i1 %19, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).158.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).159.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %5, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).158.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).159.exit", %then2.i.i
   %20 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %20, align 1
   %21 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -22887,7 +23006,7 @@ then:                                             ; preds = %merge2.i.i, %merge2
 then.i:                                           ; preds = %then
   %31 = getelementptr i8, ptr %0, i64 16
   %32 = load ptr, ptr %31, align 8
-  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %30, i64 1024, ptr nonnull @"$string.164", ptr %32, ptr %1)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %30, i64 1024, ptr nonnull @"$string.165", ptr %32, ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %34 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %30)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %34, i64 1023)
@@ -22933,7 +23052,7 @@ common.ret:                                       ; preds = %merge, %"$printable
   ret i32 %common.ret.op
 
 then:                                             ; preds = %or.lhs.false, %entry
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %0, ptr %1, ptr nonnull @"$string.173", ptr nonnull %2)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %0, ptr %1, ptr nonnull @"$string.174", ptr nonnull %2)
   br label %common.ret
 
 or.lhs.false:                                     ; preds = %entry
@@ -22959,7 +23078,7 @@ then2:                                            ; preds = %merge
 then6:                                            ; preds = %then2
   %15 = getelementptr i8, ptr %0, i64 16
   %16 = load ptr, ptr %15, align 8
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.174", ptr %16, ptr %1, i64 %10, i64 %3, i64 %4)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.175", ptr %16, ptr %1, i64 %10, i64 %3, i64 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -23332,7 +23451,7 @@ merge:                                            ; preds = %and.lhs.true.i
   br i1 %switch, label %merge1, label %then2
 
 then2:                                            ; preds = %merge
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.189", ptr nonnull %.us-phi.i39)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.190", ptr nonnull %.us-phi.i39)
   br label %common.ret
 
 merge1:                                           ; preds = %merge
@@ -23431,7 +23550,7 @@ common.ret:                                       ; preds = %merge2.i.i, %merge2
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %and.lhs.true.i, %or.lhs.false
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.173", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.174", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 or.lhs.false:                                     ; preds = %and.lhs.true.i
@@ -23455,7 +23574,7 @@ then6:                                            ; preds = %merge1
 then9:                                            ; preds = %then6
   %33 = getelementptr i8, ptr %0, i64 16
   %34 = load ptr, ptr %33, align 8
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %32, i64 1024, ptr nonnull @"$string.194", ptr %34, ptr %1, i64 %30, i64 %2)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %32, i64 1024, ptr nonnull @"$string.195", ptr %34, ptr %1, i64 %30, i64 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %32)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -23574,7 +23693,7 @@ then:                                             ; preds = %merge2.i.i, %merge2
 then.i:                                           ; preds = %then
   %30 = getelementptr i8, ptr %0, i64 16
   %31 = load ptr, ptr %30, align 8
-  %32 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %29, i64 1024, ptr nonnull @"$string.164", ptr %31, ptr %1)
+  %32 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %29, i64 1024, ptr nonnull @"$string.165", ptr %31, ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %33 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %29)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %33, i64 1023)
@@ -23595,7 +23714,7 @@ then2.i.i.i:                                      ; preds = %then.i
   br label %common.ret
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.197", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.198", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -23615,7 +23734,7 @@ then6:                                            ; preds = %merge1
 then10:                                           ; preds = %then6
   %44 = getelementptr i8, ptr %0, i64 16
   %45 = load ptr, ptr %44, align 8
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 1024, ptr nonnull @"$string.198", ptr %45, ptr %1, double %39, double %2, double %3)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 1024, ptr nonnull @"$string.199", ptr %45, ptr %1, double %39, double %2, double %3)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %43)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -23674,7 +23793,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %13 = getelementptr i8, ptr %1, i64 16
   %14 = load ptr, ptr %13, align 8
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %12, i64 1024, ptr nonnull @"$string.203", ptr %14, i32 %5, i32 %7)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %12, i64 1024, ptr nonnull @"$string.204", ptr %14, i32 %5, i32 %7)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %12)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -23706,7 +23825,7 @@ entry:
   %factor = alloca double, align 8
   %rotation = alloca %82, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %rotation, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
-  %2 = call fastcc i32 @"$find_rotation"(ptr %1, ptr nonnull @"$string.205", ptr nonnull %rotation)
+  %2 = call fastcc i32 @"$find_rotation"(ptr %1, ptr nonnull @"$string.206", ptr nonnull %rotation)
   %.not = icmp eq i32 %2, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -23715,7 +23834,7 @@ common.ret:                                       ; preds = %"$holder.exit.threa
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %3 = call fastcc i32 @"$find_rotation"(ptr nonnull %1, ptr nonnull @"$string.206", ptr nonnull %rotation)
+  %3 = call fastcc i32 @"$find_rotation"(ptr nonnull %1, ptr nonnull @"$string.207", ptr nonnull %rotation)
   %.not46 = icmp eq i32 %3, 0
   br i1 %.not46, label %merge2, label %common.ret
 
@@ -23757,7 +23876,7 @@ and.rhs.i.i.i.i:                                  ; preds = %whilebody.i.i.i
   %14 = getelementptr i8, ptr %child.023.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i = load i64, ptr %14, align 8
   %15 = inttoptr i64 %.sroa.013.0.copyload.i.i.i to ptr
-  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %15, ptr noundef nonnull readonly dereferenceable(9) @"$string.207", i64 9)
+  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %15, ptr noundef nonnull readonly dereferenceable(9) @"$string.208", i64 9)
   %16 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %16, label %and.lhs.true.i.i, label %merge2.i.i.i
 
@@ -23790,7 +23909,7 @@ and.rhs.i.i.i58.i:                                ; preds = %whilebody.i.i50.i
   %24 = getelementptr i8, ptr %child.023.i.i51.i, i64 24
   %.sroa.013.0.copyload.i.i59.i = load i64, ptr %24, align 8
   %25 = inttoptr i64 %.sroa.013.0.copyload.i.i59.i to ptr
-  %bcmp.i.i.i60.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %25, ptr noundef nonnull readonly dereferenceable(9) @"$string.207", i64 9)
+  %bcmp.i.i.i60.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %25, ptr noundef nonnull readonly dereferenceable(9) @"$string.208", i64 9)
   %26 = icmp eq i32 %bcmp.i.i.i60.i, 0
   br i1 %26, label %and.lhs.true.i61.i, label %merge2.i.i54.i
 
@@ -23820,7 +23939,7 @@ and.rhs.i.i.i91.i:                                ; preds = %whilebody.i.i83.i
   %34 = getelementptr i8, ptr %child.023.i.i84.i, i64 24
   %.sroa.013.0.copyload.i.i92.i = load i64, ptr %34, align 8
   %35 = inttoptr i64 %.sroa.013.0.copyload.i.i92.i to ptr
-  %bcmp.i.i.i93.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %35, ptr noundef nonnull readonly dereferenceable(4) @"$string.208", i64 4)
+  %bcmp.i.i.i93.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %35, ptr noundef nonnull readonly dereferenceable(4) @"$string.209", i64 4)
   %36 = icmp eq i32 %bcmp.i.i.i93.i, 0
   br i1 %36, label %and.lhs.true.i94.i, label %merge2.i.i87.i
 
@@ -23840,8 +23959,8 @@ and.lhs.true.i94.i:                               ; preds = %and.rhs.i.i.i91.i
   br i1 %42, label %merge1.i, label %then2.i
 
 then2.i:                                          ; preds = %and.lhs.true.i94.i, %and.lhs.true.i61.i
-  %key.0.i = phi ptr [ @"$string.207", %and.lhs.true.i61.i ], [ @"$string.208", %and.lhs.true.i94.i ]
-  %43 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %rotation, ptr nonnull %key.0.i, ptr nonnull @"$string.209")
+  %key.0.i = phi ptr [ @"$string.208", %and.lhs.true.i61.i ], [ @"$string.209", %and.lhs.true.i94.i ]
+  %43 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull readonly %rotation, ptr nonnull %key.0.i, ptr nonnull @"$string.210")
   %.not31.i = icmp eq i32 %43, 0
   br i1 %.not31.i, label %merge1.i, label %common.ret
 
@@ -23873,7 +23992,7 @@ then9.i:                                          ; preds = %whilebody.i
 then12.i:                                         ; preds = %then9.i
   %52 = getelementptr inbounds i8, ptr %rotation, i64 16
   %53 = load ptr, ptr %52, align 8
-  %54 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %51, i64 1024, ptr nonnull @"$string.210", ptr %53)
+  %54 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %51, i64 1024, ptr nonnull @"$string.211", ptr %53)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %55 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %51)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %55, i64 1023)
@@ -23941,7 +24060,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %71 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %71, align 8
   %72 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %72, ptr noundef nonnull readonly dereferenceable(10) @"$string.211", i64 10)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %72, ptr noundef nonnull readonly dereferenceable(10) @"$string.212", i64 10)
   %73 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %73, label %"$holder.exit.loopexit", label %merge2.i.i
 
@@ -23964,13 +24083,13 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
 "$holder.exit":                                   ; preds = %"$holder.exit.loopexit", %or.lhs.false.i.i, %merge.i.i, %"$Document.child.exit.i.i"
   %common.ret.op.i.i = phi ptr [ %1, %or.lhs.false.i.i ], [ %1, %"$Document.child.exit.i.i" ], [ %1, %merge.i.i ], [ %79, %"$holder.exit.loopexit" ]
   %80 = getelementptr i8, ptr %0, i64 96
-  %81 = call fastcc i32 @"$ConfigReader.real"(ptr %common.ret.op.i.i, ptr nonnull @"$string.211", double 1.000000e+00, double 1.000000e+12, ptr %80)
+  %81 = call fastcc i32 @"$ConfigReader.real"(ptr %common.ret.op.i.i, ptr nonnull @"$string.212", double 1.000000e+00, double 1.000000e+12, ptr %80)
   %.not49 = icmp eq i32 %81, 0
   br i1 %.not49, label %or.lhs.false.i.i54, label %common.ret
 
 "$holder.exit.thread":                            ; preds = %merge6
   %82 = getelementptr i8, ptr %0, i64 96
-  %83 = tail call fastcc i32 @"$ConfigReader.real"(ptr %1, ptr nonnull @"$string.211", double 1.000000e+00, double 1.000000e+12, ptr %82)
+  %83 = tail call fastcc i32 @"$ConfigReader.real"(ptr %1, ptr nonnull @"$string.212", double 1.000000e+00, double 1.000000e+12, ptr %82)
   %.not49108 = icmp eq i32 %83, 0
   br i1 %.not49108, label %"$holder.exit83", label %common.ret
 
@@ -24003,7 +24122,7 @@ and.rhs.i.i.i72:                                  ; preds = %whilebody.i.i64
   %90 = getelementptr i8, ptr %child.023.i.i65, i64 24
   %.sroa.013.0.copyload.i.i73 = load i64, ptr %90, align 8
   %91 = inttoptr i64 %.sroa.013.0.copyload.i.i73 to ptr
-  %bcmp.i.i.i74 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %91, ptr noundef nonnull readonly dereferenceable(21) @"$string.212", i64 21)
+  %bcmp.i.i.i74 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %91, ptr noundef nonnull readonly dereferenceable(21) @"$string.213", i64 21)
   %92 = icmp eq i32 %bcmp.i.i.i74, 0
   br i1 %92, label %"$holder.exit83", label %merge2.i.i68
 
@@ -24054,7 +24173,7 @@ whilebody.i88:                                    ; preds = %"$Document.child.ex
   %108 = getelementptr i8, ptr %child.023.i, i64 24
   %.sroa.013.0.copyload.i = load i64, ptr %108, align 8
   %109 = inttoptr i64 %.sroa.013.0.copyload.i to ptr
-  %bcmp.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %109, ptr noundef nonnull readonly dereferenceable(21) @"$string.212", i64 21)
+  %bcmp.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %109, ptr noundef nonnull readonly dereferenceable(21) @"$string.213", i64 21)
   %110 = icmp eq i32 %bcmp.i.i, 0
   br i1 %110, label %then20, label %merge2.i
 
@@ -24069,7 +24188,7 @@ merge2.i:                                         ; preds = %"$text.equal.exit.i
   br i1 %or.cond97, label %merge19, label %whilebody.i88
 
 then20:                                           ; preds = %"$text.equal.exit.i"
-  %115 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %97, ptr nonnull @"$string.212", double 1.000000e-03, double 1.000000e+00, ptr nonnull %factor)
+  %115 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %97, ptr nonnull @"$string.213", double 1.000000e-03, double 1.000000e+00, ptr nonnull %factor)
   %.not51 = icmp eq i32 %115, 0
   br i1 %.not51, label %then20.merge19_crit_edge, label %common.ret
 
@@ -24178,7 +24297,7 @@ common.ret:                                       ; preds = %merge2.i.i, %merge2
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.204", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.205", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -24199,103 +24318,101 @@ then6:                                            ; preds = %merge1
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc i32 @"$read_eos_tokens"(ptr nocapture %0, ptr nocapture readonly %1) unnamed_addr #0 {
+define internal fastcc i32 @"$ModelConfig.add_eos_tokens"(ptr nocapture %0, ptr nocapture readonly %1) unnamed_addr #0 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 156
-  store i32 0, ptr %2, align 4
-  %.val26 = load ptr, ptr %1, align 8
-  %3 = getelementptr i8, ptr %1, i64 8
-  %.val27 = load ptr, ptr %3, align 8
-  %4 = icmp eq ptr %.val27, null
-  br i1 %4, label %common.ret, label %or.lhs.false.i.i
+  %.val25 = load ptr, ptr %1, align 8
+  %2 = getelementptr i8, ptr %1, i64 8
+  %.val26 = load ptr, ptr %2, align 8
+  %3 = icmp eq ptr %.val26, null
+  br i1 %3, label %common.ret, label %or.lhs.false.i.i
 
 or.lhs.false.i.i:                                 ; preds = %entry
-  %5 = load i32, ptr %.val27, align 4
-  %.not.i.i = icmp eq i32 %5, 6
+  %4 = load i32, ptr %.val26, align 4
+  %.not.i.i = icmp eq i32 %4, 6
   br i1 %.not.i.i, label %merge.i.i, label %common.ret
 
 merge.i.i:                                        ; preds = %or.lhs.false.i.i
-  %6 = getelementptr i8, ptr %.val27, i64 12
-  %.val.i.i = load i32, ptr %6, align 4
-  %7 = icmp eq i32 %.val.i.i, -1
-  br i1 %7, label %common.ret, label %"$Document.child.exit.i.i"
+  %5 = getelementptr i8, ptr %.val26, i64 12
+  %.val.i.i = load i32, ptr %5, align 4
+  %6 = icmp eq i32 %.val.i.i, -1
+  br i1 %6, label %common.ret, label %"$Document.child.exit.i.i"
 
 "$Document.child.exit.i.i":                       ; preds = %merge.i.i
-  %.val.i.i.i = load ptr, ptr %.val26, align 8
-  %8 = sext i32 %.val.i.i to i64
-  %9 = getelementptr %81, ptr %.val.i.i.i, i64 %8
-  %.not1722.i.i = icmp eq ptr %9, null
+  %.val.i.i.i = load ptr, ptr %.val25, align 8
+  %7 = sext i32 %.val.i.i to i64
+  %8 = getelementptr %81, ptr %.val.i.i.i, i64 %7
+  %.not1722.i.i = icmp eq ptr %8, null
   br i1 %.not1722.i.i, label %common.ret, label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %"$Document.child.exit.i.i", %merge2.i.i
-  %child.023.i.i = phi ptr [ %17, %merge2.i.i ], [ %9, %"$Document.child.exit.i.i" ]
+  %child.023.i.i = phi ptr [ %16, %merge2.i.i ], [ %8, %"$Document.child.exit.i.i" ]
   %.sroa.214.0..sroa_idx.i.i = getelementptr i8, ptr %child.023.i.i, i64 32
   %.sroa.214.0.copyload.i.i = load i64, ptr %.sroa.214.0..sroa_idx.i.i, align 8
-  %10 = icmp eq i64 %.sroa.214.0.copyload.i.i, 12
-  br i1 %10, label %and.rhs.i.i.i, label %merge2.i.i
+  %9 = icmp eq i64 %.sroa.214.0.copyload.i.i, 12
+  br i1 %9, label %and.rhs.i.i.i, label %merge2.i.i
 
 and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
-  %11 = getelementptr i8, ptr %child.023.i.i, i64 24
-  %.sroa.013.0.copyload.i.i = load i64, ptr %11, align 8
-  %12 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %12, ptr noundef nonnull readonly dereferenceable(12) @"$string.213", i64 12)
-  %13 = icmp eq i32 %bcmp.i.i.i, 0
-  br i1 %13, label %and.lhs.true.i, label %merge2.i.i
+  %10 = getelementptr i8, ptr %child.023.i.i, i64 24
+  %.sroa.013.0.copyload.i.i = load i64, ptr %10, align 8
+  %11 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %11, ptr noundef nonnull readonly dereferenceable(12) @"$string.214", i64 12)
+  %12 = icmp eq i32 %bcmp.i.i.i, 0
+  br i1 %12, label %and.lhs.true.i, label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whilebody.i.i
-  %14 = getelementptr i8, ptr %child.023.i.i, i64 20
-  %child.0.val.i.i = load i32, ptr %14, align 4
-  %15 = icmp eq i32 %child.0.val.i.i, -1
-  %16 = sext i32 %child.0.val.i.i to i64
-  %17 = getelementptr %81, ptr %.val.i.i.i, i64 %16
-  %.not17.i.i = icmp eq ptr %17, null
-  %or.cond.i = or i1 %15, %.not17.i.i
+  %13 = getelementptr i8, ptr %child.023.i.i, i64 20
+  %child.0.val.i.i = load i32, ptr %13, align 4
+  %14 = icmp eq i32 %child.0.val.i.i, -1
+  %15 = sext i32 %child.0.val.i.i to i64
+  %16 = getelementptr %81, ptr %.val.i.i.i, i64 %15
+  %.not17.i.i = icmp eq ptr %16, null
+  %or.cond.i = or i1 %14, %.not17.i.i
   br i1 %or.cond.i, label %common.ret, label %whilebody.i.i
 
 and.lhs.true.i:                                   ; preds = %and.rhs.i.i.i
-  %18 = load i32, ptr %child.023.i.i, align 4
-  switch i32 %18, label %then2 [
+  %17 = load i32, ptr %child.023.i.i, align 4
+  switch i32 %17, label %then2 [
     i32 0, label %common.ret
     i32 5, label %merge1
   ]
 
 common.ret:                                       ; preds = %merge2.i.i, %merge6, %"$Document.next.exit", %whilebody, %and.lhs.true.i, %merge1, %merge.i.i, %"$Document.child.exit.i.i", %entry, %or.lhs.false.i.i, %then2
-  %common.ret.op = phi i32 [ %19, %then2 ], [ 0, %or.lhs.false.i.i ], [ 0, %entry ], [ 0, %"$Document.child.exit.i.i" ], [ 0, %merge.i.i ], [ %18, %and.lhs.true.i ], [ 0, %merge1 ], [ 0, %merge6 ], [ 0, %"$Document.next.exit" ], [ %24, %whilebody ], [ 0, %merge2.i.i ]
+  %common.ret.op = phi i32 [ %18, %then2 ], [ 0, %or.lhs.false.i.i ], [ 0, %entry ], [ 0, %"$Document.child.exit.i.i" ], [ 0, %merge.i.i ], [ %17, %and.lhs.true.i ], [ 0, %merge1 ], [ 0, %merge6 ], [ 0, %"$Document.next.exit" ], [ %23, %whilebody ], [ 0, %merge2.i.i ]
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %and.lhs.true.i
-  %19 = tail call fastcc i32 @"$ModelConfig.add_eos_token"(ptr %0, ptr nonnull %1, ptr nonnull %child.023.i.i)
+  %18 = tail call fastcc i32 @"$ModelConfig.add_eos_token"(ptr %0, ptr nonnull %1, ptr nonnull %child.023.i.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
-  %20 = getelementptr i8, ptr %child.023.i.i, i64 12
-  %.val = load i32, ptr %20, align 4
-  %21 = icmp eq i32 %.val, -1
-  %22 = sext i32 %.val to i64
-  %23 = getelementptr %81, ptr %.val.i.i.i, i64 %22
-  %.not2435 = icmp eq ptr %23, null
-  %or.cond = or i1 %21, %.not2435
+  %19 = getelementptr i8, ptr %child.023.i.i, i64 12
+  %.val = load i32, ptr %19, align 4
+  %20 = icmp eq i32 %.val, -1
+  %21 = sext i32 %.val to i64
+  %22 = getelementptr %81, ptr %.val.i.i.i, i64 %21
+  %.not2334 = icmp eq ptr %22, null
+  %or.cond = or i1 %20, %.not2334
   br i1 %or.cond, label %common.ret, label %whilebody
 
 whilebody:                                        ; preds = %merge1, %"$Document.next.exit"
-  %child.036 = phi ptr [ %29, %"$Document.next.exit" ], [ %23, %merge1 ]
-  %24 = tail call fastcc i32 @"$ModelConfig.add_eos_token"(ptr %0, ptr nonnull %1, ptr nonnull %child.036)
-  %.not25 = icmp eq i32 %24, 0
-  br i1 %.not25, label %merge6, label %common.ret
+  %child.035 = phi ptr [ %28, %"$Document.next.exit" ], [ %22, %merge1 ]
+  %23 = tail call fastcc i32 @"$ModelConfig.add_eos_token"(ptr %0, ptr nonnull %1, ptr nonnull %child.035)
+  %.not24 = icmp eq i32 %23, 0
+  br i1 %.not24, label %merge6, label %common.ret
 
 merge6:                                           ; preds = %whilebody
-  %25 = getelementptr i8, ptr %child.036, i64 20
-  %child.0.val = load i32, ptr %25, align 4
-  %26 = icmp eq i32 %child.0.val, -1
-  br i1 %26, label %common.ret, label %"$Document.next.exit"
+  %24 = getelementptr i8, ptr %child.035, i64 20
+  %child.0.val = load i32, ptr %24, align 4
+  %25 = icmp eq i32 %child.0.val, -1
+  br i1 %25, label %common.ret, label %"$Document.next.exit"
 
 "$Document.next.exit":                            ; preds = %merge6
-  %27 = load ptr, ptr %1, align 8
-  %.val.i30 = load ptr, ptr %27, align 8
-  %28 = sext i32 %child.0.val to i64
-  %29 = getelementptr %81, ptr %.val.i30, i64 %28
-  %.not24 = icmp eq ptr %29, null
-  br i1 %.not24, label %common.ret, label %whilebody
+  %26 = load ptr, ptr %1, align 8
+  %.val.i29 = load ptr, ptr %26, align 8
+  %27 = sext i32 %child.0.val to i64
+  %28 = getelementptr %81, ptr %.val.i29, i64 %27
+  %.not23 = icmp eq ptr %28, null
+  br i1 %.not23, label %common.ret, label %whilebody
 }
 
 ; Function Attrs: nofree nounwind
@@ -24306,60 +24423,88 @@ entry:
   %4 = load i32, ptr %3, align 4
   %5 = add i32 %4, -1
   %6 = sext i32 %5 to i64
-  %7 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr %1, ptr nonnull @"$string.213", ptr %2, i64 0, i64 %6)
+  %7 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr %1, ptr nonnull @"$string.214", ptr %2, i64 0, i64 %6)
   %.not = icmp eq i32 %7, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %entry, %"$printable.clean.exit", %then2, %merge1
-  %common.ret.op = phi i32 [ 0, %merge1 ], [ 4, %then2 ], [ 4, %"$printable.clean.exit" ], [ %7, %entry ]
+common.ret:                                       ; preds = %forbody.preheader.i, %entry, %"$printable.clean.exit", %then6, %"$has_eos_token.exit", %merge5
+  %common.ret.op = phi i32 [ 0, %merge5 ], [ 0, %"$has_eos_token.exit" ], [ 4, %then6 ], [ 4, %"$printable.clean.exit" ], [ %7, %entry ], [ 0, %forbody.preheader.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %8 = getelementptr i8, ptr %0, i64 156
-  %9 = load i32, ptr %8, align 4
-  %10 = icmp sgt i32 %9, 15
-  br i1 %10, label %then2, label %merge1
+  %8 = getelementptr i8, ptr %2, i64 56
+  %9 = load i64, ptr %8, align 8
+  %10 = getelementptr i8, ptr %0, i64 156
+  %11 = load i32, ptr %10, align 4
+  %12 = getelementptr i8, ptr %0, i64 160
+  %13 = icmp sgt i32 %11, 0
+  br i1 %13, label %forbody.preheader.i, label %merge5
 
-then2:                                            ; preds = %merge
-  %11 = getelementptr i8, ptr %1, i64 24
-  %12 = load ptr, ptr %11, align 8
-  %.not22 = icmp eq ptr %12, null
-  br i1 %.not22, label %common.ret, label %then5
+forbody.preheader.i:                              ; preds = %merge
+  %14 = zext nneg i32 %11 to i64
+  %15 = load i32, ptr %12, align 4
+  %16 = sext i32 %15 to i64
+  %17 = icmp eq i64 %9, %16
+  br i1 %17, label %common.ret, label %forcond.i
 
-then5:                                            ; preds = %then2
-  %13 = getelementptr i8, ptr %1, i64 16
-  %14 = load ptr, ptr %13, align 8
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %12, i64 1024, ptr nonnull @"$string.214", ptr %14, i32 16)
+forcond.i:                                        ; preds = %forbody.preheader.i, %forbody.i
+  %indvars.iv.i30 = phi i64 [ %indvars.iv.next.i, %forbody.i ], [ 0, %forbody.preheader.i ]
+  %indvars.iv.next.i = add nuw nsw i64 %indvars.iv.i30, 1
+  %exitcond.not.i = icmp eq i64 %indvars.iv.next.i, %14
+  br i1 %exitcond.not.i, label %"$has_eos_token.exit", label %forbody.i
+
+forbody.i:                                        ; preds = %forcond.i
+  %18 = getelementptr i32, ptr %12, i64 %indvars.iv.next.i
+  %19 = load i32, ptr %18, align 4
+  %20 = sext i32 %19 to i64
+  %21 = icmp eq i64 %9, %20
+  br i1 %21, label %"$has_eos_token.exit", label %forcond.i
+
+"$has_eos_token.exit":                            ; preds = %forbody.i, %forcond.i
+  %22 = icmp ult i64 %indvars.iv.next.i, %14
+  br i1 %22, label %common.ret, label %merge1
+
+merge1:                                           ; preds = %"$has_eos_token.exit"
+  %23 = icmp sgt i32 %11, 15
+  br i1 %23, label %then6, label %merge5
+
+then6:                                            ; preds = %merge1
+  %24 = getelementptr i8, ptr %1, i64 24
+  %25 = load ptr, ptr %24, align 8
+  %.not28 = icmp eq ptr %25, null
+  br i1 %.not28, label %common.ret, label %then9
+
+then9:                                            ; preds = %then6
+  %26 = getelementptr i8, ptr %1, i64 16
+  %27 = load ptr, ptr %26, align 8
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.215", ptr %27, i32 16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %12)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
-  %17 = icmp sgt i64 %16, 0
-  br i1 %17, label %then2.i.i, label %"$printable.clean.exit"
+  %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
+  %30 = icmp sgt i64 %29, 0
+  br i1 %30, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %then5
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %12, i64 %spec.select.i.i, i1 false)
+then2.i.i:                                        ; preds = %then9
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %25, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %then5, %then2.i.i
-  %18 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %18, align 1
-  %19 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %20 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %12, i64 1024, i64 %20, i64 %19)
+"$printable.clean.exit":                          ; preds = %then9, %then2.i.i
+  %31 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %31, align 1
+  %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %33 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %25, i64 1024, i64 %33, i64 %32)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
-merge1:                                           ; preds = %merge
-  %21 = getelementptr i8, ptr %2, i64 56
-  %22 = load i64, ptr %21, align 8
-  %23 = trunc i64 %22 to i32
-  %24 = getelementptr i8, ptr %0, i64 160
-  %25 = sext i32 %9 to i64
-  %26 = getelementptr i32, ptr %24, i64 %25
-  store i32 %23, ptr %26, align 4
-  %27 = load i32, ptr %8, align 4
-  %28 = add i32 %27, 1
-  store i32 %28, ptr %8, align 4
+merge5:                                           ; preds = %merge, %merge1
+  %34 = trunc i64 %9 to i32
+  %35 = sext i32 %11 to i64
+  %36 = getelementptr i32, ptr %12, i64 %35
+  store i32 %34, ptr %36, align 4
+  %37 = load i32, ptr %10, align 4
+  %38 = add i32 %37, 1
+  store i32 %38, ptr %10, align 4
   br label %common.ret
 }
 
@@ -24403,7 +24548,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %11 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %11, align 8
   %12 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %12, ptr noundef nonnull readonly dereferenceable(11) @"$string.215", i64 11)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %12, ptr noundef nonnull readonly dereferenceable(11) @"$string.216", i64 11)
   %13 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %13, label %and.lhs.true.i, label %merge2.i.i
 
@@ -24433,7 +24578,7 @@ and.rhs.i.i.i39:                                  ; preds = %whilebody.i.i31
   %21 = getelementptr i8, ptr %child.023.i.i32, i64 24
   %.sroa.013.0.copyload.i.i40 = load i64, ptr %21, align 8
   %22 = inttoptr i64 %.sroa.013.0.copyload.i.i40 to ptr
-  %bcmp.i.i.i41 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %22, ptr noundef nonnull readonly dereferenceable(11) @"$string.215", i64 11)
+  %bcmp.i.i.i41 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %22, ptr noundef nonnull readonly dereferenceable(11) @"$string.216", i64 11)
   %23 = icmp eq i32 %bcmp.i.i.i41, 0
   br i1 %23, label %and.lhs.true.i42, label %merge2.i.i35
 
@@ -24473,7 +24618,7 @@ and.rhs.i.i.i72:                                  ; preds = %whilebody.i.i64
   %33 = getelementptr i8, ptr %child.023.i.i65, i64 24
   %.sroa.013.0.copyload.i.i73 = load i64, ptr %33, align 8
   %34 = inttoptr i64 %.sroa.013.0.copyload.i.i73 to ptr
-  %bcmp.i.i.i74 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %34, ptr noundef nonnull readonly dereferenceable(5) @"$string.216", i64 5)
+  %bcmp.i.i.i74 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %34, ptr noundef nonnull readonly dereferenceable(5) @"$string.217", i64 5)
   %35 = icmp eq i32 %bcmp.i.i.i74, 0
   br i1 %35, label %and.lhs.true.i75, label %merge2.i.i68
 
@@ -24506,14 +24651,14 @@ and.lhs.true:                                     ; preds = %and.lhs.true4
   %43 = getelementptr i8, ptr %phi.call, i64 40
   %.sroa.0.0.copyload = load i64, ptr %43, align 8
   %44 = inttoptr i64 %.sroa.0.0.copyload to ptr
-  %bcmp.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %44, ptr noundef nonnull readonly dereferenceable(7) @"$string.217", i64 7)
+  %bcmp.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %44, ptr noundef nonnull readonly dereferenceable(7) @"$string.218", i64 7)
   %45 = icmp eq i32 %bcmp.i.i, 0
   br i1 %45, label %then2, label %then5
 
 and.lhs.true4:                                    ; preds = %and.lhs.true.i42, %and.lhs.true.i75
   %46 = phi i32 [ %28, %and.lhs.true.i42 ], [ %40, %and.lhs.true.i75 ]
   %phi.call = phi ptr [ %child.023.i.i32, %and.lhs.true.i42 ], [ %child.023.i.i65, %and.lhs.true.i75 ]
-  %key.0 = phi ptr [ @"$string.215", %and.lhs.true.i42 ], [ @"$string.216", %and.lhs.true.i75 ]
+  %key.0 = phi ptr [ @"$string.216", %and.lhs.true.i42 ], [ @"$string.217", %and.lhs.true.i75 ]
   %47 = icmp eq i32 %46, 4
   br i1 %47, label %and.lhs.true, label %then5
 
@@ -24522,7 +24667,7 @@ common.ret:                                       ; preds = %merge2.i.i35, %merg
   ret i32 %common.ret.op
 
 then5:                                            ; preds = %and.lhs.true, %and.lhs.true4, %"$text.equals.exit"
-  %48 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %1, ptr nonnull %key.0, ptr nonnull @"$string.218")
+  %48 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %1, ptr nonnull %key.0, ptr nonnull @"$string.219")
   br label %common.ret
 }
 
@@ -24552,7 +24697,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %15 = getelementptr i8, ptr %1, i64 16
   %16 = load ptr, ptr %15, align 8
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.220", ptr %16, i32 %3, i32 %9, i64 %11, i64 1048576)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.221", ptr %16, i32 %3, i32 %9, i64 %11, i64 1048576)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -24600,7 +24745,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %9 = getelementptr i8, ptr %1, i64 16
   %10 = load ptr, ptr %9, align 8
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.221", ptr %10, i32 %3, i32 %5)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.222", ptr %10, i32 %3, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %12 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %8)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %12, i64 1023)
@@ -24644,7 +24789,7 @@ then9:                                            ; preds = %then5
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr i8, ptr %0, i64 84
   %26 = load i32, ptr %25, align 4
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.222", ptr %24, i32 %18, i32 %26)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.223", ptr %24, i32 %18, i32 %26)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i52)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i53 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -24681,7 +24826,7 @@ then13:                                           ; preds = %merge4
 then17:                                           ; preds = %then13
   %40 = getelementptr i8, ptr %1, i64 16
   %41 = load ptr, ptr %40, align 8
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %39, i64 1024, ptr nonnull @"$string.223", ptr %41, i32 %34, i32 %36)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %39, i64 1024, ptr nonnull @"$string.224", ptr %41, i32 %34, i32 %36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %39)
   %spec.select.i.i57 = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -24724,9 +24869,9 @@ merge:                                            ; preds = %entry
   br i1 %.not19, label %common.ret, label %then2
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.154", ptr %words, align 8
+  store ptr @"$string.155", ptr %words, align 8
   %.fca.1.insert.fca.1.gep = getelementptr inbounds i8, ptr %words, i64 8
-  store ptr @"$string.153", ptr %.fca.1.insert.fca.1.gep, align 8
+  store ptr @"$string.154", ptr %.fca.1.insert.fca.1.gep, align 8
   %6 = getelementptr i8, ptr %0, i64 24
   %7 = load ptr, ptr %6, align 8
   %.not20 = icmp eq ptr %7, null
@@ -24742,7 +24887,7 @@ then5:                                            ; preds = %then2
   %14 = zext i1 %2 to i64
   %15 = getelementptr ptr, ptr %words, i64 %14
   %16 = load ptr, ptr %15, align 8
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %7, i64 1024, ptr nonnull @"$string.231", ptr %9, ptr %1, ptr %13, ptr %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %7, i64 1024, ptr nonnull @"$string.232", ptr %9, ptr %1, ptr %13, ptr %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %7)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -24807,7 +24952,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %10 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %10, align 8
   %11 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.234", i64 13)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.235", i64 13)
   %12 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %12, label %and.lhs.true.i, label %merge2.i.i
 
@@ -24839,7 +24984,7 @@ then:                                             ; preds = %merge2.i.i, %and.lh
 then.i:                                           ; preds = %then
   %21 = getelementptr i8, ptr %1, i64 16
   %22 = load ptr, ptr %21, align 8
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.164", ptr %22, ptr nonnull @"$string.235")
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.165", ptr %22, ptr nonnull @"$string.236")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %20)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -24887,7 +25032,7 @@ condition.preheader:                              ; preds = %"$Document.child.ex
   br label %or.lhs.false.i.i.i
 
 then2:                                            ; preds = %merge, %"$Document.child.exit"
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %1, ptr nonnull @"$string.235", ptr nonnull @"$string.236", ptr nonnull %child.023.i.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %1, ptr nonnull @"$string.236", ptr nonnull @"$string.237", ptr nonnull %child.023.i.i)
   br label %common.ret
 
 or.lhs.false.i.i.i:                               ; preds = %condition.preheader, %"$Document.next.exit"
@@ -24926,7 +25071,7 @@ and.rhs.i.i.i.i:                                  ; preds = %whilebody.i.i.i
   %43 = getelementptr i8, ptr %child.023.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i = load i64, ptr %43, align 8
   %44 = inttoptr i64 %.sroa.013.0.copyload.i.i.i to ptr
-  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %44, ptr noundef nonnull readonly dereferenceable(7) @"$string.237", i64 7)
+  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %44, ptr noundef nonnull readonly dereferenceable(7) @"$string.238", i64 7)
   %45 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %45, label %and.lhs.true.i.i, label %merge2.i.i.i
 
@@ -24953,7 +25098,7 @@ then.i38:                                         ; preds = %and.lhs.true.i.i, %
 
 then.i.i:                                         ; preds = %then.i38
   %54 = load ptr, ptr %.sroa.3.0.inside.sroa_idx, align 8
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %53, i64 1024, ptr nonnull @"$string.164", ptr %54, ptr nonnull @"$string.238")
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %53, i64 1024, ptr nonnull @"$string.165", ptr %54, ptr nonnull @"$string.239")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %56 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %53)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %56, i64 1023)
@@ -24977,64 +25122,64 @@ merge.i42:                                        ; preds = %and.lhs.true.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.3.0.inside.sroa_idx.i, ptr noundef nonnull align 8 dereferenceable(16) %reader.sroa.3.0.self.0..sroa_idx.i, i64 16, i1 false)
   store ptr %reader.sroa.0.0.copyload.i, ptr %inside.i, align 8
   store ptr %child.023.i.i.i, ptr %.sroa.2.0.inside.sroa_idx.i, align 8
-  %61 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.208", ptr nonnull @"$string.229")
+  %61 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.209", ptr nonnull @"$string.230")
   %.not.i43 = icmp eq i32 %61, 0
   br i1 %.not.i43, label %merge1.i, label %"$check_group.exit.thread"
 
 merge1.i:                                         ; preds = %merge.i42
-  %62 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i, ptr nonnull @"$string.230", i64 8)
+  %62 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i, ptr nonnull @"$string.231", i64 8)
   %.not86.i = icmp eq i32 %62, 0
   br i1 %.not86.i, label %merge6.i, label %"$check_group.exit.thread"
 
 merge6.i:                                         ; preds = %merge1.i
-  %63 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.239", ptr nonnull @"$string.240")
+  %63 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i, ptr nonnull @"$string.240", ptr nonnull @"$string.241")
   %.not87.i = icmp eq i32 %63, 0
   br i1 %.not87.i, label %merge11.i, label %"$check_group.exit.thread"
 
 merge11.i:                                        ; preds = %merge6.i
-  %64 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i, ptr nonnull @"$string.232", i1 zeroext true)
+  %64 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i, ptr nonnull @"$string.233", i1 zeroext true)
   %.not88.i = icmp eq i32 %64, 0
   br i1 %.not88.i, label %merge16.i, label %"$check_group.exit.thread"
 
 merge16.i:                                        ; preds = %merge11.i
-  %65 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i, ptr nonnull @"$string.233", i1 zeroext false)
+  %65 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i, ptr nonnull @"$string.234", i1 zeroext false)
   %.not89.i = icmp eq i32 %65, 0
   br i1 %.not89.i, label %merge21.i, label %"$check_group.exit.thread"
 
 merge21.i:                                        ; preds = %merge16.i
-  %66 = tail call fastcc ptr @"$ConfigReader.find"(ptr nonnull %reader.sroa.0.0.copyload.i, ptr nonnull %group.099, ptr nonnull @"$string.241")
+  %66 = tail call fastcc ptr @"$ConfigReader.find"(ptr nonnull %reader.sroa.0.0.copyload.i, ptr nonnull %group.099, ptr nonnull @"$string.242")
   %67 = icmp eq ptr %66, null
   br i1 %67, label %then27.i, label %merge26.i
 
 then27.i:                                         ; preds = %merge21.i
-  call fastcc void @"$ConfigReader.missing"(ptr nonnull readonly %inside, ptr nonnull @"$string.242")
+  call fastcc void @"$ConfigReader.missing"(ptr nonnull readonly %inside, ptr nonnull @"$string.243")
   br label %"$check_group.exit.thread"
 
 merge26.i:                                        ; preds = %merge21.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.3104.0.inside30.sroa_idx.i, ptr noundef nonnull readonly align 8 dereferenceable(16) %.sroa.3.0.inside.sroa_idx, i64 16, i1 false)
   store ptr %reader.sroa.0.0.copyload.i, ptr %inside30.i, align 8
   store ptr %66, ptr %.sroa.2103.0.inside30.sroa_idx.i, align 8
-  %68 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.208", ptr nonnull @"$string.229")
+  %68 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.209", ptr nonnull @"$string.230")
   %.not90.i = icmp eq i32 %68, 0
   br i1 %.not90.i, label %merge32.i, label %"$check_group.exit.thread"
 
 merge32.i:                                        ; preds = %merge26.i
-  %69 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside30.i, ptr nonnull @"$string.230", i64 8)
+  %69 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside30.i, ptr nonnull @"$string.231", i64 8)
   %.not91.i = icmp eq i32 %69, 0
   br i1 %.not91.i, label %merge37.i, label %"$check_group.exit.thread"
 
 merge37.i:                                        ; preds = %merge32.i
-  %70 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.239", ptr nonnull @"$string.30")
+  %70 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside30.i, ptr nonnull @"$string.240", ptr nonnull @"$string.30")
   %.not92.i = icmp eq i32 %70, 0
   br i1 %.not92.i, label %merge42.i, label %"$check_group.exit.thread"
 
 merge42.i:                                        ; preds = %merge37.i
-  %71 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.232", i1 zeroext true)
+  %71 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.233", i1 zeroext true)
   %.not93.i = icmp eq i32 %71, 0
   br i1 %.not93.i, label %merge47.i, label %"$check_group.exit.thread"
 
 merge47.i:                                        ; preds = %merge42.i
-  %72 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.233", i1 zeroext true)
+  %72 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside30.i, ptr nonnull @"$string.234", i1 zeroext true)
   %.not94.i = icmp eq i32 %72, 0
   br i1 %.not94.i, label %"$check_group.exit", label %"$check_group.exit.thread"
 
@@ -25079,7 +25224,7 @@ and.rhs.i.i.i.i69:                                ; preds = %whilebody.i.i.i61
   %79 = getelementptr i8, ptr %child.023.i.i.i62, i64 24
   %.sroa.013.0.copyload.i.i.i70 = load i64, ptr %79, align 8
   %80 = inttoptr i64 %.sroa.013.0.copyload.i.i.i70 to ptr
-  %bcmp.i.i.i.i71 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %80, ptr noundef nonnull readonly dereferenceable(7) @"$string.245", i64 7)
+  %bcmp.i.i.i.i71 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %80, ptr noundef nonnull readonly dereferenceable(7) @"$string.246", i64 7)
   %81 = icmp eq i32 %bcmp.i.i.i.i71, 0
   br i1 %81, label %and.lhs.true.i.i72, label %merge2.i.i.i65
 
@@ -25106,7 +25251,7 @@ then.i49:                                         ; preds = %and.lhs.true.i.i72,
 
 then.i.i51:                                       ; preds = %then.i49
   %90 = load ptr, ptr %.sroa.3.0.inside.sroa_idx, align 8
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %89, i64 1024, ptr nonnull @"$string.164", ptr %90, ptr nonnull @"$string.246")
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %89, i64 1024, ptr nonnull @"$string.165", ptr %90, ptr nonnull @"$string.247")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i45)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %89)
   %spec.select.i.i.i.i52 = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -25127,12 +25272,12 @@ then2.i.i.i.i55:                                  ; preds = %then.i.i51
   br label %common.ret
 
 merge.i73:                                        ; preds = %and.lhs.true.i.i72
-  %97 = call fastcc i32 @"$NameMatcher.read"(ptr %34, ptr nonnull %child.023.i.i.i62, ptr %35, ptr nonnull @"$string.245", ptr nonnull readonly %inside)
+  %97 = call fastcc i32 @"$NameMatcher.read"(ptr %34, ptr nonnull %child.023.i.i.i62, ptr %35, ptr nonnull @"$string.246", ptr nonnull readonly %inside)
   %.not.i74 = icmp eq i32 %97, 0
   br i1 %.not.i74, label %merge11, label %common.ret
 
 merge11:                                          ; preds = %merge.i73
-  %98 = tail call fastcc ptr @"$Map.find.289"(ptr %34, i64 ptrtoint (ptr @"$string.290" to i64), i64 6)
+  %98 = tail call fastcc ptr @"$Map.find.290"(ptr %34, i64 ptrtoint (ptr @"$string.291" to i64), i64 6)
   %99 = icmp ne ptr %98, null
   %100 = zext i1 %99 to i8
   store i8 %100, ptr %36, align 1
@@ -25189,7 +25334,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %9 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %9, align 8
   %10 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %10, ptr noundef nonnull readonly dereferenceable(18) @"$string.244", i64 18)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %10, ptr noundef nonnull readonly dereferenceable(18) @"$string.245", i64 18)
   %11 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %11, label %and.lhs.true.i, label %merge2.i.i
 
@@ -25217,7 +25362,7 @@ then:                                             ; preds = %and.lhs.true.i
 then2:                                            ; preds = %then
   %20 = getelementptr i8, ptr %0, i64 16
   %21 = load ptr, ptr %20, align 8
-  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.243", ptr %21, ptr nonnull @"$string.244")
+  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.244", ptr %21, ptr nonnull @"$string.245")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -25264,7 +25409,7 @@ common.ret:                                       ; preds = %merge6, %"$Document
   ret i32 %common.ret.op
 
 then:                                             ; preds = %entry
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %4, ptr %3, ptr nonnull @"$string.172", ptr nonnull %1)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %4, ptr %3, ptr nonnull @"$string.173", ptr nonnull %1)
   br label %common.ret
 
 merge:                                            ; preds = %entry
@@ -25317,7 +25462,7 @@ whilebody:                                        ; preds = %whilebody.lr.ph, %"
   br i1 %.not25, label %merge2, label %then3
 
 then3:                                            ; preds = %whilebody
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %4, ptr %3, ptr nonnull @"$string.172", ptr nonnull %child.097)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %4, ptr %3, ptr nonnull @"$string.173", ptr nonnull %child.097)
   br label %common.ret
 
 merge2:                                           ; preds = %whilebody
@@ -25381,7 +25526,7 @@ then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.
 then.i.i.i.i.i:                                   ; preds = %then.i.i.i.i
   %51 = trunc i64 %43 to i32
   %52 = load ptr, ptr %parser.i.i.i, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 1024, ptr nonnull @"$string.253", i32 %51, ptr %52, i64 %42, ptr nonnull @"$string.269")
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 1024, ptr nonnull @"$string.254", i32 %51, ptr %52, i64 %42, ptr nonnull @"$string.270")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %50)
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -25607,7 +25752,7 @@ then.i31.i.i.i:                                   ; preds = %then2.i.i.i
   %129 = trunc i64 %128 to i32
   %130 = load ptr, ptr %parser.i.i.i, align 8
   %131 = load i64, ptr %.sroa.3.0.parser.sroa_idx.i.i.i, align 8
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %127, i64 1024, ptr nonnull @"$string.253", i32 %129, ptr %130, i64 %131, ptr nonnull @"$string.254")
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %127, i64 1024, ptr nonnull @"$string.254", i32 %129, ptr %130, i64 %131, ptr nonnull @"$string.255")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %133 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %127)
   %spec.select.i.i.i32.i.i.i = call i64 @llvm.smin.i64(i64 %133, i64 1023)
@@ -25655,7 +25800,7 @@ then.i.i:                                         ; preds = %then.i, %merge1.i.i
 then2.i.i:                                        ; preds = %then.i.i
   %146 = getelementptr i8, ptr %4, i64 16
   %147 = load ptr, ptr %146, align 8
-  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %145, i64 1024, ptr nonnull @"$string.278", ptr %147, ptr nonnull @"$string.219", ptr %3, ptr nonnull %cause.i.i)
+  %148 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %145, i64 1024, ptr nonnull @"$string.279", ptr %147, ptr nonnull @"$string.220", ptr %3, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %149 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %145)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %149, i64 1023)
@@ -25744,7 +25889,7 @@ then5.i.i:                                        ; preds = %merge.i.i.i.i
 then.i20.i.i:                                     ; preds = %then5.i.i
   %172 = getelementptr i8, ptr %4, i64 16
   %173 = load ptr, ptr %172, align 8
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %171, i64 1024, ptr nonnull @"$string.115", ptr %173)
+  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %171, i64 1024, ptr nonnull @"$string.116", ptr %173)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %175 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %171)
   %spec.select.i.i.i21.i.i = call i64 @llvm.smin.i64(i64 %175, i64 1023)
@@ -25766,7 +25911,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i20.i.i
 
 "$text.equal.exit.i":                             ; preds = %merge2
   %180 = inttoptr i64 %.sroa.0.0.copyload to ptr
-  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %180, ptr noundef nonnull dereferenceable(3) @"$string.247", i64 3)
+  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %180, ptr noundef nonnull dereferenceable(3) @"$string.248", i64 3)
   %181 = icmp eq i32 %bcmp.i.i, 0
   br i1 %181, label %then.i, label %merge.i27
 
@@ -25832,7 +25977,7 @@ then3.i:                                          ; preds = %merge.i.i41.i.i, %m
 then.i58.i:                                       ; preds = %then3.i
   %207 = getelementptr i8, ptr %4, i64 16
   %208 = load ptr, ptr %207, align 8
-  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %206, i64 1024, ptr nonnull @"$string.115", ptr %208)
+  %209 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %206, i64 1024, ptr nonnull @"$string.116", ptr %208)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i56.i)
   %210 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %206)
   %spec.select.i.i.i59.i = call i64 @llvm.smin.i64(i64 %210, i64 1023)
@@ -25894,7 +26039,7 @@ merge7.i.i.i85.i:                                 ; preds = %merge.i.i.i82.i
 and.rhs.i.i72.i:                                  ; preds = %merge7.i.i.i85.i, %or.rhs.i.i.i
   %228 = load i64, ptr %31, align 8
   %.not.i.i.i.i.i73.i = icmp slt i64 %228, %size.0.i.i.i
-  br i1 %.not.i.i.i.i.i73.i, label %merge.i.i.i.i.i78.i, label %"$Vector.resize.143.exit.i.i.i.i"
+  br i1 %.not.i.i.i.i.i73.i, label %merge.i.i.i.i.i78.i, label %"$Vector.resize.144.exit.i.i.i.i"
 
 merge.i.i.i.i.i78.i:                              ; preds = %and.rhs.i.i72.i
   %229 = shl i64 %228, 1
@@ -25909,16 +26054,16 @@ merge.i.i.i.i.i78.i:                              ; preds = %and.rhs.i.i72.i
 merge7.i.i.i.i.i81.i:                             ; preds = %merge.i.i.i.i.i78.i
   store ptr %232, ptr %30, align 8
   store i64 %spec.store.select.i.i.i.i.i80.i, ptr %31, align 8
-  br label %"$Vector.resize.143.exit.i.i.i.i"
+  br label %"$Vector.resize.144.exit.i.i.i.i"
 
-"$Vector.resize.143.exit.i.i.i.i":                ; preds = %merge7.i.i.i.i.i81.i, %and.rhs.i.i72.i
+"$Vector.resize.144.exit.i.i.i.i":                ; preds = %merge7.i.i.i.i.i81.i, %and.rhs.i.i72.i
   store i64 %size.0.i.i.i, ptr %28, align 8
   %234 = icmp sgt i64 %size.0.i.i.i, 0
   br i1 %234, label %forbody.i.i.i76.i, label %merge1.i.i.i.i
 
-forbody.i.i.i76.i:                                ; preds = %"$Vector.resize.143.exit.i.i.i.i", %forbody.i.i.i76.i
-  %i.020.i.i.i.i = phi i64 [ %258, %forbody.i.i.i76.i ], [ 0, %"$Vector.resize.143.exit.i.i.i.i" ]
-  %niter199 = phi i64 [ %niter199.next.7, %forbody.i.i.i76.i ], [ 0, %"$Vector.resize.143.exit.i.i.i.i" ]
+forbody.i.i.i76.i:                                ; preds = %"$Vector.resize.144.exit.i.i.i.i", %forbody.i.i.i76.i
+  %i.020.i.i.i.i = phi i64 [ %258, %forbody.i.i.i76.i ], [ 0, %"$Vector.resize.144.exit.i.i.i.i" ]
+  %niter199 = phi i64 [ %niter199.next.7, %forbody.i.i.i76.i ], [ 0, %"$Vector.resize.144.exit.i.i.i.i" ]
   %235 = load ptr, ptr %30, align 8
   %236 = getelementptr i32, ptr %235, i64 %i.020.i.i.i.i
   store i32 -1, ptr %236, align 4
@@ -25955,13 +26100,13 @@ forbody.i.i.i76.i:                                ; preds = %"$Vector.resize.143
   %niter199.ncmp.7 = icmp eq i64 %niter199.next.7, %size.0.i.i.i
   br i1 %niter199.ncmp.7, label %merge1.i.i.i.i, label %forbody.i.i.i76.i
 
-merge1.i.i.i.i:                                   ; preds = %forbody.i.i.i76.i, %"$Vector.resize.143.exit.i.i.i.i"
+merge1.i.i.i.i:                                   ; preds = %forbody.i.i.i76.i, %"$Vector.resize.144.exit.i.i.i.i"
   %259 = load i64, ptr %26, align 8
   %260 = icmp sgt i64 %259, 0
   br i1 %260, label %forbody4.i.i.i.i, label %merge.i64.i
 
-forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.286.exit.i.i.i.i"
-  %i2.022.i.i.i.i = phi i64 [ %301, %"$Map.position.286.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
+forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.287.exit.i.i.i.i"
+  %i2.022.i.i.i.i = phi i64 [ %301, %"$Map.position.287.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
   %.val.i.i.i.i = load ptr, ptr %27, align 8
   %261 = getelementptr %91, ptr %.val.i.i.i.i, i64 %i2.022.i.i.i.i
   %262 = trunc i64 %i2.022.i.i.i.i to i32
@@ -25977,7 +26122,7 @@ forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$
   %269 = getelementptr i32, ptr %263, i64 %268
   %270 = load i32, ptr %269, align 4
   %271 = icmp sgt i32 %270, -1
-  br i1 %271, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.286.exit.i.i.i.i"
+  br i1 %271, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.287.exit.i.i.i.i"
 
 whilebody.lr.ph.i.i.i.i.i:                        ; preds = %forbody4.i.i.i.i
   %.sroa.0.0.copyload.i.i.i.i = load i64, ptr %261, align 8
@@ -25999,7 +26144,7 @@ and.lhs.true.i.us.i.i.i.i:                        ; preds = %whilebody.i.us.i.i.
   %.sroa.2.0..sroa_idx.i.us.i.i.i.i = getelementptr inbounds i8, ptr %276, i64 8
   %.sroa.2.0.copyload.i.us.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i.i.i, align 8
   %280 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i.i.i, 0
-  br i1 %280, label %"$Map.position.286.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
+  br i1 %280, label %"$Map.position.287.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
 
 merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i.i.i.i, %whilebody.i.us.i.i.i.i
   %281 = add i64 %position.017.i.us.i.i.i.i, 1
@@ -26007,7 +26152,7 @@ merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i
   %283 = getelementptr i32, ptr %263, i64 %282
   %284 = load i32, ptr %283, align 4
   %285 = icmp sgt i32 %284, -1
-  br i1 %285, label %whilebody.i.us.i.i.i.i, label %"$Map.position.286.exit.i.i.i.i"
+  br i1 %285, label %whilebody.i.us.i.i.i.i, label %"$Map.position.287.exit.i.i.i.i"
 
 whilebody.i.i.i.i74.i:                            ; preds = %whilebody.lr.ph.i.i.i.i.i, %merge2.i.i.i.i.i
   %286 = phi i32 [ %298, %merge2.i.i.i.i.i ], [ %270, %whilebody.lr.ph.i.i.i.i.i ]
@@ -26030,7 +26175,7 @@ and.rhs.i.i.i.i.i.i:                              ; preds = %and.lhs.true.i.i.i.
   %293 = inttoptr i64 %.sroa.0.0.copyload.i.i.i.i.i to ptr
   %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr %293, ptr %272, i64 %.sroa.2.0.copyload.fr.i.i.i.i)
   %294 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
-  br i1 %294, label %"$Map.position.286.exit.i.i.i.i", label %merge2.i.i.i.i.i
+  br i1 %294, label %"$Map.position.287.exit.i.i.i.i", label %merge2.i.i.i.i.i
 
 merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i, %and.lhs.true.i.i.i.i75.i, %whilebody.i.i.i.i74.i
   %295 = add i64 %position.017.i.i.i.i.i, 1
@@ -26038,9 +26183,9 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %297 = getelementptr i32, ptr %263, i64 %296
   %298 = load i32, ptr %297, align 4
   %299 = icmp sgt i32 %298, -1
-  br i1 %299, label %whilebody.i.i.i.i74.i, label %"$Map.position.286.exit.i.i.i.i"
+  br i1 %299, label %whilebody.i.i.i.i74.i, label %"$Map.position.287.exit.i.i.i.i"
 
-"$Map.position.286.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
+"$Map.position.287.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
   %position.0.lcssa.i.i.i.i.i = phi i64 [ %268, %forbody4.i.i.i.i ], [ %position.017.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i ], [ %282, %merge2.i.us.i.i.i.i ], [ %position.017.i.i.i.i.i, %and.rhs.i.i.i.i.i.i ], [ %296, %merge2.i.i.i.i.i ]
   %300 = getelementptr i32, ptr %263, i64 %position.0.lcssa.i.i.i.i.i
   store i32 %262, ptr %300, align 4
@@ -26048,7 +26193,7 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %exitcond25.not.i.i.i.i = icmp eq i64 %301, %259
   br i1 %exitcond25.not.i.i.i.i, label %merge.i64.i, label %forbody4.i.i.i.i
 
-merge.i64.i:                                      ; preds = %"$Map.position.286.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
+merge.i64.i:                                      ; preds = %"$Map.position.287.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
   %.val37.i.i = load i64, ptr %0, align 8
   %.val38.i.i = load i64, ptr %32, align 8
   %302 = call fastcc i64 @"$hash.siphash13"(i64 %.val37.i.i, i64 %.val38.i.i, ptr nonnull %201, i64 %.fr53.i.i)
@@ -26059,7 +26204,7 @@ merge.i64.i:                                      ; preds = %"$Map.position.286.
   %307 = getelementptr i32, ptr %306, i64 %305
   %308 = load i32, ptr %307, align 4
   %309 = icmp sgt i32 %308, -1
-  br i1 %309, label %whilebody.lr.ph.i.i.i, label %"$Map.position.286.exit.i.i"
+  br i1 %309, label %whilebody.lr.ph.i.i.i, label %"$Map.position.287.exit.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge.i64.i
   %.val.i.i.i = load ptr, ptr %27, align 8
@@ -26080,7 +26225,7 @@ and.lhs.true.i.us.i.i:                            ; preds = %whilebody.i.us.i.i
   %.sroa.2.0..sroa_idx.i.us.i.i = getelementptr inbounds i8, ptr %313, i64 8
   %.sroa.2.0.copyload.i.us.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i, align 8
   %317 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i, 0
-  br i1 %317, label %"$Map.position.286.exit.i.i", label %merge2.i.us.i.i
+  br i1 %317, label %"$Map.position.287.exit.i.i", label %merge2.i.us.i.i
 
 merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i.i, %whilebody.i.us.i.i
   %318 = add i64 %position.017.i.us.i.i, 1
@@ -26088,7 +26233,7 @@ merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i
   %320 = getelementptr i32, ptr %306, i64 %319
   %321 = load i32, ptr %320, align 4
   %322 = icmp sgt i32 %321, -1
-  br i1 %322, label %whilebody.i.us.i.i, label %"$Map.position.286.exit.i.i"
+  br i1 %322, label %whilebody.i.us.i.i, label %"$Map.position.287.exit.i.i"
 
 whilebody.i.i.i:                                  ; preds = %whilebody.lr.ph.i.i.i, %merge2.i.i.i
   %323 = phi i32 [ %335, %merge2.i.i.i ], [ %308, %whilebody.lr.ph.i.i.i ]
@@ -26111,7 +26256,7 @@ and.rhs.i.i.i70.i:                                ; preds = %and.lhs.true.i.i69.
   %330 = inttoptr i64 %.sroa.0.0.copyload.i.i.i to ptr
   %bcmp.i.i.i.i = call i32 @bcmp(ptr %330, ptr nonnull %201, i64 %.fr53.i.i)
   %331 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %331, label %"$Map.position.286.exit.i.i", label %merge2.i.i.i
+  br i1 %331, label %"$Map.position.287.exit.i.i", label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i70.i, %and.lhs.true.i.i69.i, %whilebody.i.i.i
   %332 = add i64 %position.017.i.i.i, 1
@@ -26119,23 +26264,23 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i70.i, 
   %334 = getelementptr i32, ptr %306, i64 %333
   %335 = load i32, ptr %334, align 4
   %336 = icmp sgt i32 %335, -1
-  br i1 %336, label %whilebody.i.i.i, label %"$Map.position.286.exit.i.i"
+  br i1 %336, label %whilebody.i.i.i, label %"$Map.position.287.exit.i.i"
 
-"$Map.position.286.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i70.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %merge.i64.i
+"$Map.position.287.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i70.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %merge.i64.i
   %position.0.lcssa.i.i.i = phi i64 [ %305, %merge.i64.i ], [ %position.017.i.us.i.i, %and.lhs.true.i.us.i.i ], [ %319, %merge2.i.us.i.i ], [ %position.017.i.i.i, %and.rhs.i.i.i70.i ], [ %333, %merge2.i.i.i ]
   %337 = getelementptr i32, ptr %306, i64 %position.0.lcssa.i.i.i
   %338 = load i32, ptr %337, align 4
   %339 = icmp sgt i32 %338, -1
   br i1 %339, label %then2.i68.i, label %merge1.i.i
 
-then2.i68.i:                                      ; preds = %"$Map.position.286.exit.i.i"
+then2.i68.i:                                      ; preds = %"$Map.position.287.exit.i.i"
   %340 = zext nneg i32 %338 to i64
   %.val.i.i = load ptr, ptr %27, align 8
   %341 = getelementptr %91, ptr %.val.i.i, i64 %340, i32 2
   store i8 1, ptr %341, align 1
   br label %merge6
 
-merge1.i.i:                                       ; preds = %"$Map.position.286.exit.i.i"
+merge1.i.i:                                       ; preds = %"$Map.position.287.exit.i.i"
   %342 = load i64, ptr %26, align 8
   %343 = add i64 %342, 1
   %344 = load i64, ptr %29, align 8
@@ -26267,7 +26412,7 @@ then.i41.i:                                       ; preds = %then.i46
 
 then.i86:                                         ; preds = %then.i41.i
   %10 = trunc i64 %269 to i32
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %9, i64 1024, ptr nonnull @"$string.253", i32 %10, ptr nonnull %265, i64 %268, ptr nonnull @"$string.255")
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %9, i64 1024, ptr nonnull @"$string.254", i32 %10, ptr nonnull %265, i64 %268, ptr nonnull @"$string.256")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i84)
   %12 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %9)
   %spec.select.i.i.i87 = tail call i64 @llvm.smin.i64(i64 %12, i64 1023)
@@ -26319,7 +26464,7 @@ then5.i.i50:                                      ; preds = %then2.i.i, %"$Parse
 
 then.i72:                                         ; preds = %then5.i.i50
   %28 = trunc i64 %269 to i32
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.253", i32 %28, ptr nonnull %265, i64 %22, ptr nonnull @"$string.256")
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.254", i32 %28, ptr nonnull %265, i64 %22, ptr nonnull @"$string.257")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i70)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i73 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -26391,7 +26536,7 @@ then13.i.i:                                       ; preds = %"$Parser.peek.exit6
 then.i55:                                         ; preds = %then13.i.i
   %53 = trunc i64 %41 to i32
   %54 = load ptr, ptr %0, align 8
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.253", i32 %53, ptr %54, i64 %40, ptr nonnull @"$string.257")
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.254", i32 %53, ptr %54, i64 %40, ptr nonnull @"$string.258")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i53)
   %56 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %52)
   %spec.select.i.i.i56 = tail call i64 @llvm.smin.i64(i64 %56, i64 1023)
@@ -26460,7 +26605,7 @@ then.i21.i.i:                                     ; preds = %whilebody.i.i.i
 then.i33.i.i.i:                                   ; preds = %then.i21.i.i
   %77 = trunc i64 %69 to i32
   %78 = load ptr, ptr %0, align 8
-  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 1024, ptr nonnull @"$string.253", i32 %77, ptr %78, i64 %70, ptr nonnull @"$string.258")
+  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 1024, ptr nonnull @"$string.254", i32 %77, ptr %78, i64 %70, ptr nonnull @"$string.259")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %80 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %76)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -26554,7 +26699,7 @@ then.i.i.i.i.i:                                   ; preds = %then2.i.i.i.i
   %115 = trunc i64 %114 to i32
   %116 = load ptr, ptr %0, align 8
   %117 = load i64, ptr %3, align 8
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %113, i64 1024, ptr nonnull @"$string.253", i32 %115, ptr %116, i64 %117, ptr nonnull @"$string.262")
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %113, i64 1024, ptr nonnull @"$string.254", i32 %115, ptr %116, i64 %117, ptr nonnull @"$string.263")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %119 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %113)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -26617,7 +26762,7 @@ then12.i.i.i:                                     ; preds = %and.lhs.true9.i.i.i
 
 then.i40.i.i.i:                                   ; preds = %then12.i.i.i
   %144 = trunc i64 %86 to i32
-  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 1024, ptr nonnull @"$string.253", i32 %144, ptr nonnull %88, i64 %85, ptr nonnull @"$string.263")
+  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 1024, ptr nonnull @"$string.254", i32 %144, ptr nonnull %88, i64 %85, ptr nonnull @"$string.264")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i38.i.i.i)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %143)
   %spec.select.i.i.i41.i.i.i = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -26707,7 +26852,7 @@ then14.i:                                         ; preds = %"$Parser.peek.exit.
 
 then.i55.i:                                       ; preds = %then14.i
   %173 = trunc i64 %269 to i32
-  %174 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %172, i64 1024, ptr nonnull @"$string.253", i32 %173, ptr nonnull %265, i64 %268, ptr nonnull @"$string.265")
+  %174 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %172, i64 1024, ptr nonnull @"$string.254", i32 %173, ptr nonnull %265, i64 %268, ptr nonnull @"$string.266")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %175 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %172)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %175, i64 1023)
@@ -26852,7 +26997,7 @@ then5.i.i:                                        ; preds = %or.lhs.false7.i.i, 
 then.i34.i.i:                                     ; preds = %then5.i.i
   %237 = trunc i64 %228 to i32
   %238 = load ptr, ptr %0, align 8
-  %239 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %236, i64 1024, ptr nonnull @"$string.253", i32 %237, ptr %238, i64 %229, ptr nonnull @"$string.267")
+  %239 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %236, i64 1024, ptr nonnull @"$string.254", i32 %237, ptr %238, i64 %229, ptr nonnull @"$string.268")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %240 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %236)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %240, i64 1023)
@@ -26927,7 +27072,7 @@ then8.i:                                          ; preds = %"$Parser.peek.exit3
 
 then.i29:                                         ; preds = %then8.i
   %254 = trunc i64 %247 to i32
-  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %253, i64 1024, ptr nonnull @"$string.253", i32 %254, ptr nonnull %246, i64 %storemerge, ptr nonnull @"$string.268")
+  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %253, i64 1024, ptr nonnull @"$string.254", i32 %254, ptr nonnull %246, i64 %storemerge, ptr nonnull @"$string.269")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %256 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %253)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %256, i64 1023)
@@ -27027,7 +27172,7 @@ then.i:                                           ; preds = %then
   %12 = load ptr, ptr %0, align 8
   %13 = getelementptr i8, ptr %0, i64 16
   %14 = load i64, ptr %13, align 8
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.253", i32 %11, ptr %12, i64 %14, ptr nonnull @"$string.254")
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.254", i32 %11, ptr %12, i64 %14, ptr nonnull @"$string.255")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %8)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -27139,7 +27284,7 @@ then6:                                            ; preds = %merge
 
 then.i23:                                         ; preds = %then6
   %18 = trunc i64 %5 to i32
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.253", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.261")
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.254", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.262")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -27218,7 +27363,7 @@ then:                                             ; preds = %entry
 then.i51:                                         ; preds = %then
   %14 = trunc i64 %4 to i32
   %15 = load ptr, ptr %0, align 8
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.253", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.259")
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.254", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.260")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %13)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -27270,7 +27415,7 @@ then22:                                           ; preds = %"$is_letter_or_digi
 
 then.i54:                                         ; preds = %then22
   %42 = trunc i64 %4 to i32
-  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 1024, ptr nonnull @"$string.253", i32 %42, ptr nonnull %6, i64 %2, ptr nonnull @"$string.260")
+  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 1024, ptr nonnull @"$string.254", i32 %42, ptr nonnull %6, i64 %2, ptr nonnull @"$string.261")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i52)
   %44 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %41)
   %spec.select.i.i.i55 = tail call i64 @llvm.smin.i64(i64 %44, i64 1023)
@@ -27485,7 +27630,7 @@ then:                                             ; preds = %"$Parser.peek.exit1
 
 then.i20:                                         ; preds = %then
   %22 = trunc i64 %4 to i32
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.253", i32 %22, ptr nonnull %6, i64 %14, ptr nonnull @"$string.266")
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.254", i32 %22, ptr nonnull %6, i64 %14, ptr nonnull @"$string.267")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %21)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -28012,7 +28157,7 @@ then16:                                           ; preds = %"$Regex.add.exit"
 }
 
 ; Function Attrs: nofree nounwind memory(readwrite, inaccessiblemem: none)
-define internal fastcc ptr @"$Map.find.289"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #12 {
+define internal fastcc ptr @"$Map.find.290"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #12 {
 entry:
   %.fr18 = freeze i64 %2
   %3 = getelementptr i8, ptr %0, i64 16
@@ -28021,8 +28166,8 @@ entry:
   %6 = icmp eq i64 %5, 0
   br i1 %6, label %common.ret, label %merge
 
-common.ret:                                       ; preds = %"$Map.position.286.exit", %entry, %merge1
-  %common.ret.op = phi ptr [ %50, %merge1 ], [ null, %entry ], [ null, %"$Map.position.286.exit" ]
+common.ret:                                       ; preds = %"$Map.position.287.exit", %entry, %merge1
+  %common.ret.op = phi ptr [ %50, %merge1 ], [ null, %entry ], [ null, %"$Map.position.287.exit" ]
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -28040,7 +28185,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i32, ptr %8, i64 %15
   %17 = load i32, ptr %16, align 4
   %18 = icmp sgt i32 %17, -1
-  br i1 %18, label %whilebody.lr.ph.i, label %"$Map.position.286.exit"
+  br i1 %18, label %whilebody.lr.ph.i, label %"$Map.position.287.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge
   %.val.i = load ptr, ptr %3, align 8
@@ -28061,7 +28206,7 @@ and.lhs.true.i.us:                                ; preds = %whilebody.i.us
   %.sroa.2.0..sroa_idx.i.us = getelementptr inbounds i8, ptr %22, i64 8
   %.sroa.2.0.copyload.i.us = load i64, ptr %.sroa.2.0..sroa_idx.i.us, align 8
   %26 = icmp eq i64 %.sroa.2.0.copyload.i.us, 0
-  br i1 %26, label %"$Map.position.286.exit", label %merge2.i.us
+  br i1 %26, label %"$Map.position.287.exit", label %merge2.i.us
 
 merge2.i.us:                                      ; preds = %and.lhs.true.i.us, %whilebody.i.us
   %27 = add i64 %position.017.i.us, 1
@@ -28069,7 +28214,7 @@ merge2.i.us:                                      ; preds = %and.lhs.true.i.us, 
   %29 = getelementptr i32, ptr %8, i64 %28
   %30 = load i32, ptr %29, align 4
   %31 = icmp sgt i32 %30, -1
-  br i1 %31, label %whilebody.i.us, label %"$Map.position.286.exit"
+  br i1 %31, label %whilebody.i.us, label %"$Map.position.287.exit"
 
 whilebody.i:                                      ; preds = %whilebody.lr.ph.i, %merge2.i
   %32 = phi i32 [ %44, %merge2.i ], [ %17, %whilebody.lr.ph.i ]
@@ -28092,7 +28237,7 @@ and.rhs.i.i:                                      ; preds = %and.lhs.true.i
   %39 = inttoptr i64 %.sroa.0.0.copyload.i to ptr
   %bcmp.i.i = tail call i32 @bcmp(ptr %39, ptr %10, i64 %.fr18)
   %40 = icmp eq i32 %bcmp.i.i, 0
-  br i1 %40, label %"$Map.position.286.exit", label %merge2.i
+  br i1 %40, label %"$Map.position.287.exit", label %merge2.i
 
 merge2.i:                                         ; preds = %and.rhs.i.i, %and.lhs.true.i, %whilebody.i
   %41 = add i64 %position.017.i, 1
@@ -28100,20 +28245,80 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
   %43 = getelementptr i32, ptr %8, i64 %42
   %44 = load i32, ptr %43, align 4
   %45 = icmp sgt i32 %44, -1
-  br i1 %45, label %whilebody.i, label %"$Map.position.286.exit"
+  br i1 %45, label %whilebody.i, label %"$Map.position.287.exit"
 
-"$Map.position.286.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %merge
+"$Map.position.287.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %merge
   %position.0.lcssa.i = phi i64 [ %15, %merge ], [ %position.017.i.us, %and.lhs.true.i.us ], [ %28, %merge2.i.us ], [ %position.017.i, %and.rhs.i.i ], [ %42, %merge2.i ]
   %46 = getelementptr i32, ptr %8, i64 %position.0.lcssa.i
   %47 = load i32, ptr %46, align 4
   %48 = icmp slt i32 %47, 0
   br i1 %48, label %common.ret, label %merge1
 
-merge1:                                           ; preds = %"$Map.position.286.exit"
+merge1:                                           ; preds = %"$Map.position.287.exit"
   %49 = zext nneg i32 %47 to i64
   %.val = load ptr, ptr %3, align 8
   %50 = getelementptr %91, ptr %.val, i64 %49, i32 2
   br label %common.ret
+}
+
+; Function Attrs: nounwind
+define internal fastcc void @"$Document.free"(ptr nocapture %0) unnamed_addr #3 {
+entry:
+  %1 = load ptr, ptr %0, align 8
+  tail call void @free(ptr %1)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %0, i8 0, i64 24, i1 false)
+  %2 = getelementptr i8, ptr %0, i64 24
+  %.pr.i = load ptr, ptr %2, align 8
+  %.not4.i = icmp eq ptr %.pr.i, null
+  br i1 %.not4.i, label %"$Arena.free.exit", label %whilebody.i
+
+whilebody.i:                                      ; preds = %entry, %whilebody.i
+  %3 = phi ptr [ %4, %whilebody.i ], [ %.pr.i, %entry ]
+  %4 = load ptr, ptr %3, align 8
+  tail call void @free(ptr nonnull %3)
+  store ptr %4, ptr %2, align 8
+  %.not.i = icmp eq ptr %4, null
+  br i1 %.not.i, label %"$Arena.free.exit", label %whilebody.i
+
+"$Arena.free.exit":                               ; preds = %whilebody.i, %entry
+  %5 = getelementptr i8, ptr %0, i64 48
+  %6 = load ptr, ptr %5, align 8
+  tail call void @free(ptr %6)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %5, i8 0, i64 24, i1 false)
+  %7 = getelementptr i8, ptr %0, i64 72
+  %8 = load ptr, ptr %7, align 8
+  tail call void @free(ptr %8)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %7, i8 0, i64 24, i1 false)
+  ret void
+}
+
+define internal fastcc i32 @"$parse_generation"(ptr nocapture %0, ptr %1, i64 %2, i64 %3, ptr %4) unnamed_addr {
+entry:
+  %from.i = alloca %82, align 8
+  %5 = getelementptr i8, ptr %0, i64 24
+  %6 = load ptr, ptr %5, align 8
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %from.i)
+  %7 = tail call fastcc i32 @"$parse_object"(ptr %1, i64 %2, i64 %3, ptr %6, ptr %4)
+  %.not.i = icmp eq i32 %7, 0
+  br i1 %.not.i, label %merge.i, label %"$config.parse_generation.exit"
+
+merge.i:                                          ; preds = %entry
+  %8 = getelementptr i8, ptr %0, i64 32
+  %.val.i = load ptr, ptr %1, align 8
+  store ptr %1, ptr %from.i, align 8
+  %.sroa.210.0.from.sroa_idx.i = getelementptr inbounds i8, ptr %from.i, i64 8
+  store ptr %.val.i, ptr %.sroa.210.0.from.sroa_idx.i, align 8
+  %.sroa.3.0.from.sroa_idx.i = getelementptr inbounds i8, ptr %from.i, i64 16
+  store ptr %6, ptr %.sroa.3.0.from.sroa_idx.i, align 8
+  %.sroa.411.0.from.sroa_idx.i = getelementptr inbounds i8, ptr %from.i, i64 24
+  store ptr %4, ptr %.sroa.411.0.from.sroa_idx.i, align 8
+  %9 = call fastcc i32 @"$ModelConfig.add_eos_tokens"(ptr %8, ptr nonnull %from.i)
+  br label %"$config.parse_generation.exit"
+
+"$config.parse_generation.exit":                  ; preds = %entry, %merge.i
+  %common.ret.op.i = phi i32 [ %9, %merge.i ], [ %7, %entry ]
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %from.i)
+  ret i32 %common.ret.op.i
 }
 
 ; Function Attrs: nounwind
@@ -28123,26 +28328,26 @@ entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %name.i27.i = alloca [128 x i8], align 1
   %name.i.i = alloca [128 x i8], align 8
-  %2 = getelementptr i8, ptr %0, i64 440
-  %3 = getelementptr i8, ptr %0, i64 24
-  %4 = getelementptr i8, ptr %0, i64 248
-  %5 = getelementptr i8, ptr %0, i64 472
+  %2 = getelementptr i8, ptr %0, i64 448
+  %3 = getelementptr i8, ptr %0, i64 32
+  %4 = getelementptr i8, ptr %0, i64 256
+  %5 = getelementptr i8, ptr %0, i64 480
   store ptr %3, ptr %5, align 8
-  %6 = getelementptr i8, ptr %0, i64 480
+  %6 = getelementptr i8, ptr %0, i64 488
   store ptr %4, ptr %6, align 8
-  %7 = getelementptr i8, ptr %0, i64 92
+  %7 = getelementptr i8, ptr %0, i64 100
   %8 = load i32, ptr %7, align 4
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.294", i64 19, i1 false)
-  %9 = getelementptr i8, ptr %0, i64 96
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.295", i64 19, i1 false)
+  %9 = getelementptr i8, ptr %0, i64 104
   %10 = load i32, ptr %9, align 4
-  %11 = getelementptr i8, ptr %0, i64 88
+  %11 = getelementptr i8, ptr %0, i64 96
   %12 = load i32, ptr %11, align 4
   call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 2, i32 %8, i32 7, i32 %10, i32 %12, i1 zeroext false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.298", i64 11, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.299", i64 11, i1 false)
   %13 = load i32, ptr %11, align 4
   call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 0, i32 %8, i32 9, i32 %13, i32 1, i1 zeroext false)
-  %14 = getelementptr i8, ptr %0, i64 138
+  %14 = getelementptr i8, ptr %0, i64 146
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %"$anon (./terra/checkpoint/modules.t:156).exit.i", label %then5.i.i
@@ -28168,9 +28373,9 @@ forbody.i:                                        ; preds = %"$anon (./terra/che
   br i1 %exitcond.not.i, label %merge.i, label %forbody.i
 
 merge.i:                                          ; preds = %forbody.i, %"$anon (./terra/checkpoint/modules.t:156).exit.i"
-  %22 = getelementptr i8, ptr %0, i64 489
+  %22 = getelementptr i8, ptr %0, i64 497
   store i8 1, ptr %22, align 1
-  %23 = getelementptr i8, ptr %0, i64 176
+  %23 = getelementptr i8, ptr %0, i64 184
   %24 = load i32, ptr %23, align 4
   %25 = icmp sgt i32 %24, 0
   br i1 %25, label %forbody2.i, label %merge3.i
@@ -28184,18 +28389,18 @@ forbody2.i:                                       ; preds = %merge.i, %forbody2.
   %29 = add i32 %28, %extra.029.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i27.i)
   %30 = load ptr, ptr %5, align 8
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.324", i32 %29, i32 0)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.325", i32 %29, i32 0)
   %32 = getelementptr i8, ptr %30, i64 64
   %33 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %33, i32 1, i1 zeroext false)
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.325", i32 %29, i32 0)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.326", i32 %29, i32 0)
   %35 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %35, i32 1, i1 zeroext false)
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.326", i32 %29, i32 0)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.327", i32 %29, i32 0)
   %37 = load i32, ptr %32, align 4
   %38 = shl i32 %37, 1
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 1, i32 %29, i32 9, i32 %37, i32 %38, i1 zeroext false)
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.327", i32 %29, i32 0)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.328", i32 %29, i32 0)
   %40 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %40, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i27.i)
@@ -28204,7 +28409,7 @@ forbody2.i:                                       ; preds = %merge.i, %forbody2.
   br i1 %exitcond30.not.i, label %merge3.i, label %forbody2.i
 
 merge3.i:                                         ; preds = %forbody2.i, %merge.i
-  %42 = getelementptr i8, ptr %0, i64 488
+  %42 = getelementptr i8, ptr %0, i64 496
   %43 = load i8, ptr %42, align 1
   %44 = trunc i8 %43 to i1
   br i1 %44, label %then.i, label %merge
@@ -28215,7 +28420,7 @@ then.i:                                           ; preds = %merge3.i
 
 then6.i:                                          ; preds = %then.i
   %45 = load i32, ptr %7, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.328", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.329", i32 %45)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %47 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -28240,7 +28445,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %merge3.i
-  %52 = getelementptr i8, ptr %0, i64 496
+  %52 = getelementptr i8, ptr %0, i64 504
   %53 = load i32, ptr %7, align 4
   %54 = add i32 %53, 1
   %55 = sext i32 %54 to i64
@@ -28248,7 +28453,7 @@ merge:                                            ; preds = %merge3.i
   store i32 %53, ptr %52, align 4
   %57 = mul nsw i64 %55, 40
   %58 = call ptr @malloc(i64 %57)
-  %59 = getelementptr i8, ptr %0, i64 504
+  %59 = getelementptr i8, ptr %0, i64 512
   store ptr %58, ptr %59, align 8
   %60 = icmp ne ptr %58, null
   %61 = icmp ult i32 %53, 2147483647
@@ -28329,7 +28534,7 @@ then2:                                            ; preds = %"$WeightTypes.init.
 then5:                                            ; preds = %then2
   %90 = getelementptr i8, ptr %0, i64 8
   %91 = load ptr, ptr %90, align 8
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.115", ptr %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.116", ptr %91)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -28456,7 +28661,7 @@ then:                                             ; preds = %merge.i.i, %and.end
   store i8 1, ptr %54, align 1
   br label %merge
 
-merge:                                            ; preds = %"$Vector.push.296.exit.thread", %then
+merge:                                            ; preds = %"$Vector.push.297.exit.thread", %then
   ret void
 
 or.lhs.false:                                     ; preds = %and.end
@@ -28467,7 +28672,7 @@ or.lhs.false:                                     ; preds = %and.end
   %59 = load i64, ptr %58, align 8
   %.not.i.i9 = icmp slt i64 %59, %57
   %.pre.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.296.exit.thread"
+  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.297.exit.thread"
 
 merge.i.i:                                        ; preds = %or.lhs.false
   %60 = shl i64 %59, 1
@@ -28482,9 +28687,9 @@ merge7.i.i:                                       ; preds = %merge.i.i
   store ptr %62, ptr %0, align 8
   store i64 %spec.store.select.i.i, ptr %58, align 8
   %.pre10.i = load i64, ptr %55, align 8
-  br label %"$Vector.push.296.exit.thread"
+  br label %"$Vector.push.297.exit.thread"
 
-"$Vector.push.296.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
+"$Vector.push.297.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
   %64 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %56, %or.lhs.false ]
   %65 = phi ptr [ %62, %merge7.i.i ], [ %.pre.i, %or.lhs.false ]
   %66 = getelementptr %74, ptr %65, i64 %64
@@ -28516,7 +28721,7 @@ define internal fastcc noundef zeroext i1 @"$NameMatcher.matches"(ptr nocapture 
 entry:
   %"<aggcopy>.i" = alloca %60, align 8
   %.fr18 = freeze i64 %2
-  %3 = tail call fastcc ptr @"$Map.find.289"(ptr %0, i64 %1, i64 %.fr18)
+  %3 = tail call fastcc ptr @"$Map.find.290"(ptr %0, i64 %1, i64 %.fr18)
   %.not = icmp eq ptr %3, null
   br i1 %.not, label %merge, label %common.ret
 
@@ -28933,11 +29138,11 @@ entry:
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i)
   %2 = getelementptr i8, ptr %0, i64 32
   %3 = load ptr, ptr %2, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.301", i32 %1, i32 0)
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.302", i32 %1, i32 0)
   %5 = getelementptr i8, ptr %3, i64 64
   %6 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %6, i32 1, i1 zeroext false)
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.302", i32 %1, i32 0)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.303", i32 %1, i32 0)
   %8 = getelementptr i8, ptr %3, i64 76
   %9 = load i32, ptr %8, align 4
   %10 = getelementptr i8, ptr %3, i64 84
@@ -28948,7 +29153,7 @@ entry:
   %15 = load i8, ptr %14, align 1
   %16 = icmp ne i8 %15, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %12, i32 %13, i1 zeroext %16)
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.303", i32 %1, i32 0)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.304", i32 %1, i32 0)
   %18 = getelementptr i8, ptr %3, i64 80
   %19 = load i32, ptr %18, align 4
   %20 = load i32, ptr %10, align 4
@@ -28957,7 +29162,7 @@ entry:
   %23 = load i8, ptr %14, align 1
   %24 = icmp ne i8 %23, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %21, i32 %22, i1 zeroext %24)
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.304", i32 %1, i32 0)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.305", i32 %1, i32 0)
   %26 = load i32, ptr %18, align 4
   %27 = load i32, ptr %10, align 4
   %28 = mul i32 %27, %26
@@ -28965,7 +29170,7 @@ entry:
   %30 = load i8, ptr %14, align 1
   %31 = icmp ne i8 %30, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %28, i32 %29, i1 zeroext %31)
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.305", i32 %1, i32 0)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.306", i32 %1, i32 0)
   %33 = load i32, ptr %5, align 4
   %34 = load i32, ptr %8, align 4
   %35 = load i32, ptr %10, align 4
@@ -28977,7 +29182,7 @@ entry:
   br i1 %39, label %then14.i, label %merge13.i
 
 then14.i:                                         ; preds = %entry
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.306", i32 %1, i32 0)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.307", i32 %1, i32 0)
   %41 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %41, i32 1, i1 zeroext false)
   %.pre.i = load i8, ptr %37, align 1
@@ -28986,16 +29191,16 @@ then14.i:                                         ; preds = %entry
 merge13.i:                                        ; preds = %then14.i, %entry
   %42 = phi i8 [ %38, %entry ], [ %.pre.i, %then14.i ]
   %43 = trunc i8 %42 to i1
-  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).300.exit"
+  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).301.exit"
 
 then17.i:                                         ; preds = %merge13.i
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.307", i32 %1, i32 0)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.308", i32 %1, i32 0)
   %45 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %45, i32 1, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).300.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).301.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).300.exit": ; preds = %merge13.i, %then17.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.308", i32 %1, i32 0)
+"$anon (./terra/checkpoint/modules.t:156).301.exit": ; preds = %merge13.i, %then17.i
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.309", i32 %1, i32 0)
   %47 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %47, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i)
@@ -29006,35 +29211,35 @@ then17.i:                                         ; preds = %merge13.i
   %52 = getelementptr i8, ptr %48, i64 64
   br i1 %51, label %then, label %merge
 
-common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).319.exit", %then
+common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).320.exit", %then
   ret void
 
-then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).300.exit"
+then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).301.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i14)
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.310", i32 %1, i32 0)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.311", i32 %1, i32 0)
   %54 = getelementptr i8, ptr %48, i64 120
   %55 = load i32, ptr %54, align 4
   %56 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %55, i32 %56, i1 zeroext false)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.311", i32 %1, i32 0)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.312", i32 %1, i32 0)
   %58 = load i32, ptr %54, align 4
   %59 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %58, i32 %59, i1 zeroext false)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.312", i32 %1, i32 0)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.313", i32 %1, i32 0)
   %61 = load i32, ptr %52, align 4
   %62 = load i32, ptr %54, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 3, i32 %61, i32 %62, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i14)
   br label %common.ret
 
-merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).300.exit"
+merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).301.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i15)
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.314", i32 %1, i32 0)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.315", i32 %1, i32 0)
   %64 = getelementptr i8, ptr %48, i64 128
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 2, i32 %1, i32 4, i32 %65, i32 %66, i1 zeroext false)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.314", i32 %1, i32 0)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.315", i32 %1, i32 0)
   %68 = load i32, ptr %64, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 3, i32 %1, i32 9, i32 %68, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i15)
@@ -29048,17 +29253,17 @@ forbody:                                          ; preds = %merge, %forbody
   %expert.018 = phi i32 [ %85, %forbody ], [ 0, %merge ]
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i16)
   %73 = load ptr, ptr %2, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.316", i32 %1, i32 %expert.018)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.317", i32 %1, i32 %expert.018)
   %75 = getelementptr i8, ptr %73, i64 140
   %76 = load i32, ptr %75, align 4
   %77 = getelementptr i8, ptr %73, i64 64
   %78 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %76, i32 %78, i1 zeroext false)
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.317", i32 %1, i32 %expert.018)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.318", i32 %1, i32 %expert.018)
   %80 = load i32, ptr %75, align 4
   %81 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %80, i32 %81, i1 zeroext false)
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.318", i32 %1, i32 %expert.018)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.319", i32 %1, i32 %expert.018)
   %83 = load i32, ptr %77, align 4
   %84 = load i32, ptr %75, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 6, i32 %83, i32 %84, i1 zeroext false)
@@ -29077,10 +29282,10 @@ merge1:                                           ; preds = %merge1.loopexit, %m
   %87 = getelementptr i8, ptr %86, i64 136
   %88 = load i32, ptr %87, align 4
   %89 = icmp sgt i32 %88, 0
-  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).319.exit"
+  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).320.exit"
 
 merge.i:                                          ; preds = %merge1
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.320", i32 %1, i32 0)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.321", i32 %1, i32 0)
   %.val28.i = load i32, ptr %87, align 4
   %91 = getelementptr i8, ptr %86, i64 140
   %.val29.i = load i32, ptr %91, align 4
@@ -29090,10 +29295,10 @@ merge.i:                                          ; preds = %merge1
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %92, i32 %94, i1 zeroext false)
   %.pr.i = load i32, ptr %87, align 4
   %95 = icmp sgt i32 %.pr.i, 0
-  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).319.exit"
+  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).320.exit"
 
 merge1.i:                                         ; preds = %merge.i
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.321", i32 %1, i32 0)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.322", i32 %1, i32 0)
   %.val26.i = load i32, ptr %87, align 4
   %.val27.i = load i32, ptr %91, align 4
   %97 = mul i32 %.val27.i, %.val26.i
@@ -29101,18 +29306,18 @@ merge1.i:                                         ; preds = %merge.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %97, i32 %98, i1 zeroext false)
   %.pr30.i = load i32, ptr %87, align 4
   %99 = icmp sgt i32 %.pr30.i, 0
-  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).319.exit"
+  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).320.exit"
 
 then5.i:                                          ; preds = %merge1.i
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.322", i32 %1, i32 0)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.323", i32 %1, i32 0)
   %101 = load i32, ptr %93, align 4
   %.val.i = load i32, ptr %87, align 4
   %.val25.i = load i32, ptr %91, align 4
   %102 = mul i32 %.val25.i, %.val.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 3, i32 %101, i32 %102, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).319.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).320.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).319.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
+"$anon (./terra/checkpoint/modules.t:156).320.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i17)
   br label %common.ret
 }
@@ -29120,15 +29325,15 @@ then5.i:                                          ; preds = %merge1.i
 ; Function Attrs: nofree norecurse nosync nounwind memory(readwrite, inaccessiblemem: none)
 define internal fastcc void @"$Model.assume_weights"(ptr nocapture %0) unnamed_addr #18 {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 440
-  %2 = getelementptr i8, ptr %0, i64 448
+  %1 = getelementptr i8, ptr %0, i64 448
+  %2 = getelementptr i8, ptr %0, i64 456
   %3 = load i64, ptr %2, align 8
   %4 = icmp sgt i64 %3, 0
   br i1 %4, label %forbody.lr.ph.i, label %"$Model.count_expected.exit.thread"
 
 forbody.lr.ph.i:                                  ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 504
-  %6 = getelementptr i8, ptr %0, i64 472
+  %5 = getelementptr i8, ptr %0, i64 512
+  %6 = getelementptr i8, ptr %0, i64 480
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i, %forbody.lr.ph.i
@@ -29191,7 +29396,7 @@ and.lhs.true2.i:                                  ; preds = %forbody.i
   br i1 %31, label %forbody.lr.ph.i10, label %"$Model.count_expected.exit.thread"
 
 "$Model.count_expected.exit.thread":              ; preds = %entry, %"$WeightTypes.fill.exit"
-  %32 = getelementptr i8, ptr %0, i64 760
+  %32 = getelementptr i8, ptr %0, i64 768
   store i64 0, ptr %32, align 8
   br label %"$Model.count_expected.exit29"
 
@@ -29296,7 +29501,7 @@ then.i15.epil:                                    ; preds = %forbody.i12.epil
 
 "$Model.count_expected.exit":                     ; preds = %forbody.i12.epil, %then.i15.epil, %"$Model.count_expected.exit.unr-lcssa"
   %total.1.i.lcssa = phi i64 [ %total.1.i.lcssa.ph, %"$Model.count_expected.exit.unr-lcssa" ], [ %total.014.i.unr, %forbody.i12.epil ], [ %spec.select.i.epil, %then.i15.epil ]
-  %79 = getelementptr i8, ptr %0, i64 760
+  %79 = getelementptr i8, ptr %0, i64 768
   store i64 %total.1.i.lcssa, ptr %79, align 8
   %xtraiter32 = and i64 %.pre, 1
   %80 = icmp eq i64 %33, 0
@@ -29396,13 +29601,13 @@ then.i25.epil:                                    ; preds = %forbody.i19.epil
 
 "$Model.count_expected.exit29":                   ; preds = %"$Model.count_expected.exit29.loopexit.unr-lcssa", %then.i25.epil, %forbody.i19.epil, %"$Model.count_expected.exit.thread"
   %total.0.lcssa.i16 = phi i64 [ 0, %"$Model.count_expected.exit.thread" ], [ %total.1.i23.lcssa.ph, %"$Model.count_expected.exit29.loopexit.unr-lcssa" ], [ %total.014.i21.unr, %forbody.i19.epil ], [ %spec.select.i28.epil, %then.i25.epil ]
-  %125 = getelementptr i8, ptr %0, i64 768
+  %125 = getelementptr i8, ptr %0, i64 776
   store i64 %total.0.lcssa.i16, ptr %125, align 8
   %126 = tail call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext false)
-  %127 = getelementptr i8, ptr %0, i64 776
+  %127 = getelementptr i8, ptr %0, i64 784
   store i64 %126, ptr %127, align 8
   %128 = tail call fastcc i64 @"$Model.expected_bytes"(ptr %0, i1 zeroext true)
-  %129 = getelementptr i8, ptr %0, i64 784
+  %129 = getelementptr i8, ptr %0, i64 792
   store i64 %128, ptr %129, align 8
   ret void
 }
@@ -29411,15 +29616,15 @@ then.i25.epil:                                    ; preds = %forbody.i19.epil
 define internal fastcc i64 @"$Model.expected_bytes"(ptr nocapture readonly %0, i1 zeroext %1) unnamed_addr #19 {
 entry:
   %2 = zext i1 %1 to i8
-  %3 = getelementptr i8, ptr %0, i64 448
+  %3 = getelementptr i8, ptr %0, i64 456
   %4 = load i64, ptr %3, align 8
   %5 = icmp sgt i64 %4, 0
   br i1 %5, label %forbody.lr.ph, label %merge
 
 forbody.lr.ph:                                    ; preds = %entry
-  %6 = getelementptr i8, ptr %0, i64 440
+  %6 = getelementptr i8, ptr %0, i64 448
   %.val = load ptr, ptr %6, align 8
-  %7 = getelementptr i8, ptr %0, i64 140
+  %7 = getelementptr i8, ptr %0, i64 148
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
@@ -29613,13 +29818,13 @@ forbody:                                          ; preds = %entry, %"$MappedFil
   br i1 %.not.i, label %"$MappedFile.close.exit", label %then.i
 
 then.i:                                           ; preds = %forbody
-  %8 = cmpxchg ptr @"<global>.336", i32 0, i32 1 acquire monotonic, align 4
+  %8 = cmpxchg ptr @"<global>.337", i32 0, i32 1 acquire monotonic, align 4
   %9 = extractvalue { i32, i1 } %8, 1
   br i1 %9, label %"$spinlock.lock.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %then.i, %then.i.i.i
   %10 = call i32 @sched_yield()
-  %11 = cmpxchg ptr @"<global>.336", i32 0, i32 1 acquire monotonic, align 4
+  %11 = cmpxchg ptr @"<global>.337", i32 0, i32 1 acquire monotonic, align 4
   %12 = extractvalue { i32, i1 } %11, 1
   br i1 %12, label %"$spinlock.lock.exit.i.i", label %then.i.i.i
 
@@ -29643,11 +29848,11 @@ merge.i.i:                                        ; preds = %then.i.i, %"$spinlo
 
 then2.i.i:                                        ; preds = %merge.i.i
   store ptr %15, ptr %.pre.i.i, align 8
-  %.pr.i.i = load ptr, ptr @"<global>.337", align 8
+  %.pr.i.i = load ptr, ptr @"<global>.338", align 8
   br label %merge1.i.i
 
 else3.i.i:                                        ; preds = %merge.i.i
-  store ptr %15, ptr @"<global>.337", align 8
+  store ptr %15, ptr @"<global>.338", align 8
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %else3.i.i, %then2.i.i
@@ -29663,7 +29868,7 @@ then5.i.i:                                        ; preds = %merge1.i.i
   br i1 %20, label %then.i16.i.i, label %"$uninstall.exit.i.i"
 
 then.i16.i.i:                                     ; preds = %then5.i.i
-  %21 = call i32 @sigaction(i32 7, ptr nonnull @"<global>.338", ptr null)
+  %21 = call i32 @sigaction(i32 7, ptr nonnull @"<global>.339", ptr null)
   br label %"$uninstall.exit.i.i"
 
 "$uninstall.exit.i.i":                            ; preds = %then.i16.i.i, %then5.i.i
@@ -29671,7 +29876,7 @@ then.i16.i.i:                                     ; preds = %then5.i.i
   br label %"$mappings.remove.exit.i"
 
 "$mappings.remove.exit.i":                        ; preds = %"$uninstall.exit.i.i", %merge1.i.i
-  %22 = atomicrmw xchg ptr @"<global>.336", i32 0 release, align 4
+  %22 = atomicrmw xchg ptr @"<global>.337", i32 0 release, align 4
   call void @free(ptr nonnull %7)
   %23 = load ptr, ptr %5, align 8
   %24 = getelementptr i8, ptr %5, i64 8
@@ -29742,7 +29947,7 @@ entry:
   br i1 %7, label %then, label %or.lhs.false
 
 then:                                             ; preds = %"$fill_with_zeros.exit.thread", %"$fill_with_zeros.exit", %entry
-  %8 = tail call i32 @sigaction(i32 %0, ptr nonnull @"<global>.338", ptr null)
+  %8 = tail call i32 @sigaction(i32 %0, ptr nonnull @"<global>.339", ptr null)
   %9 = tail call i32 @raise(i32 %0)
   br label %merge
 
@@ -29754,18 +29959,18 @@ merge:                                            ; preds = %"$fill_with_zeros.e
 or.lhs.false:                                     ; preds = %entry
   %11 = getelementptr i8, ptr %1, i64 16
   %12 = load ptr, ptr %11, align 8
-  %13 = cmpxchg ptr @"<global>.336", i32 0, i32 1 acquire monotonic, align 4
+  %13 = cmpxchg ptr @"<global>.337", i32 0, i32 1 acquire monotonic, align 4
   %14 = extractvalue { i32, i1 } %13, 1
   br i1 %14, label %"$spinlock.lock.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %or.lhs.false, %then.i.i
   %15 = tail call i32 @sched_yield()
-  %16 = cmpxchg ptr @"<global>.336", i32 0, i32 1 acquire monotonic, align 4
+  %16 = cmpxchg ptr @"<global>.337", i32 0, i32 1 acquire monotonic, align 4
   %17 = extractvalue { i32, i1 } %16, 1
   br i1 %17, label %"$spinlock.lock.exit.i", label %then.i.i
 
 "$spinlock.lock.exit.i":                          ; preds = %then.i.i, %or.lhs.false
-  %mapping.09.i.i = load ptr, ptr @"<global>.337", align 8
+  %mapping.09.i.i = load ptr, ptr @"<global>.338", align 8
   %.not10.i.i = icmp eq ptr %mapping.09.i.i, null
   br i1 %.not10.i.i, label %"$fill_with_zeros.exit.thread", label %and.lhs.true.i.i
 
@@ -29789,7 +29994,7 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
   br i1 %.not8.i.i, label %"$fill_with_zeros.exit", label %whilebody.i.i
 
 "$fill_with_zeros.exit.thread":                   ; preds = %whilebody.i.i, %"$spinlock.lock.exit.i"
-  %24 = atomicrmw xchg ptr @"<global>.336", i32 0 release, align 4
+  %24 = atomicrmw xchg ptr @"<global>.337", i32 0 release, align 4
   br label %then
 
 "$fill_with_zeros.exit":                          ; preds = %or.lhs.false.i.i
@@ -29807,7 +30012,7 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
   %35 = load ptr, ptr %25, align 8
   %36 = getelementptr i8, ptr %35, i64 %30
   %.not13.i = icmp eq ptr %33, %36
-  %37 = atomicrmw xchg ptr @"<global>.336", i32 0 release, align 4
+  %37 = atomicrmw xchg ptr @"<global>.337", i32 0 release, align 4
   br i1 %.not13.i, label %merge, label %then
 }
 
@@ -30286,7 +30491,7 @@ then.i.i:                                         ; preds = %"$Arena.allocate.ex
 
 then2.i.i:                                        ; preds = %then.i.i
   %95 = getelementptr i8, ptr %94, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %95, ptr noundef nonnull align 1 dereferenceable(14) @"$string.131", i64 14, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %95, ptr noundef nonnull align 1 dereferenceable(14) @"$string.132", i64 14, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %96 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %95)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %96, i64 1023)
@@ -30339,7 +30544,7 @@ then2.i.i35.i.i:                                  ; preds = %merge.i.i.i.i
   %111 = load i32, ptr %110, align 4
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %buffer.i.i.i.i.i)
   %112 = call ptr @strerror_r(i32 %111, ptr nonnull %buffer.i.i.i.i.i, i64 256)
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.116", ptr nonnull %91, ptr nonnull @"$string.352", ptr %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.117", ptr nonnull %91, ptr nonnull @"$string.353", ptr %112)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message.i.i)
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -30371,7 +30576,7 @@ merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
 "$mappings.add.exit.thread.i.i.i.i":              ; preds = %merge1.i.i.i.i
   store ptr null, ptr %103, align 8
   %123 = call i32 @munmap(ptr %108, i64 %107)
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.115", ptr nonnull %91)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.116", ptr nonnull %91)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %125 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %125, i64 1023)
@@ -30383,18 +30588,18 @@ merge.i.i.i.i.i:                                  ; preds = %merge1.i.i.i.i
   store ptr %108, ptr %127, align 8
   %128 = getelementptr i8, ptr %121, i64 24
   store i64 %107, ptr %128, align 8
-  %129 = cmpxchg ptr @"<global>.336", i32 0, i32 1 acquire monotonic, align 4
+  %129 = cmpxchg ptr @"<global>.337", i32 0, i32 1 acquire monotonic, align 4
   %130 = extractvalue { i32, i1 } %129, 1
   br i1 %130, label %"$spinlock.lock.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i, %then.i.i.i.i.i.i
   %131 = call i32 @sched_yield()
-  %132 = cmpxchg ptr @"<global>.336", i32 0, i32 1 acquire monotonic, align 4
+  %132 = cmpxchg ptr @"<global>.337", i32 0, i32 1 acquire monotonic, align 4
   %133 = extractvalue { i32, i1 } %132, 1
   br i1 %133, label %"$spinlock.lock.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 "$spinlock.lock.exit.i.i.i.i.i":                  ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i
-  %134 = load ptr, ptr @"<global>.337", align 8
+  %134 = load ptr, ptr @"<global>.338", align 8
   %135 = icmp eq ptr %134, null
   br i1 %135, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
 
@@ -30403,7 +30608,7 @@ then2.i.i.i.i.i:                                  ; preds = %"$spinlock.lock.exi
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %13, i8 0, i64 144, i1 false)
   store ptr @"$handle", ptr %action.i.i.i.i.i.i, align 8
   store i32 134217732, ptr %14, align 8
-  %136 = call i32 @sigaction(i32 7, ptr nonnull %action.i.i.i.i.i.i, ptr nonnull @"<global>.338")
+  %136 = call i32 @sigaction(i32 7, ptr nonnull %action.i.i.i.i.i.i, ptr nonnull @"<global>.339")
   call void @llvm.lifetime.end.p0(i64 152, ptr nonnull %action.i.i.i.i.i.i)
   br label %then.i
 
@@ -30440,7 +30645,7 @@ then5.i.i:                                        ; preds = %"$MappedFile.open.e
 
 then9.i.i:                                        ; preds = %then5.i.i
   %143 = getelementptr i8, ptr %142, i64 516
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 512, ptr nonnull @"$string.353", ptr nonnull %message.i.i)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 512, ptr nonnull @"$string.354", ptr nonnull %message.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i)
   %145 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %143)
   %spec.select.i.i37.i.i = call i64 @llvm.smin.i64(i64 %145, i64 1023)
@@ -30464,10 +30669,10 @@ then2.i.i38.i.i:                                  ; preds = %then9.i.i
   br label %merge.i
 
 then.i:                                           ; preds = %else3.i.i.i.i.i, %then2.i.i.i.i.i
-  %149 = load ptr, ptr @"<global>.337", align 8
+  %149 = load ptr, ptr @"<global>.338", align 8
   store ptr %149, ptr %121, align 8
-  store ptr %121, ptr @"<global>.337", align 8
-  %150 = atomicrmw xchg ptr @"<global>.336", i32 0 release, align 4
+  store ptr %121, ptr @"<global>.338", align 8
+  %150 = atomicrmw xchg ptr @"<global>.337", i32 0 release, align 4
   store ptr %121, ptr %103, align 8
   store ptr %108, ptr %101, align 8
   %151 = load i64, ptr %size.i.i.i.i, align 8
@@ -30522,7 +30727,7 @@ then.i.i.i:                                       ; preds = %then.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
   %184 = getelementptr i8, ptr %183, i64 516
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %184, i64 512, ptr nonnull @"$string.354", i64 %.val18.i)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %184, i64 512, ptr nonnull @"$string.355", i64 %.val18.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %184)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
@@ -30548,7 +30753,7 @@ then6.i.i.i:                                      ; preds = %forcond.preheader.i
 
 then10.i.i.i:                                     ; preds = %then6.i.i.i
   %191 = getelementptr i8, ptr %190, i64 516
-  %192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 512, ptr nonnull @"$string.355", i64 %181, i64 %158)
+  %192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 512, ptr nonnull @"$string.356", i64 %181, i64 %158)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i)
   %193 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %191)
   %spec.select.i.i51.i.i.i = call i64 @llvm.smin.i64(i64 %193, i64 1023)
@@ -30578,7 +30783,7 @@ then14.i.i.i:                                     ; preds = %merge5.i.i.i
 
 then18.i.i.i:                                     ; preds = %then14.i.i.i
   %199 = getelementptr i8, ptr %198, i64 516
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %199, i64 512, ptr nonnull @"$string.356", i64 %181, i64 100000000)
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %199, i64 512, ptr nonnull @"$string.357", i64 %181, i64 100000000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i54.i.i.i)
   %201 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %199)
   %spec.select.i.i55.i.i.i = call i64 @llvm.smin.i64(i64 %201, i64 1023)
@@ -30602,7 +30807,7 @@ or.lhs.false.i.i:                                 ; preds = %merge5.i.i.i
   store i8 0, ptr %message.i.i.i, align 8
   %205 = getelementptr i8, ptr %.val17.i, i64 8
   %206 = ptrtoint ptr %205 to i64
-  %207 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %206, i64 %181, ptr nonnull @"$string.357", ptr nonnull %message.i.i.i)
+  %207 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %206, i64 %181, ptr nonnull @"$string.358", ptr nonnull %message.i.i.i)
   %.not.i19.i.i = icmp eq i32 %207, 0
   br i1 %.not.i19.i.i, label %merge.i.i22.i, label %then.i20.i.i
 
@@ -30651,29 +30856,29 @@ then9.i.i.i:                                      ; preds = %then5.i.i.i
 
 merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
   %220 = icmp eq i32 %218, 6
-  %spec.select.i.i.i23.i = select i1 %220, ptr @"$string.162", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i"
+  %spec.select.i.i.i23.i = select i1 %220, ptr @"$string.163", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i"
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.910", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.911", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i"
 
-"$anon (./terra/base/codes.t:4).158.exit.i.i.i":  ; preds = %switch.lookup, %merge17.i.i.i.i
+"$anon (./terra/base/codes.t:4).159.exit.i.i.i":  ; preds = %switch.lookup, %merge17.i.i.i.i
   %common.ret.op.i.i.i.i = phi ptr [ %spec.select.i.i.i23.i, %merge17.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %222 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %217, i64 512, ptr nonnull @"$string.358", ptr nonnull %common.ret.op.i.i.i.i)
+  %222 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %217, i64 512, ptr nonnull @"$string.359", ptr nonnull %common.ret.op.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i38.i.i.i)
   %223 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %217)
   %spec.select.i.i39.i.i.i = call i64 @llvm.smin.i64(i64 %223, i64 1023)
   %224 = icmp sgt i64 %223, 0
   br i1 %224, label %then2.i.i40.i.i.i, label %"$printable.clean.exit41.i.i.i"
 
-then2.i.i40.i.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).158.exit.i.i.i"
+then2.i.i40.i.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).159.exit.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i38.i.i.i, ptr align 1 %217, i64 %spec.select.i.i39.i.i.i, i1 false)
   br label %"$printable.clean.exit41.i.i.i"
 
-"$printable.clean.exit41.i.i.i":                  ; preds = %then2.i.i40.i.i.i, %"$anon (./terra/base/codes.t:4).158.exit.i.i.i"
+"$printable.clean.exit41.i.i.i":                  ; preds = %then2.i.i40.i.i.i, %"$anon (./terra/base/codes.t:4).159.exit.i.i.i"
   %225 = getelementptr i8, ptr %raw.i38.i.i.i, i64 %spec.select.i.i39.i.i.i
   store i8 0, ptr %225, align 1
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i38.i.i.i)
@@ -30711,7 +30916,7 @@ whilebody.i.i:                                    ; preds = %merge.i24.i, %"$Doc
   br i1 %235, label %"$text.equals.exit.i.i.i", label %merge.i29.i.i
 
 "$text.equals.exit.i.i.i":                        ; preds = %whilebody.i.i
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %234, ptr noundef nonnull readonly dereferenceable(12) @"$string.359", i64 12)
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %234, ptr noundef nonnull readonly dereferenceable(12) @"$string.360", i64 12)
   %236 = icmp eq i32 %bcmp.i.i.i.i.i, 0
   br i1 %236, label %then.i32.i.i, label %merge.i29.i.i
 
@@ -30751,13 +30956,13 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge.i.i.i33.i, %w
   br i1 %248, label %whilebody.i.i.i.i, label %then4.i.i.i.i
 
 then4.i.i.i.i:                                    ; preds = %and.lhs.true.i.i.i.i, %merge2.i.i.i.i
-  %249 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %156, ptr nonnull @"$string.359")
+  %249 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %156, ptr nonnull @"$string.360")
   %.not22.i.i.i.i = icmp eq ptr %249, null
   br i1 %.not22.i.i.i.i, label %"$HeaderReader.read_entry.exit.i.i", label %then7.i.i.i.i
 
 then7.i.i.i.i:                                    ; preds = %then4.i.i.i.i
   %250 = getelementptr i8, ptr %249, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %250, ptr noundef nonnull align 1 dereferenceable(30) @"$string.360", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %250, ptr noundef nonnull align 1 dereferenceable(30) @"$string.361", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i20.i)
   %251 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i.i.i34.i = call i64 @llvm.smin.i64(i64 %251, i64 1023)
@@ -30838,7 +31043,7 @@ then.i.i.i31.i:                                   ; preds = %"$Arena.allocate.ex
 
 then3.i.i.i.i:                                    ; preds = %then.i.i.i31.i
   %278 = getelementptr i8, ptr %277, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %278, ptr noundef nonnull align 1 dereferenceable(14) @"$string.131", i64 14, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %278, ptr noundef nonnull align 1 dereferenceable(14) @"$string.132", i64 14, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i6.i.i.i)
   %279 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %278)
   %spec.select.i.i.i11.i.i.i = call i64 @llvm.smin.i64(i64 %279, i64 1023)
@@ -30873,7 +31078,7 @@ then6.i.i.i.i:                                    ; preds = %merge.i7.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %286 = getelementptr i8, ptr %285, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %286, ptr noundef nonnull align 1 dereferenceable(49) @"$string.361", i64 49, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %286, ptr noundef nonnull align 1 dereferenceable(49) @"$string.362", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i.i)
   %287 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %286)
   %spec.select.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %287, i64 1023)
@@ -30910,29 +31115,29 @@ then18.i.i.i.i:                                   ; preds = %then14.i.i.i.i
 
 merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
   %296 = icmp eq i32 %294, 6
-  %spec.select.i.i.i31.i.i = select i1 %296, ptr @"$string.162", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i.i"
+  %spec.select.i.i.i31.i.i = select i1 %296, ptr @"$string.163", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i.i"
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.910", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.911", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
-  br label %"$anon (./terra/base/codes.t:4).158.exit.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).159.exit.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).158.exit.i.i.i.i": ; preds = %switch.lookup106, %merge17.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).159.exit.i.i.i.i": ; preds = %switch.lookup106, %merge17.i.i.i.i.i
   %common.ret.op.i.i.i.i.i = phi ptr [ %spec.select.i.i.i31.i.i, %merge17.i.i.i.i.i ], [ %switch.load108, %switch.lookup106 ]
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 512, ptr nonnull @"$string.362", ptr nonnull %common.ret.op.i.i.i.i.i)
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 512, ptr nonnull @"$string.363", ptr nonnull %common.ret.op.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78.i.i.i.i)
   %299 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %293)
   %spec.select.i.i79.i.i.i.i = call i64 @llvm.smin.i64(i64 %299, i64 1023)
   %300 = icmp sgt i64 %299, 0
   br i1 %300, label %then2.i.i81.i.i.i.i, label %"$printable.clean.exit82.i.i.i.i"
 
-then2.i.i81.i.i.i.i:                              ; preds = %"$anon (./terra/base/codes.t:4).158.exit.i.i.i.i"
+then2.i.i81.i.i.i.i:                              ; preds = %"$anon (./terra/base/codes.t:4).159.exit.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i78.i.i.i.i, ptr align 1 %293, i64 %spec.select.i.i79.i.i.i.i, i1 false)
   br label %"$printable.clean.exit82.i.i.i.i"
 
-"$printable.clean.exit82.i.i.i.i":                ; preds = %then2.i.i81.i.i.i.i, %"$anon (./terra/base/codes.t:4).158.exit.i.i.i.i"
+"$printable.clean.exit82.i.i.i.i":                ; preds = %then2.i.i81.i.i.i.i, %"$anon (./terra/base/codes.t:4).159.exit.i.i.i.i"
   %301 = getelementptr i8, ptr %raw.i78.i.i.i.i, i64 %spec.select.i.i79.i.i.i.i
   store i8 0, ptr %301, align 1
   %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i78.i.i.i.i)
@@ -30963,7 +31168,7 @@ whilebody.i.i.i.i.i.i:                            ; preds = %"$Document.child.ex
   %308 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %308, align 8
   %309 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %309, ptr noundef nonnull readonly dereferenceable(5) @"$string.216", i64 5)
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %309, ptr noundef nonnull readonly dereferenceable(5) @"$string.217", i64 5)
   %310 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %310, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -30989,7 +31194,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
 
 then3.i.i.i.i.i:                                  ; preds = %then.i85.i.i.i.i
   %317 = getelementptr i8, ptr %315, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %317, ptr noundef nonnull align 1 dereferenceable(26) @"$string.363", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %317, ptr noundef nonnull align 1 dereferenceable(26) @"$string.364", i64 26, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i19.i)
   %318 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %317)
   %spec.select.i.i.i.i.i.i27.i = call i64 @llvm.smin.i64(i64 %318, i64 1023)
@@ -31022,78 +31227,78 @@ merge.i.i.i.i30.i:                                ; preds = %or.lhs.false.i.i.i.
   ]
 
 "$text.equals.exit.i.i.i.i.i.i":                  ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.364", i64 3)
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.365", i64 3)
   %324 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
   br i1 %324, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit156.i.i.i.i.i.i"
 
 "$text.equals.exit140.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.365", i64 4)
+  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.366", i64 4)
   %325 = icmp eq i32 %bcmp.i.i139.i.i.i.i.i.i, 0
   br i1 %325, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit50.i.i.i.i.i"
 
 "$text.equals.exit144.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.366", i64 7)
+  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.367", i64 7)
   %326 = icmp eq i32 %bcmp.i.i143.i.i.i.i.i.i, 0
   br i1 %326, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit148.i.i.i.i.i.i"
 
 "$text.equals.exit148.i.i.i.i.i.i":               ; preds = %"$text.equals.exit144.i.i.i.i.i.i"
-  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.367", i64 7)
+  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.368", i64 7)
   %327 = icmp eq i32 %bcmp.i.i147.i.i.i.i.i.i, 0
   br i1 %327, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit152.i.i.i.i.i.i"
 
 "$text.equals.exit152.i.i.i.i.i.i":               ; preds = %"$text.equals.exit148.i.i.i.i.i.i"
-  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.368", i64 7)
+  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.369", i64 7)
   %328 = icmp eq i32 %bcmp.i.i151.i.i.i.i.i.i, 0
   br i1 %328, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit156.i.i.i.i.i.i":               ; preds = %"$text.equals.exit.i.i.i.i.i.i"
-  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.369", i64 3)
+  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.370", i64 3)
   %329 = icmp eq i32 %bcmp.i.i155.i.i.i.i.i.i, 0
   br i1 %329, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit55.i.i.i.i.i"
 
 "$text.equals.exit55.i.i.i.i.i":                  ; preds = %"$text.equals.exit156.i.i.i.i.i.i"
-  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.370", i64 3)
+  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.371", i64 3)
   %330 = icmp eq i32 %bcmp.i.i54.i.i.i.i.i, 0
   br i1 %330, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i"
 
 "$text.equals.exit50.i.i.i.i.i":                  ; preds = %"$text.equals.exit140.i.i.i.i.i.i"
-  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.371", i64 4)
+  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.372", i64 4)
   %331 = icmp eq i32 %bcmp.i.i49.i.i.i.i.i, 0
   br i1 %331, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit45.i.i.i.i.i":                  ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.372", i64 2)
+  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.373", i64 2)
   %332 = icmp eq i32 %bcmp.i.i44.i.i.i.i.i, 0
   br i1 %332, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i.i.i.i"
 
 "$text.equals.exit.i.i.i.i.i":                    ; preds = %"$text.equals.exit45.i.i.i.i.i"
-  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.373", i64 2)
+  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.374", i64 2)
   %333 = icmp eq i32 %bcmp.i.i40.i.i.i.i.i, 0
   br i1 %333, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit.i.i":                          ; preds = %"$text.equals.exit55.i.i.i.i.i"
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.374", i64 3)
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.375", i64 3)
   %334 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %334, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 merge37.i.i.i.i.i.i:                              ; preds = %"$text.equals.exit.i.i", %"$text.equals.exit.i.i.i.i.i", %"$text.equals.exit50.i.i.i.i.i", %"$text.equals.exit152.i.i.i.i.i.i", %merge.i.i.i.i30.i
-  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.375")
+  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.376")
   br i1 %335, label %whilebody.i.i131.preheader.i.i.i.i, label %merge41.i.i.i.i.i.i
 
 merge41.i.i.i.i.i.i:                              ; preds = %merge37.i.i.i.i.i.i
-  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.376")
+  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.377")
   br i1 %336, label %whilebody.i.i131.preheader.i.i.i.i, label %merge45.i.i.i.i.i.i
 
 merge45.i.i.i.i.i.i:                              ; preds = %merge41.i.i.i.i.i.i
-  %337 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.377")
+  %337 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.378")
   br i1 %337, label %whilebody.i.i131.preheader.i.i.i.i, label %merge49.i.i.i.i.i.i
 
 merge49.i.i.i.i.i.i:                              ; preds = %merge45.i.i.i.i.i.i
-  %338 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.378")
+  %338 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.379")
   br i1 %338, label %whilebody.i.i131.preheader.i.i.i.i, label %merge53.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %merge49.i.i.i.i.i.i
-  %339 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.379")
+  %339 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.380")
   br i1 %339, label %whilebody.i.i131.preheader.i.i.i.i, label %then6.i.i.i.i.i
 
 then6.i.i.i.i.i:                                  ; preds = %merge53.i.i.i.i.i.i
@@ -31106,7 +31311,7 @@ then10.i.i.i.i.i:                                 ; preds = %then6.i.i.i.i.i
   %342 = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i.i, align 8
   %343 = trunc i64 %342 to i32
   %344 = load ptr, ptr %322, align 8
-  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 512, ptr nonnull @"$string.380", i32 %343, ptr %344)
+  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 512, ptr nonnull @"$string.381", i32 %343, ptr %344)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i34.i.i.i.i.i)
   %346 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %341)
   %spec.select.i.i35.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %346, i64 1023)
@@ -31140,7 +31345,7 @@ whilebody.i.i101.i.i.i.i:                         ; preds = %merge2.i.i105.i.i.i
   %352 = getelementptr i8, ptr %child.023.i.i102.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i110.i.i.i.i = load i64, ptr %352, align 8
   %353 = inttoptr i64 %.sroa.013.0.copyload.i.i110.i.i.i.i to ptr
-  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %353, ptr noundef nonnull readonly dereferenceable(12) @"$string.385", i64 12)
+  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %353, ptr noundef nonnull readonly dereferenceable(12) @"$string.386", i64 12)
   %354 = icmp eq i32 %bcmp.i.i.i111.i.i.i.i, 0
   br i1 %354, label %or.lhs.false2.i.i.i.i.i, label %merge2.i.i105.i.i.i.i
 
@@ -31173,7 +31378,7 @@ or.lhs.false2.i.i.i.i.i:                          ; preds = %"$text.equal.exit.i
 
 then4.i.i.i.i.i:                                  ; preds = %then.i91.i.i.i.i
   %364 = getelementptr i8, ptr %360, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %364, ptr noundef nonnull align 1 dereferenceable(41) @"$string.386", i64 41, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %364, ptr noundef nonnull align 1 dereferenceable(41) @"$string.387", i64 41, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i.i.i)
   %365 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %364)
   %spec.select.i.i.i92.i.i.i.i = call i64 @llvm.smin.i64(i64 %365, i64 1023)
@@ -31224,7 +31429,7 @@ or.lhs.false9.i.i.i.i.i:                          ; preds = %merge.i114.i.i.i.i
 
 then12.i.i.i.i.i:                                 ; preds = %then7.i.i.i.i.i
   %385 = getelementptr i8, ptr %381, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %385, ptr noundef nonnull align 1 dereferenceable(30) @"$string.387", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %385, ptr noundef nonnull align 1 dereferenceable(30) @"$string.388", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i.i)
   %386 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %385)
   %spec.select.i.i61.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -31262,7 +31467,7 @@ then.i.i115.i.i.i.i:                              ; preds = %merge6.i.i.i.i.i
 
 then2.i.i116.i.i.i.i:                             ; preds = %then.i.i115.i.i.i.i
   %398 = getelementptr i8, ptr %397, i64 516
-  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 512, ptr nonnull @"$string.388", i64 %391, i64 %393)
+  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 512, ptr nonnull @"$string.389", i64 %391, i64 %393)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   %400 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %398)
   %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %400, i64 1023)
@@ -31293,7 +31498,7 @@ then5.i.i.i.i.i.i:                                ; preds = %merge.i64.i.i.i.i.i
 
 then9.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i.i.i
   %407 = getelementptr i8, ptr %406, i64 516
-  %408 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %407, i64 512, ptr nonnull @"$string.389", i64 %391, i64 %393, i64 %228)
+  %408 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %407, i64 512, ptr nonnull @"$string.390", i64 %391, i64 %393, i64 %228)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82.i.i.i.i.i.i)
   %409 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %407)
   %spec.select.i.i83.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %409, i64 1023)
@@ -31406,7 +31611,7 @@ then13.i.i.i.i.i.i:                               ; preds = %"$anon (./terra/bas
 merge2.peel.i.i.i.i.i.i.i:                        ; preds = %then13.i.i.i.i.i.i
   %wide.trip.count.i86.i.i.i.i.i.i = zext nneg i32 %350 to i64
   %433 = load i64, ptr %26, align 8
-  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.392", ptr nonnull @"$string.84", i64 %433)
+  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.393", ptr nonnull @"$string.84", i64 %433)
   %435 = sext i32 %434 to i64
   %436 = add nsw i64 %435, 1
   %exitcond.peel.not.i.i.i.i.i.i.i = icmp eq i32 %350, 1
@@ -31423,7 +31628,7 @@ then3.i.i.i.i.i.i.i:                              ; preds = %forbody.i87.i.i.i.i
   %439 = sub i64 128, %used.023.i.i.i.i.i.i.i
   %440 = getelementptr i64, ptr %26, i64 %indvars.iv.i88.i.i.i.i.i.i
   %441 = load i64, ptr %440, align 8
-  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 %439, ptr nonnull @"$string.392", ptr nonnull @"$string.391", i64 %441)
+  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 %439, ptr nonnull @"$string.393", ptr nonnull @"$string.392", i64 %441)
   %443 = sext i32 %442 to i64
   %444 = add i64 %used.023.i.i.i.i.i.i.i, %443
   br label %merge2.i.i.i.i.i.i.i
@@ -31443,7 +31648,7 @@ then6.i.i.i.i.i.i.i:                              ; preds = %merge.i.i.i.i.i.i.i
   %used.0.lcssa28.i.i.i.i.i.i.i = phi i64 [ %used.0.lcssa.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ 1, %then13.i.i.i.i.i.i ]
   %446 = getelementptr i8, ptr %shape.i.i.i.i.i.i, i64 %used.0.lcssa28.i.i.i.i.i.i.i
   %447 = sub i64 128, %used.0.lcssa28.i.i.i.i.i.i.i
-  %448 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %446, i64 %447, ptr nonnull @"$string.393")
+  %448 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %446, i64 %447, ptr nonnull @"$string.394")
   br label %"$TensorView.describe_shape.exit.i.i.i.i.i.i"
 
 "$TensorView.describe_shape.exit.i.i.i.i.i.i":    ; preds = %then6.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i
@@ -31459,8 +31664,8 @@ then17.i.i.i.i.i.i:                               ; preds = %"$TensorView.descri
 
 merge53.i104.i.i.i.i.i.i:                         ; preds = %switch.hole_check114, %then17.i.i.i.i.i.i
   %453 = icmp eq i32 %427, 32
-  %spec.select.i105.i.i.i.i.i.i = select i1 %453, ptr @"$string.379", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).395.exit.i.i.i.i.i.i"
+  %spec.select.i105.i.i.i.i.i.i = select i1 %453, ptr @"$string.380", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).396.exit.i.i.i.i.i.i"
 
 switch.hole_check114:                             ; preds = %then17.i.i.i.i.i.i
   %switch.shifted116 = lshr i32 -1048569, %427
@@ -31471,22 +31676,22 @@ switch.lookup115:                                 ; preds = %switch.hole_check11
   %454 = zext nneg i32 %427 to i64
   %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %454
   %switch.load119 = load ptr, ptr %switch.gep118, align 8
-  br label %"$anon (./terra/base/codes.t:4).395.exit.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).396.exit.i.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).395.exit.i.i.i.i.i.i": ; preds = %switch.lookup115, %merge53.i104.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).396.exit.i.i.i.i.i.i": ; preds = %switch.lookup115, %merge53.i104.i.i.i.i.i.i
   %common.ret.op.i91.i.i.i.i.i.i = phi ptr [ %spec.select.i105.i.i.i.i.i.i, %merge53.i104.i.i.i.i.i.i ], [ %switch.load119, %switch.lookup115 ]
-  %455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %451, i64 512, ptr nonnull @"$string.394", i64 %391, i64 %393, i64 %432, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %431)
+  %455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %451, i64 512, ptr nonnull @"$string.395", i64 %391, i64 %393, i64 %432, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i106.i.i.i.i.i.i)
   %456 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %451)
   %spec.select.i.i107.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %456, i64 1023)
   %457 = icmp sgt i64 %456, 0
   br i1 %457, label %then2.i.i108.i.i.i.i.i.i, label %"$printable.clean.exit109.i.i.i.i.i.i"
 
-then2.i.i108.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).395.exit.i.i.i.i.i.i"
+then2.i.i108.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).396.exit.i.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i106.i.i.i.i.i.i, ptr align 1 %451, i64 %spec.select.i.i107.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit109.i.i.i.i.i.i"
 
-"$printable.clean.exit109.i.i.i.i.i.i":           ; preds = %then2.i.i108.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).395.exit.i.i.i.i.i.i"
+"$printable.clean.exit109.i.i.i.i.i.i":           ; preds = %then2.i.i108.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).396.exit.i.i.i.i.i.i"
   %458 = getelementptr i8, ptr %raw.i106.i.i.i.i.i.i, i64 %spec.select.i.i107.i.i.i.i.i.i
   store i8 0, ptr %458, align 1
   %459 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i106.i.i.i.i.i.i)
@@ -31510,7 +31715,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.913", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.914", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -31533,8 +31738,8 @@ then25.i.i.i.i.i.i:                               ; preds = %then21.i.i.i.i.i.i
 
 merge53.i141.i.i.i.i.i.i:                         ; preds = %switch.hole_check128, %then25.i.i.i.i.i.i
   %469 = icmp eq i32 %427, 32
-  %spec.select.i142.i.i.i.i.i.i = select i1 %469, ptr @"$string.379", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).395.exit143.i.i.i.i.i.i"
+  %spec.select.i142.i.i.i.i.i.i = select i1 %469, ptr @"$string.380", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).396.exit143.i.i.i.i.i.i"
 
 switch.hole_check128:                             ; preds = %then25.i.i.i.i.i.i
   %switch.shifted130 = lshr i32 -1048569, %427
@@ -31545,22 +31750,22 @@ switch.lookup129:                                 ; preds = %switch.hole_check12
   %470 = zext nneg i32 %427 to i64
   %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %470
   %switch.load133 = load ptr, ptr %switch.gep132, align 8
-  br label %"$anon (./terra/base/codes.t:4).395.exit143.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).396.exit143.i.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).395.exit143.i.i.i.i.i.i": ; preds = %switch.lookup129, %merge53.i141.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).396.exit143.i.i.i.i.i.i": ; preds = %switch.lookup129, %merge53.i141.i.i.i.i.i.i
   %common.ret.op.i127.i.i.i.i.i.i = phi ptr [ %spec.select.i142.i.i.i.i.i.i, %merge53.i141.i.i.i.i.i.i ], [ %switch.load133, %switch.lookup129 ]
-  %471 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.396", i64 %391, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
+  %471 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.397", i64 %391, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i144.i.i.i.i.i.i)
   %472 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %467)
   %spec.select.i.i145.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %472, i64 1023)
   %473 = icmp sgt i64 %472, 0
   br i1 %473, label %then2.i.i146.i.i.i.i.i.i, label %"$printable.clean.exit147.i.i.i.i.i.i"
 
-then2.i.i146.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).395.exit143.i.i.i.i.i.i"
+then2.i.i146.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).396.exit143.i.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i144.i.i.i.i.i.i, ptr align 1 %467, i64 %spec.select.i.i145.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit147.i.i.i.i.i.i"
 
-"$printable.clean.exit147.i.i.i.i.i.i":           ; preds = %then2.i.i146.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).395.exit143.i.i.i.i.i.i"
+"$printable.clean.exit147.i.i.i.i.i.i":           ; preds = %then2.i.i146.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).396.exit143.i.i.i.i.i.i"
   %474 = getelementptr i8, ptr %raw.i144.i.i.i.i.i.i, i64 %spec.select.i.i145.i.i.i.i.i.i
   store i8 0, ptr %474, align 1
   %475 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i144.i.i.i.i.i.i)
@@ -31588,7 +31793,7 @@ whilebody.i.i131.i.i.i.i:                         ; preds = %merge2.i.i135.i.i.i
   %477 = getelementptr i8, ptr %child.023.i.i132.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i139.i.i.i.i = load i64, ptr %477, align 8
   %478 = inttoptr i64 %.sroa.013.0.copyload.i.i139.i.i.i.i to ptr
-  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %478, ptr noundef nonnull readonly dereferenceable(5) @"$string.381", i64 5)
+  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %478, ptr noundef nonnull readonly dereferenceable(5) @"$string.382", i64 5)
   %479 = icmp eq i32 %bcmp.i.i.i140.i.i.i.i, 0
   br i1 %479, label %or.lhs.false.i141.i.i.i.i, label %merge2.i.i135.i.i.i.i
 
@@ -31614,7 +31819,7 @@ or.lhs.false.i141.i.i.i.i:                        ; preds = %"$text.equal.exit.i
 
 then3.i121.i.i.i.i:                               ; preds = %then.i120.i.i.i.i
   %486 = getelementptr i8, ptr %484, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %486, ptr noundef nonnull align 1 dereferenceable(26) @"$string.382", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %486, ptr noundef nonnull align 1 dereferenceable(26) @"$string.383", i64 26, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i117.i.i.i.i)
   %487 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %486)
   %spec.select.i.i.i122.i.i.i.i = call i64 @llvm.smin.i64(i64 %487, i64 1023)
@@ -31647,7 +31852,7 @@ then6.i146.i.i.i.i:                               ; preds = %merge.i143.i.i.i.i
 then10.i147.i.i.i.i:                              ; preds = %then6.i146.i.i.i.i
   %495 = getelementptr i8, ptr %494, i64 516
   %496 = load i32, ptr %491, align 4
-  %497 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %495, i64 512, ptr nonnull @"$string.383", i32 %496, i32 8)
+  %497 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %495, i64 512, ptr nonnull @"$string.384", i32 %496, i32 8)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i.i.i.i.i)
   %498 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %495)
   %spec.select.i.i70.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %498, i64 1023)
@@ -31708,7 +31913,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %or.lhs.false17.i.i.
 
 then22.i.i.i.i.i:                                 ; preds = %then15.i.i.i.i.i
   %516 = getelementptr i8, ptr %511, i64 516
-  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %516, i64 512, ptr nonnull @"$string.384", i32 %506)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %516, i64 512, ptr nonnull @"$string.385", i32 %506)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i76.i.i.i.i.i)
   %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %516)
   %spec.select.i.i77.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
@@ -31758,7 +31963,7 @@ merge21.i.i.i.i:                                  ; preds = %"$anon (./terra/bas
   %535 = load i64, ptr %43, align 8
   %.not.i.i148.i.i.i.i = icmp slt i64 %535, %534
   %.pre.i.i.i.i.i = load ptr, ptr %16, align 8
-  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.397.exit.thread.i.i.i.i"
+  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.398.exit.thread.i.i.i.i"
 
 merge.i.i150.i.i.i.i:                             ; preds = %merge21.i.i.i.i
   %536 = shl i64 %535, 1
@@ -31773,9 +31978,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i150.i.i.i.
   store ptr %538, ptr %16, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %43, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %11, align 8
-  br label %"$Vector.push.397.exit.thread.i.i.i.i"
+  br label %"$Vector.push.398.exit.thread.i.i.i.i"
 
-"$Vector.push.397.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
+"$Vector.push.398.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
   %540 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %533, %merge21.i.i.i.i ]
   %541 = phi ptr [ %538, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %merge21.i.i.i.i ]
   %542 = getelementptr %51, ptr %541, i64 %540
@@ -31793,12 +31998,12 @@ then27.i.i.i.i:                                   ; preds = %merge.i.i150.i.i.i.
 
 then31.i.i.i.i:                                   ; preds = %then27.i.i.i.i
   %547 = getelementptr i8, ptr %546, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %547, ptr noundef nonnull align 1 dereferenceable(14) @"$string.131", i64 14, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %547, ptr noundef nonnull align 1 dereferenceable(14) @"$string.132", i64 14, i1 false)
   call fastcc void @"$printable.clean"(ptr %547, i64 512)
   br label %"$HeaderReader.read_tensor.exit.i.i.i"
 
-"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.397.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i28.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i31.i
-  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i31.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.397.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i28.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
+"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.398.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i28.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i31.i
+  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i31.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.398.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i28.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %view.i.i.i.i)
   br label %"$HeaderReader.read_entry.exit.i.i"
 
@@ -31873,7 +32078,7 @@ then6.i42.i.i:                                    ; preds = %then3.i.i.i
   %575 = getelementptr i8, ptr %.lcssa74.i.i, i64 88
   %576 = load i64, ptr %575, align 8
   %577 = add i64 %574, %576
-  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %572, i64 512, ptr nonnull @"$string.400", i64 %574, i64 %577, ptr %previous.089.i.lcssa.i.i)
+  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %572, i64 512, ptr nonnull @"$string.401", i64 %574, i64 %577, ptr %previous.089.i.lcssa.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i36.i.i)
   %579 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %572)
   %spec.select.i.i.i43.i.i = call i64 @llvm.smin.i64(i64 %579, i64 1023)
@@ -31911,7 +32116,7 @@ then13.i.i.i:                                     ; preds = %then9.i41.i.i
   %589 = getelementptr i8, ptr %587, i64 516
   %590 = load i64, ptr %588, align 8
   %591 = sub i64 %590, %covered.088.i76.i.i
-  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 512, ptr nonnull @"$string.401", i64 %591)
+  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 512, ptr nonnull @"$string.402", i64 %591)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
   %593 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %589)
   %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %593, i64 1023)
@@ -31951,7 +32156,7 @@ then17.i.i.i:                                     ; preds = %merge1.i.i.i
 then21.i.i.i:                                     ; preds = %then17.i.i.i
   %602 = getelementptr i8, ptr %601, i64 516
   %603 = sub i64 %.val18.i, %covered.0.lcssa.i.i.i
-  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %602, i64 512, ptr nonnull @"$string.402", i64 %603)
+  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %602, i64 512, ptr nonnull @"$string.403", i64 %603)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75.i.i.i)
   %605 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %602)
   %spec.select.i.i76.i.i.i = call i64 @llvm.smin.i64(i64 %605, i64 1023)
@@ -32129,7 +32334,7 @@ then6.i.i:                                        ; preds = %then3.i.i
   %681 = sext i32 %.val33.i.i to i64
   %682 = getelementptr %72, ptr %.val32.i.i, i64 %681
   %683 = load ptr, ptr %682, align 8
-  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %679, i64 512, ptr nonnull @"$string.403", ptr %683)
+  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %679, i64 512, ptr nonnull @"$string.404", ptr %683)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i39.i)
   %685 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %679)
   %spec.select.i.i.i46.i = call i64 @llvm.smin.i64(i64 %685, i64 1023)
@@ -32206,7 +32411,7 @@ then:                                             ; preds = %"$Document.free.exi
 
 then.i12:                                         ; preds = %then
   %702 = load ptr, ptr %0, align 8
-  %703 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.343", ptr %702)
+  %703 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.344", ptr %702)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %704 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %704, i64 1023)
@@ -32316,14 +32521,14 @@ then.i:                                           ; preds = %then1
   br label %"$Validator.index_file.exit"
 
 "$Validator.index_file.exit":                     ; preds = %then1, %then.i
-  %common.ret.op.i16 = phi ptr [ %23, %then.i ], [ @"$string.113", %then1 ]
+  %common.ret.op.i16 = phi ptr [ %23, %then.i ], [ @"$string.114", %then1 ]
   %24 = tail call fastcc ptr @"$Problems.next"(ptr %18, i32 2, ptr %common.ret.op.i16, ptr %1)
   %.not15 = icmp eq ptr %24, null
   br i1 %.not15, label %merge, label %then4
 
 then4:                                            ; preds = %"$Validator.index_file.exit"
   %25 = getelementptr i8, ptr %24, i64 516
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.408", i64 22, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.409", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -32413,7 +32618,7 @@ merge2.peel.i:                                    ; preds = %merge.merge2.peel.i
   %23 = getelementptr i8, ptr %1, i64 16
   %wide.trip.count.i = zext nneg i32 %21 to i64
   %24 = getelementptr inbounds i8, ptr %shape, i64 1
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.392", ptr nonnull @"$string.84", i64 %22)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.393", ptr nonnull @"$string.84", i64 %22)
   %26 = sext i32 %25 to i64
   %27 = add nsw i64 %26, 1
   %exitcond.peel.not.i = icmp eq i32 %21, 1
@@ -32430,7 +32635,7 @@ then3.i:                                          ; preds = %forbody.i
   %30 = sub i64 128, %used.023.i
   %31 = getelementptr i64, ptr %23, i64 %indvars.iv.i
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.392", ptr nonnull @"$string.391", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.393", ptr nonnull @"$string.392", i64 %32)
   %34 = sext i32 %33 to i64
   %35 = add i64 %used.023.i, %34
   br label %merge2.i
@@ -32450,7 +32655,7 @@ then6.i:                                          ; preds = %merge.i, %merge
   %used.0.lcssa28.i = phi i64 [ %used.0.lcssa.i, %merge.i ], [ 1, %merge ]
   %37 = getelementptr i8, ptr %shape, i64 %used.0.lcssa28.i
   %38 = sub i64 128, %used.0.lcssa28.i
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.393")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.394")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -32474,7 +32679,7 @@ then8:                                            ; preds = %"$TensorView.descri
 
 then11:                                           ; preds = %then8
   %50 = getelementptr i8, ptr %49, i64 516
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.409", i64 %2, ptr nonnull %shape)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.410", i64 %2, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %50)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -32499,7 +32704,7 @@ else9:                                            ; preds = %"$TensorView.descri
 
 then15:                                           ; preds = %else9
   %57 = getelementptr i8, ptr %49, i64 516
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.410", i64 %2, i64 %3, ptr nonnull %shape)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.411", i64 %2, i64 %3, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i47)
   %59 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %57)
   %spec.select.i.i48 = call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -32556,8 +32761,8 @@ then2:                                            ; preds = %merge
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %17 = icmp eq i32 %15, 32
-  %spec.select.i = select i1 %17, ptr @"$string.379", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).395.exit"
+  %spec.select.i = select i1 %17, ptr @"$string.380", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).396.exit"
 
 switch.hole_check:                                ; preds = %then2
   %switch.shifted = lshr i32 -1048569, %15
@@ -32568,22 +32773,22 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %15 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %18
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).395.exit"
+  br label %"$anon (./terra/base/codes.t:4).396.exit"
 
-"$anon (./terra/base/codes.t:4).395.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).396.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.411", ptr nonnull %common.ret.op.i)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.412", ptr nonnull %common.ret.op.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
   %21 = icmp sgt i64 %20, 0
   br i1 %21, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).395.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).396.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr align 1 %14, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).395.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).396.exit", %then2.i.i
   %22 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %22, align 1
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -32597,7 +32802,7 @@ then2.i.i:                                        ; preds = %"$anon (./terra/bas
 define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.421", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.422", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -32619,7 +32824,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.422", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.423", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -32653,7 +32858,7 @@ then:                                             ; preds = %entry
   br i1 %9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.423", i32 %1, ptr %3)
+  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.424", i32 %1, ptr %3)
   %11 = load ptr, ptr %5, align 8
   %12 = getelementptr i8, ptr %11, i64 192
   %13 = getelementptr i8, ptr %11, i64 24
@@ -32668,14 +32873,14 @@ then.i:                                           ; preds = %then2
   br label %"$Validator.index_file.exit"
 
 "$Validator.index_file.exit":                     ; preds = %then2, %then.i
-  %common.ret.op.i = phi ptr [ %17, %then.i ], [ @"$string.113", %then2 ]
+  %common.ret.op.i = phi ptr [ %17, %then.i ], [ @"$string.114", %then2 ]
   %18 = call fastcc ptr @"$Problems.next"(ptr %12, i32 2, ptr %common.ret.op.i, ptr nonnull %missing)
   %.not37 = icmp eq ptr %18, null
   br i1 %.not37, label %common.ret, label %then5
 
 then5:                                            ; preds = %"$Validator.index_file.exit"
   %19 = getelementptr i8, ptr %18, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.408", i64 22, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.409", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -32771,7 +32976,7 @@ then8:                                            ; preds = %and.lhs.true
   store i16 91, ptr %shape, align 2
   %44 = getelementptr inbounds i8, ptr %shape, i64 1
   %45 = load i64, ptr %30, align 8
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.392", ptr nonnull @"$string.84", i64 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.393", ptr nonnull @"$string.84", i64 %45)
   %47 = sext i32 %46 to i64
   %48 = add nsw i64 %47, 1
   %exitcond.peel.not.i = icmp eq i32 %28, 1
@@ -32788,7 +32993,7 @@ then3.i:                                          ; preds = %forbody.i41
   %51 = sub i64 128, %used.023.i
   %52 = getelementptr i64, ptr %30, i64 %indvars.iv.i42
   %53 = load i64, ptr %52, align 8
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.392", ptr nonnull @"$string.391", i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.393", ptr nonnull @"$string.392", i64 %53)
   %55 = sext i32 %54 to i64
   %56 = add i64 %used.023.i, %55
   br label %merge2.i
@@ -32807,7 +33012,7 @@ merge.i:                                          ; preds = %merge2.i, %then8
 then6.i:                                          ; preds = %merge.i
   %58 = getelementptr i8, ptr %shape, i64 %used.0.lcssa.i
   %59 = sub i64 128, %used.0.lcssa.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.393")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.394")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -32839,7 +33044,7 @@ then12:                                           ; preds = %"$TensorView.descri
   %76 = load ptr, ptr %0, align 8
   %77 = getelementptr i8, ptr %76, i64 80
   %78 = load i32, ptr %77, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.424", i32 %78, ptr nonnull %shape)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.425", i32 %78, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i45)
   %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %75)
   %spec.select.i.i46 = call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -32861,10 +33066,10 @@ then2.i.i47:                                      ; preds = %then12
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).426"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
+define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).427"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.427", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.428", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -32886,7 +33091,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.428", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.429", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -33107,7 +33312,7 @@ common.ret:                                       ; preds = %merge2.i43, %merge2
   ret void
 
 merge3:                                           ; preds = %forbody.i39, %merge1.i41, %forbody.i27, %merge1.i
-  %is_finite.2 = phi ptr [ @"$string.435", %merge1.i ], [ @"$string.436", %forbody.i27 ], [ @"$string.435", %merge1.i41 ], [ @"$string.436", %forbody.i39 ]
+  %is_finite.2 = phi ptr [ @"$string.436", %merge1.i ], [ @"$string.437", %forbody.i27 ], [ @"$string.436", %merge1.i41 ], [ @"$string.437", %forbody.i39 ]
   %index.0 = phi i64 [ %i.015.i, %merge1.i ], [ %i.015.i, %forbody.i27 ], [ %i.015.i40, %merge1.i41 ], [ %i.015.i40, %forbody.i39 ]
   %61 = getelementptr i8, ptr %0, i64 16
   %62 = load ptr, ptr %61, align 8
@@ -33148,7 +33353,7 @@ else.i:                                           ; preds = %then10
   %bits.0.i = phi i32 [ %77, %then.i ], [ %81, %else.i ]
   %82 = bitcast i32 %bits.0.i to float
   %83 = fpext float %82 to double
-  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.437", i64 %index.0, double %83, ptr nonnull %is_finite.2)
+  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.438", i64 %index.0, double %83, ptr nonnull %is_finite.2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %85 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %71)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -33174,7 +33379,7 @@ define internal fastcc void @"$write_tensor"(ptr %0, ptr nocapture readonly %1, 
 entry:
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
   %3 = load ptr, ptr %1, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.453")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.454")
   %4 = getelementptr i8, ptr %0, i64 8
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
@@ -33224,8 +33429,8 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit"
   %22 = icmp eq i32 %20, 32
-  %spec.select.i = select i1 %22, ptr @"$string.379", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).395.exit"
+  %spec.select.i = select i1 %22, ptr @"$string.380", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).396.exit"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit"
   %switch.shifted = lshr i32 -1048569, %20
@@ -33236,11 +33441,11 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %23 = zext nneg i32 %20 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %23
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).395.exit"
+  br label %"$anon (./terra/base/codes.t:4).396.exit"
 
-"$anon (./terra/base/codes.t:4).395.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).396.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.216")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.217")
   %24 = load i64, ptr %4, align 8
   %25 = add i64 %24, 1
   %26 = load i64, ptr %7, align 8
@@ -33248,7 +33453,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %.pre.i.i.i.i20 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.86.exit.thread.i.i.i21"
 
-merge.i.i.i.i.i22:                                ; preds = %"$anon (./terra/base/codes.t:4).395.exit"
+merge.i.i.i.i.i22:                                ; preds = %"$anon (./terra/base/codes.t:4).396.exit"
   %27 = shl i64 %26, 1
   %spec.select.i.i.i.i.i23 = tail call i64 @llvm.smax.i64(i64 %27, i64 %25)
   %spec.store.select.i.i.i.i.i24 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i23, i64 8)
@@ -33262,9 +33467,9 @@ merge7.i.i.i.i.i25:                               ; preds = %merge.i.i.i.i.i22
   %.pre10.i.i.i.i26 = load i64, ptr %4, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i21"
 
-"$Vector.push.86.exit.thread.i.i.i21":            ; preds = %merge7.i.i.i.i.i25, %"$anon (./terra/base/codes.t:4).395.exit"
-  %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$anon (./terra/base/codes.t:4).395.exit" ]
-  %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$anon (./terra/base/codes.t:4).395.exit" ]
+"$Vector.push.86.exit.thread.i.i.i21":            ; preds = %merge7.i.i.i.i.i25, %"$anon (./terra/base/codes.t:4).396.exit"
+  %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$anon (./terra/base/codes.t:4).396.exit" ]
+  %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$anon (./terra/base/codes.t:4).396.exit" ]
   %32 = getelementptr i8, ptr %31, i64 %30
   store i8 58, ptr %32, align 1
   %33 = load i64, ptr %4, align 8
@@ -33280,7 +33485,7 @@ then.i.i.i27:                                     ; preds = %merge.i.i.i.i.i22
 "$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.86.exit.thread.i.i.i21", %then.i.i.i27
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.381")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.382")
   %36 = load i64, ptr %4, align 8
   %37 = add i64 %36, 1
   %38 = load i64, ptr %7, align 8
@@ -33380,7 +33585,7 @@ then.i.i.i37:                                     ; preds = %merge.i.i.i.i.i32
   store i8 1, ptr %18, align 1
   %66 = getelementptr i8, ptr %1, i64 88
   %67 = load i64, ptr %66, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.450")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.451")
   %68 = load i64, ptr %4, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %7, align 8
@@ -33420,7 +33625,7 @@ then.i.i.i46:                                     ; preds = %merge.i.i.i.i.i41
 "$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.86.exit.thread.i.i.i40", %then.i.i.i46
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.449")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.450")
   %80 = load i64, ptr %4, align 8
   %81 = add i64 %80, 1
   %82 = load i64, ptr %7, align 8
@@ -33462,7 +33667,7 @@ then.i.i.i55:                                     ; preds = %merge.i.i.i.i.i50
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
   %92 = getelementptr i8, ptr %1, i64 96
   %93 = load i64, ptr %92, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.454")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.455")
   %94 = load i64, ptr %4, align 8
   %95 = add i64 %94, 1
   %96 = load i64, ptr %7, align 8
@@ -33505,7 +33710,7 @@ then.i.i.i65:                                     ; preds = %merge.i.i.i.i.i60
   %106 = getelementptr i8, ptr %1, i64 110
   %107 = load i8, ptr %106, align 1
   %108 = icmp ne i8 %107, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.455", i1 zeroext %108)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.456", i1 zeroext %108)
   %109 = load i64, ptr %4, align 8
   %110 = add i64 %109, 1
   %111 = load i64, ptr %7, align 8
@@ -33655,7 +33860,7 @@ merge.i.i10.i:                                    ; preds = %merge7.i.i.i.i15.i,
   %32 = phi ptr [ %29, %merge7.i.i.i.i15.i ], [ %.pre18.i, %else.i ]
   store i64 %27, ptr %3, align 8
   %33 = getelementptr i8, ptr %32, i64 %17
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %33, ptr noundef nonnull readonly align 1 dereferenceable(5) @"$string.154", i64 5, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %33, ptr noundef nonnull readonly align 1 dereferenceable(5) @"$string.155", i64 5, i1 false)
   br label %"$JsonWriter.boolean.exit"
 
 "$JsonWriter.boolean.exit":                       ; preds = %then.i.i8.i, %merge.i.i.i, %then.i.i16.i, %merge.i.i10.i
@@ -33718,17 +33923,17 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 define internal fastcc void @"$Model.close"(ptr nocapture %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 512
+  %1 = getelementptr i8, ptr %0, i64 520
   tail call fastcc void @"$Checkpoint.close"(ptr %1)
-  %2 = getelementptr i8, ptr %0, i64 504
+  %2 = getelementptr i8, ptr %0, i64 512
   %3 = load ptr, ptr %2, align 8
   tail call void @free(ptr %3)
   store ptr null, ptr %2, align 8
-  %4 = getelementptr i8, ptr %0, i64 440
+  %4 = getelementptr i8, ptr %0, i64 448
   %5 = load ptr, ptr %4, align 8
   tail call void @free(ptr %5)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %4, i8 0, i64 24, i1 false)
-  %6 = getelementptr i8, ptr %0, i64 464
+  %6 = getelementptr i8, ptr %0, i64 472
   %.pr.i.i = load ptr, ptr %6, align 8
   %.not4.i.i = icmp eq ptr %.pr.i.i, null
   br i1 %.not4.i.i, label %"$ModuleList.free.exit", label %whilebody.i.i
@@ -33742,11 +33947,11 @@ whilebody.i.i:                                    ; preds = %entry, %whilebody.i
   br i1 %.not.i.i, label %"$ModuleList.free.exit", label %whilebody.i.i
 
 "$ModuleList.free.exit":                          ; preds = %whilebody.i.i, %entry
-  %9 = getelementptr i8, ptr %0, i64 256
+  %9 = getelementptr i8, ptr %0, i64 264
   tail call fastcc void @"$NameMatcher.free"(ptr %9)
-  %10 = getelementptr i8, ptr %0, i64 344
+  %10 = getelementptr i8, ptr %0, i64 352
   tail call fastcc void @"$NameMatcher.free"(ptr %10)
-  %11 = getelementptr i8, ptr %0, i64 432
+  %11 = getelementptr i8, ptr %0, i64 440
   %.pr.i.i5 = load ptr, ptr %11, align 8
   %.not4.i.i6 = icmp eq ptr %.pr.i.i5, null
   br i1 %.not4.i.i6, label %"$Quantisation.free.exit", label %whilebody.i.i7
@@ -33885,13 +34090,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 7968
+  %28 = getelementptr i8, ptr %22, i64 7976
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 7996
+  %30 = getelementptr i8, ptr %22, i64 8004
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -33951,54 +34156,54 @@ then.i:                                           ; preds = %merge
   br i1 %.not, label %merge5, label %common.ret
 
 merge5:                                           ; preds = %"$status.clear.exit"
-  %10 = getelementptr inbounds i8, ptr %source, i64 248
+  %10 = getelementptr inbounds i8, ptr %source, i64 256
   store i8 0, ptr %10, align 8
-  %11 = getelementptr inbounds i8, ptr %source, i64 249
+  %11 = getelementptr inbounds i8, ptr %source, i64 257
   store i8 0, ptr %11, align 1
-  %12 = getelementptr inbounds i8, ptr %source, i64 256
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %source, i8 0, i64 24, i1 false)
+  %12 = getelementptr inbounds i8, ptr %source, i64 264
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %source, i8 0, i64 32, i1 false)
   %13 = tail call i64 @getauxval(i64 25)
   %14 = inttoptr i64 %13 to ptr
   %15 = load <2 x i64>, ptr %14, align 8
   store <2 x i64> %15, ptr %12, align 8
-  %16 = getelementptr inbounds i8, ptr %source, i64 272
+  %16 = getelementptr inbounds i8, ptr %source, i64 280
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %16, i8 0, i64 72, i1 false)
-  %17 = getelementptr inbounds i8, ptr %source, i64 344
+  %17 = getelementptr inbounds i8, ptr %source, i64 352
   %18 = tail call i64 @getauxval(i64 25)
   %19 = inttoptr i64 %18 to ptr
   %20 = load <2 x i64>, ptr %19, align 8
   store <2 x i64> %20, ptr %17, align 8
-  %21 = getelementptr inbounds i8, ptr %source, i64 360
-  %22 = getelementptr inbounds i8, ptr %source, i64 488
+  %21 = getelementptr inbounds i8, ptr %source, i64 368
+  %22 = getelementptr inbounds i8, ptr %source, i64 496
   store i8 0, ptr %22, align 8
-  %23 = getelementptr inbounds i8, ptr %source, i64 489
+  %23 = getelementptr inbounds i8, ptr %source, i64 497
   store i8 0, ptr %23, align 1
-  %24 = getelementptr inbounds i8, ptr %source, i64 504
+  %24 = getelementptr inbounds i8, ptr %source, i64 512
   store ptr null, ptr %24, align 8
-  %25 = getelementptr inbounds i8, ptr %source, i64 512
+  %25 = getelementptr inbounds i8, ptr %source, i64 520
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %21, i8 0, i64 112, i1 false)
   store ptr @"$string.84", ptr %25, align 8
-  %26 = getelementptr inbounds i8, ptr %source, i64 520
-  %27 = getelementptr inbounds i8, ptr %source, i64 552
+  %26 = getelementptr inbounds i8, ptr %source, i64 528
+  %27 = getelementptr inbounds i8, ptr %source, i64 560
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %26, i8 0, i64 32, i1 false)
   %28 = tail call i64 @getauxval(i64 25)
   %29 = inttoptr i64 %28 to ptr
   %30 = load <2 x i64>, ptr %29, align 8
   store <2 x i64> %30, ptr %27, align 8
-  %31 = getelementptr inbounds i8, ptr %source, i64 568
-  %32 = getelementptr inbounds i8, ptr %source, i64 640
+  %31 = getelementptr inbounds i8, ptr %source, i64 576
+  %32 = getelementptr inbounds i8, ptr %source, i64 648
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %31, i8 0, i64 72, i1 false)
   %33 = tail call i64 @getauxval(i64 25)
   %34 = inttoptr i64 %33 to ptr
   %35 = load <2 x i64>, ptr %34, align 8
   store <2 x i64> %35, ptr %32, align 8
-  %36 = getelementptr inbounds i8, ptr %source, i64 656
+  %36 = getelementptr inbounds i8, ptr %source, i64 664
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(89) %36, i8 0, i64 89, i1 false)
-  %37 = getelementptr inbounds i8, ptr %source, i64 752
+  %37 = getelementptr inbounds i8, ptr %source, i64 760
   store i8 0, ptr %37, align 8
-  %38 = getelementptr inbounds i8, ptr %source, i64 753
+  %38 = getelementptr inbounds i8, ptr %source, i64 761
   store i8 0, ptr %38, align 1
-  %39 = getelementptr inbounds i8, ptr %source, i64 760
+  %39 = getelementptr inbounds i8, ptr %source, i64 768
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %39, i8 0, i64 32, i1 false)
   call void @llvm.lifetime.start.p0(i64 4128, ptr nonnull %library.i)
   %40 = getelementptr i8, ptr %0, i64 116
@@ -34021,7 +34226,7 @@ else.i:                                           ; preds = %merge5
   br i1 %.not42.i, label %merge5.i, label %"$plan_model.exit"
 
 merge5.i:                                         ; preds = %else.i
-  %48 = getelementptr inbounds i8, ptr %source, i64 704
+  %48 = getelementptr inbounds i8, ptr %source, i64 712
   %49 = getelementptr inbounds i8, ptr %source, i64 8
   %50 = load ptr, ptr %49, align 8
   %51 = call fastcc i32 @"$Problems.report"(ptr nonnull %48, ptr %50, ptr %2)
@@ -34087,7 +34292,7 @@ then:                                             ; preds = %entry
   br i1 %.not22, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.465", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.466", i64 16, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %3 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %3, i64 1023)
@@ -34121,7 +34326,7 @@ then5:                                            ; preds = %merge
   br i1 %.not21, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.466", i32 %8, i32 152)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.467", i32 %8, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i23)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i24 = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -34145,54 +34350,54 @@ then2.i.i25:                                      ; preds = %then9
 define internal fastcc i32 @"$Model.read_synthetic"(ptr %0, ptr %1, i32 %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 248
+  %4 = getelementptr i8, ptr %0, i64 256
   store i8 0, ptr %4, align 1
-  %5 = getelementptr i8, ptr %0, i64 249
+  %5 = getelementptr i8, ptr %0, i64 257
   store i8 0, ptr %5, align 1
-  %6 = getelementptr i8, ptr %0, i64 256
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %0, i8 0, i64 24, i1 false)
+  %6 = getelementptr i8, ptr %0, i64 264
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %0, i8 0, i64 32, i1 false)
   %7 = tail call i64 @getauxval(i64 25)
   %8 = inttoptr i64 %7 to ptr
   %9 = load <2 x i64>, ptr %8, align 8
   store <2 x i64> %9, ptr %6, align 8
-  %10 = getelementptr i8, ptr %0, i64 272
+  %10 = getelementptr i8, ptr %0, i64 280
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %10, i8 0, i64 72, i1 false)
-  %11 = getelementptr i8, ptr %0, i64 344
+  %11 = getelementptr i8, ptr %0, i64 352
   %12 = tail call i64 @getauxval(i64 25)
   %13 = inttoptr i64 %12 to ptr
   %14 = load <2 x i64>, ptr %13, align 8
   store <2 x i64> %14, ptr %11, align 8
-  %15 = getelementptr i8, ptr %0, i64 360
-  %16 = getelementptr i8, ptr %0, i64 488
+  %15 = getelementptr i8, ptr %0, i64 368
+  %16 = getelementptr i8, ptr %0, i64 496
   store i8 0, ptr %16, align 1
-  %17 = getelementptr i8, ptr %0, i64 489
+  %17 = getelementptr i8, ptr %0, i64 497
   store i8 0, ptr %17, align 1
-  %18 = getelementptr i8, ptr %0, i64 504
+  %18 = getelementptr i8, ptr %0, i64 512
   store ptr null, ptr %18, align 8
-  %19 = getelementptr i8, ptr %0, i64 512
+  %19 = getelementptr i8, ptr %0, i64 520
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %15, i8 0, i64 112, i1 false)
   store ptr @"$string.84", ptr %19, align 8
-  %20 = getelementptr i8, ptr %0, i64 520
-  %21 = getelementptr i8, ptr %0, i64 552
+  %20 = getelementptr i8, ptr %0, i64 528
+  %21 = getelementptr i8, ptr %0, i64 560
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %20, i8 0, i64 32, i1 false)
   %22 = tail call i64 @getauxval(i64 25)
   %23 = inttoptr i64 %22 to ptr
   %24 = load <2 x i64>, ptr %23, align 8
   store <2 x i64> %24, ptr %21, align 8
-  %25 = getelementptr i8, ptr %0, i64 568
-  %26 = getelementptr i8, ptr %0, i64 640
+  %25 = getelementptr i8, ptr %0, i64 576
+  %26 = getelementptr i8, ptr %0, i64 648
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %25, i8 0, i64 72, i1 false)
   %27 = tail call i64 @getauxval(i64 25)
   %28 = inttoptr i64 %27 to ptr
   %29 = load <2 x i64>, ptr %28, align 8
   store <2 x i64> %29, ptr %26, align 8
-  %30 = getelementptr i8, ptr %0, i64 656
+  %30 = getelementptr i8, ptr %0, i64 664
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(89) %30, i8 0, i64 89, i1 false)
-  %31 = getelementptr i8, ptr %0, i64 752
+  %31 = getelementptr i8, ptr %0, i64 760
   store i8 0, ptr %31, align 1
-  %32 = getelementptr i8, ptr %0, i64 753
+  %32 = getelementptr i8, ptr %0, i64 761
   store i8 0, ptr %32, align 1
-  %33 = getelementptr i8, ptr %0, i64 760
+  %33 = getelementptr i8, ptr %0, i64 768
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %33, i8 0, i64 32, i1 false)
   %34 = tail call fastcc i32 @"$Model.locate"(ptr %0, ptr %1, ptr %3)
   %.not = icmp eq i32 %34, 0
@@ -34213,7 +34418,7 @@ merge2:                                           ; preds = %merge
   br i1 %36, label %then7, label %merge6
 
 then7:                                            ; preds = %merge2
-  %37 = getelementptr i8, ptr %0, i64 92
+  %37 = getelementptr i8, ptr %0, i64 100
   %38 = load i32, ptr %37, align 4
   %39 = icmp slt i32 %38, %2
   br i1 %39, label %then.i, label %merge.i
@@ -34225,7 +34430,7 @@ then.i:                                           ; preds = %then7
 then2.i:                                          ; preds = %then.i
   %40 = getelementptr i8, ptr %0, i64 16
   %41 = load ptr, ptr %40, align 8
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.467", i32 %2, ptr %41, i32 %38)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.468", i32 %2, ptr %41, i32 %38)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -34247,9 +34452,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %then7
   store i32 %2, ptr %37, align 4
-  %48 = getelementptr i8, ptr %0, i64 176
+  %48 = getelementptr i8, ptr %0, i64 184
   store i32 0, ptr %48, align 4
-  %49 = getelementptr i8, ptr %0, i64 148
+  %49 = getelementptr i8, ptr %0, i64 156
   %50 = load i32, ptr %49, align 4
   %51 = icmp sgt i32 %50, %2
   br i1 %51, label %then5.i, label %merge6
@@ -34294,7 +34499,7 @@ then2:                                            ; preds = %merge
   br i1 %.not22, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.468", ptr %1)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.469", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -34315,7 +34520,7 @@ then2.i.i:                                        ; preds = %then5
   br label %common.ret
 
 merge1:                                           ; preds = %merge
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.469", ptr %1)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.470", ptr %1)
   %16 = sext i32 %15 to i64
   %17 = load i64, ptr %3, align 8
   %18 = icmp sgt i64 %17, 3
@@ -34324,7 +34529,7 @@ merge1:                                           ; preds = %merge
 then.i:                                           ; preds = %merge1
   %19 = getelementptr i8, ptr %described, i64 %16
   %20 = sub nsw i64 1024, %16
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.470", i64 %17)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.471", i64 %17)
   %22 = sext i32 %21 to i64
   %23 = add nsw i64 %22, %16
   br label %merge.i
@@ -34344,12 +34549,12 @@ merge.i.peel.i:                                   ; preds = %then3.peel.i
   %27 = getelementptr i8, ptr %.val.peel.i, i64 260
   %28 = load i8, ptr %27, align 1
   %29 = icmp eq i8 %28, 0
-  %spec.select.i.peel.i = select i1 %29, ptr @"$string.84", ptr @"$string.471"
+  %spec.select.i.peel.i = select i1 %29, ptr @"$string.84", ptr @"$string.472"
   %30 = getelementptr i8, ptr %described, i64 %used.0.i
   %31 = sub nsw i64 1024, %used.0.i
   %32 = getelementptr i8, ptr %.val.peel.i, i64 4
   %33 = getelementptr i8, ptr %.val.peel.i, i64 516
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.472", ptr nonnull @"$string.471", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.473", ptr nonnull @"$string.472", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
   %35 = sext i32 %34 to i64
   %36 = add nsw i64 %used.0.i, %35
   br label %merge2.peel.i
@@ -34368,12 +34573,12 @@ merge.i.peel23.i:                                 ; preds = %then3.peel22.i
   %38 = getelementptr i8, ptr %.val.peel24.i, i64 1288
   %39 = load i8, ptr %38, align 1
   %40 = icmp eq i8 %39, 0
-  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.84", ptr @"$string.471"
+  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.84", ptr @"$string.472"
   %41 = getelementptr i8, ptr %described, i64 %used.2.peel.i
   %42 = sub nsw i64 1024, %used.2.peel.i
   %43 = getelementptr i8, ptr %.val.peel24.i, i64 1032
   %44 = getelementptr i8, ptr %.val.peel24.i, i64 1544
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.472", ptr nonnull @"$string.473", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.473", ptr nonnull @"$string.474", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
   %46 = sext i32 %45 to i64
   %47 = add nsw i64 %used.2.peel.i, %46
   br label %merge2.peel26.i
@@ -34390,12 +34595,12 @@ merge.i.peel33.i:                                 ; preds = %merge2.peel26.i
   %49 = getelementptr i8, ptr %.val.peel34.i, i64 2316
   %50 = load i8, ptr %49, align 1
   %51 = icmp eq i8 %50, 0
-  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.84", ptr @"$string.471"
+  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.84", ptr @"$string.472"
   %52 = getelementptr i8, ptr %described, i64 %used.2.peel27.i
   %53 = sub nsw i64 1024, %used.2.peel27.i
   %54 = getelementptr i8, ptr %.val.peel34.i, i64 2060
   %55 = getelementptr i8, ptr %.val.peel34.i, i64 2572
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.472", ptr nonnull @"$string.473", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.473", ptr nonnull @"$string.474", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
   br label %"$Problems.describe.exit"
 
 "$Problems.describe.exit":                        ; preds = %merge.i.peel33.i, %merge.i, %merge2.peel.i, %merge2.peel26.i
@@ -34492,7 +34697,7 @@ merge8.i:                                         ; preds = %merge4.i
   br i1 %.not25.i, label %"$device.resolve_kind.exit.thread", label %then13.i
 
 then13.i:                                         ; preds = %merge8.i
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.474", ptr %1)
+  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.475", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -34548,7 +34753,7 @@ or.lhs.false.i.i30:                               ; preds = %then.i29
   br i1 %28, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.475", i64 68, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.476", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -34611,7 +34816,7 @@ then2.i.i:                                        ; preds = %else.i
 merge.i32:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   %43 = getelementptr i8, ptr %0, i64 32
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.476", ptr nonnull %folder.i, ptr %4)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.477", ptr nonnull %folder.i, ptr %4)
   %45 = icmp sgt i32 %44, 4095
   br i1 %45, label %then5.i27, label %and.lhs.true.i
 
@@ -34619,7 +34824,7 @@ merge.thread.i:                                   ; preds = %then2.i.i, %else.i
   %46 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i25
   store i8 0, ptr %46, align 1
   %47 = getelementptr i8, ptr %0, i64 32
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.476", ptr nonnull %folder.i, ptr %4)
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.477", ptr nonnull %folder.i, ptr %4)
   %49 = icmp sgt i32 %48, 4095
   br i1 %49, label %then5.i27, label %merge2
 
@@ -34628,7 +34833,7 @@ then5.i27:                                        ; preds = %merge.thread.i, %me
   br i1 %.not30.i, label %"$Library.locate.exit", label %then8.i
 
 then8.i:                                          ; preds = %then5.i27
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.477", i32 4064)
+  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.478", i32 4064)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i24)
   %51 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i31.i = call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -34649,7 +34854,7 @@ then2.i.i33.i:                                    ; preds = %then8.i
   br label %"$Library.locate.exit"
 
 then12.i:                                         ; preds = %and.lhs.true.i
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.478", ptr %4)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.479", ptr %4)
   br label %merge2
 
 and.lhs.true.i:                                   ; preds = %merge.i32
@@ -34707,11 +34912,11 @@ then2.i:                                          ; preds = %merge.i37
 then11.i:                                         ; preds = %then2.i
   %74 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.94")
   %75 = icmp eq i32 %74, 0
-  %spec.select68.i = select i1 %75, ptr @"$string.84", ptr @"$string.481"
+  %spec.select68.i = select i1 %75, ptr @"$string.84", ptr @"$string.482"
   %spec.select77.i = select i1 %67, ptr %spec.select68.i, ptr @"$string.84"
-  %spec.select.i = select i1 %75, ptr @"$string.479", ptr @"$string.480"
+  %spec.select.i = select i1 %75, ptr @"$string.480", ptr @"$string.481"
   %76 = call ptr @dlerror()
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.482", ptr nonnull %spec.select77.i, ptr %4, ptr %76, ptr nonnull %spec.select.i)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.483", ptr nonnull %spec.select77.i, ptr %4, ptr %76, ptr nonnull %spec.select.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i35)
   %78 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i42 = call i64 @llvm.smin.i64(i64 %78, i64 1023)
@@ -34732,7 +34937,7 @@ then2.i.i.i44:                                    ; preds = %then11.i
   br label %then8
 
 merge1.i38:                                       ; preds = %merge.i37
-  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.483")
+  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.484")
   %84 = icmp eq ptr %83, null
   br i1 %84, label %then14.i, label %merge13.i
 
@@ -34741,7 +34946,7 @@ then14.i:                                         ; preds = %merge1.i38
   br i1 %.not66.i, label %then8, label %then18.i
 
 then18.i:                                         ; preds = %then14.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.484", ptr %71, ptr nonnull @"$string.483")
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", ptr %71, ptr nonnull @"$string.484")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i70.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -34788,7 +34993,7 @@ or.lhs.false28.i:                                 ; preds = %merge21.i
   br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
 
 then31.i:                                         ; preds = %then26.i
-  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.485", ptr %71)
+  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", ptr %71)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i)
   %99 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i74.i = call i64 @llvm.smin.i64(i64 %99, i64 1023)
@@ -34858,7 +35063,7 @@ then:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %10 = getelementptr i8, ptr %2, i64 24
+  %10 = getelementptr i8, ptr %2, i64 32
   %11 = call fastcc i32 @"$options.resolve"(ptr nonnull %first, ptr %10, ptr nonnull %checked, ptr %5)
   %.not = icmp eq i32 %11, 0
   br i1 %.not, label %merge1, label %common.ret
@@ -34956,7 +35161,7 @@ then8.i:                                          ; preds = %merge3.i
   %38 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %37)
   %39 = getelementptr i8, ptr %37, i64 %38
   %40 = sub i64 512, %38
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 %40, ptr nonnull @"$string.538", ptr nonnull %refusal.i)
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %39, i64 %40, ptr nonnull @"$string.539", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
@@ -35039,7 +35244,7 @@ then.i:                                           ; preds = %"$options.fill_defa
 
 then2.i:                                          ; preds = %then.i
   %19 = sext i32 %18 to i64
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.486", i64 %19, i64 0, i64 64)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %19, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -35071,7 +35276,7 @@ then5.i:                                          ; preds = %merge.i
 
 then10.i:                                         ; preds = %then5.i
   %28 = sext i32 %27 to i64
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.487", i64 %28, i64 0, i64 65536)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %28, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i426.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i427.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -35103,7 +35308,7 @@ then14.i:                                         ; preds = %merge4.i
 
 then19.i:                                         ; preds = %then14.i
   %37 = sext i32 %36 to i64
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.488", i64 %37, i64 0, i64 67108864)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %37, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i430.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i431.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -35134,7 +35339,7 @@ then23.i:                                         ; preds = %merge13.i
 
 then28.i:                                         ; preds = %then23.i
   %45 = sext i32 %8 to i64
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.489", i64 %45, i64 1, i64 65536)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %45, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i434.i)
   %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i435.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -35166,7 +35371,7 @@ then32.i:                                         ; preds = %merge22.i
 
 then37.i:                                         ; preds = %then32.i
   %54 = sext i32 %53 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.490", i64 %54, i64 0, i64 1073741824)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %54, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35182,7 +35387,7 @@ then41.i:                                         ; preds = %merge31.i
 
 then46.i:                                         ; preds = %then41.i
   %58 = sext i32 %57 to i64
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.491", i64 %58, i64 0, i64 2)
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %58, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35198,7 +35403,7 @@ then50.i:                                         ; preds = %merge40.i
 
 then55.i:                                         ; preds = %then50.i
   %62 = sext i32 %61 to i64
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.492", i64 %62, i64 0, i64 4096)
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %62, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35214,7 +35419,7 @@ then59.i:                                         ; preds = %merge49.i
 
 then64.i:                                         ; preds = %then59.i
   %66 = sext i32 %65 to i64
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.493", i64 %66, i64 0, i64 1048576)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %66, i64 0, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35230,7 +35435,7 @@ then68.i:                                         ; preds = %merge58.i
 
 then73.i:                                         ; preds = %then68.i
   %70 = sext i32 %69 to i64
-  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.494", i64 %70, i64 0, i64 67108864)
+  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %70, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35245,7 +35450,7 @@ then77.i:                                         ; preds = %merge67.i
 
 then82.i:                                         ; preds = %then77.i
   %73 = sext i32 %12 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.495", i64 %73, i64 1, i64 16777216)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %73, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35261,7 +35466,7 @@ then86.i:                                         ; preds = %merge76.i
 
 then91.i:                                         ; preds = %then86.i
   %77 = sext i32 %76 to i64
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.496", i64 %77, i64 0, i64 1)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i64 %77, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35278,7 +35483,7 @@ then95.i:                                         ; preds = %merge85.i
 
 then100.i:                                        ; preds = %then95.i
   %82 = sext i32 %80 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.497", i64 %82, i64 -1, i64 2)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i64 %82, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35294,7 +35499,7 @@ then104.i:                                        ; preds = %merge94.i
 
 then109.i:                                        ; preds = %then104.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.498", i64 %86, i64 0, i64 65536)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i64 %86, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35311,7 +35516,7 @@ then113.i:                                        ; preds = %merge103.i
 
 then118.i:                                        ; preds = %then113.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.499", i64 %91, i64 -1, i64 1)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i64 %91, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35328,7 +35533,7 @@ then122.i:                                        ; preds = %merge112.i
 
 then127.i:                                        ; preds = %then122.i
   %96 = sext i32 %94 to i64
-  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.500", i64 %96, i64 -1, i64 1)
+  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i64 %96, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35344,7 +35549,7 @@ then131.i:                                        ; preds = %merge121.i
 
 then136.i:                                        ; preds = %then131.i
   %100 = sext i32 %99 to i64
-  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.501", i64 %100, i64 0, i64 1)
+  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i64 %100, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35360,7 +35565,7 @@ then140.i:                                        ; preds = %merge130.i
 
 then145.i:                                        ; preds = %then140.i
   %104 = sext i32 %103 to i64
-  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.502", i64 %104, i64 0, i64 1)
+  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i64 %104, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35376,7 +35581,7 @@ then149.i:                                        ; preds = %merge139.i
 
 then154.i:                                        ; preds = %then149.i
   %108 = sext i32 %107 to i64
-  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.503", i64 %108, i64 0, i64 65536)
+  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i64 %108, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35392,7 +35597,7 @@ then158.i:                                        ; preds = %merge148.i
 
 then163.i:                                        ; preds = %then158.i
   %112 = sext i32 %111 to i64
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.504", i64 %112, i64 0, i64 1)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i64 %112, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35409,7 +35614,7 @@ then167.i:                                        ; preds = %merge157.i
 
 then172.i:                                        ; preds = %then167.i
   %117 = sext i32 %115 to i64
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.505", i64 %117, i64 -1, i64 3600000)
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.506", i64 %117, i64 -1, i64 3600000)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35424,7 +35629,7 @@ then176.i:                                        ; preds = %merge166.i
 
 then181.i:                                        ; preds = %then176.i
   %120 = sext i32 %16 to i64
-  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.506", i64 %120, i64 1, i64 8)
+  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i64 %120, i64 1, i64 8)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35442,7 +35647,7 @@ then185.i:                                        ; preds = %merge175.i
   br i1 %.not379.i, label %common.ret, label %then190.i
 
 then190.i:                                        ; preds = %then185.i
-  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.507", i64 %123, i64 0, i64 1152921504606846976)
+  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.508", i64 %123, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35458,7 +35663,7 @@ then194.i:                                        ; preds = %merge184.i
 
 then199.i:                                        ; preds = %then194.i
   %130 = sext i32 %129 to i64
-  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.508", i64 %130, i64 0, i64 100)
+  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.509", i64 %130, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35476,7 +35681,7 @@ then203.i:                                        ; preds = %merge193.i
   br i1 %.not.i, label %common.ret, label %then208.i
 
 then208.i:                                        ; preds = %then203.i
-  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.509", i64 %133, i64 0, i64 1152921504606846976)
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.510", i64 %133, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -35491,7 +35696,7 @@ then7:                                            ; preds = %merge2
   br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.510", i32 %107)
+  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.511", i32 %107)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %140 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %140, i64 1023)
@@ -35522,7 +35727,7 @@ then14:                                           ; preds = %merge6
   br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.511", i64 71, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.512", i64 71, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -35553,7 +35758,7 @@ then23:                                           ; preds = %merge13
   br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.512", i32 %36, i32 %152)
+  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.513", i32 %36, i32 %152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %155 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %155, i64 1023)
@@ -35634,7 +35839,7 @@ then.i.i:                                         ; preds = %then
   br i1 %.not9.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.513", i32 %1, i32 %11)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.514", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -35673,7 +35878,7 @@ then2.i:                                          ; preds = %or.lhs.false2.i.i
   br i1 %.not41.i, label %common.ret, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.514", i32 %1, ptr %21)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.515", i32 %1, ptr %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -35711,7 +35916,7 @@ then10.i:                                         ; preds = %merge1.i
 
 then14.i:                                         ; preds = %then10.i
   %36 = getelementptr i8, ptr %9, i64 32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.515", ptr %36)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.516", ptr %36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -35758,7 +35963,7 @@ then.i.i13:                                       ; preds = %merge
   br i1 %.not9.i.i14, label %"$Library.describe.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i13
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.513", i32 %1, i32 %11)
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.514", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i11)
   %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i16 = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -36120,7 +36325,7 @@ entry:
   store i8 %18, ptr %21, align 1
   %22 = getelementptr i8, ptr %2, i64 512
   store i8 1, ptr %22, align 1
-  %23 = getelementptr i8, ptr %8, i64 24
+  %23 = getelementptr i8, ptr %8, i64 32
   %24 = getelementptr i8, ptr %2, i64 168
   %25 = call fastcc i32 @"$options.resolve"(ptr nonnull %wanted, ptr %23, ptr %24, ptr %3)
   %.not.i = icmp eq i32 %25, 0
@@ -36163,7 +36368,7 @@ then.i.i:                                         ; preds = %merge1.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %42 = getelementptr i8, ptr %14, i64 60
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.516", ptr %42)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", ptr %42)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %44 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %44, i64 1023)
@@ -36208,13 +36413,13 @@ and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge
   br i1 %.not57.i.i, label %and.end6.i.i, label %and.rhs5.i.i
 
 and.rhs5.i.i:                                     ; preds = %and.end.i.i
-  %59 = getelementptr i8, ptr %55, i64 160
+  %59 = getelementptr i8, ptr %55, i64 168
   %60 = load i32, ptr %59, align 4
   %61 = icmp sgt i32 %60, 0
   br i1 %61, label %and.lhs.true.i.i.i, label %and.end6.i.i
 
 and.rhs.i62.i.i:                                  ; preds = %and.lhs.true.i.i.i
-  %62 = getelementptr i8, ptr %55, i64 164
+  %62 = getelementptr i8, ptr %55, i64 172
   %.val4.i.i.i = load i32, ptr %62, align 4
   %63 = mul i32 %.val4.i.i.i, %60
   %64 = icmp eq i32 %63, %.val4.i.i.i
@@ -36222,9 +36427,9 @@ and.rhs.i62.i.i:                                  ; preds = %and.lhs.true.i.i.i
   br label %and.end6.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.rhs5.i.i
-  %66 = getelementptr i8, ptr %55, i64 92
+  %66 = getelementptr i8, ptr %55, i64 100
   %.val5.i.i.i = load i32, ptr %66, align 4
-  %67 = getelementptr i8, ptr %55, i64 148
+  %67 = getelementptr i8, ptr %55, i64 156
   %.val6.i.i.i = load i32, ptr %67, align 4
   %68 = icmp slt i32 %.val6.i.i.i, %.val5.i.i.i
   br i1 %68, label %and.rhs.i62.i.i, label %and.end6.i.i
@@ -36296,7 +36501,7 @@ and.lhs.true15.i.i:                               ; preds = %merge9.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
   %101 = getelementptr i8, ptr %14, i64 60
-  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.517", i32 %99, ptr %101, i32 %96)
+  %102 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i32 %99, ptr %101, i32 %96)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i63.i.i)
   %103 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i64.i.i = call i64 @llvm.smin.i64(i64 %103, i64 1023)
@@ -36332,7 +36537,7 @@ then.i86.i:                                       ; preds = %merge5.i
 
 then2.i87.i:                                      ; preds = %then.i86.i
   %114 = getelementptr i8, ptr %14, i64 60
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.518", i64 %109, ptr %114, i64 %112)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i64 %109, ptr %114, i64 %112)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i83.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i88.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -36388,15 +36593,15 @@ merge10.i:                                        ; preds = %merge7.i.i, %merge.
   br i1 %136, label %and.rhs.i.i.i, label %"$Plan.layout.exit.i.i"
 
 and.rhs.i.i.i:                                    ; preds = %merge10.i
-  %137 = getelementptr i8, ptr %55, i64 753
+  %137 = getelementptr i8, ptr %55, i64 761
   %138 = load i8, ptr %137, align 1, !noalias !69
   %139 = and i8 %138, 1
   br label %"$Plan.layout.exit.i.i"
 
 "$Plan.layout.exit.i.i":                          ; preds = %and.rhs.i.i.i, %merge10.i
   %140 = phi i8 [ 0, %merge10.i ], [ %139, %and.rhs.i.i.i ]
-  %141 = getelementptr i8, ptr %55, i64 496
-  %142 = getelementptr i8, ptr %55, i64 24
+  %141 = getelementptr i8, ptr %55, i64 504
+  %142 = getelementptr i8, ptr %55, i64 32
   store ptr %142, ptr %layout.i.i, align 8
   %.sroa.2.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 8
   store ptr %141, ptr %.sroa.2.0.layout.sroa_idx.i.i, align 8
@@ -36412,7 +36617,7 @@ and.rhs.i.i.i:                                    ; preds = %merge10.i
   store i8 %69, ptr %.sroa.7.0.layout.sroa_idx.i.i, align 4
   %.sroa.8.0.layout.sroa_idx.i.i = getelementptr inbounds i8, ptr %layout.i.i, i64 37
   store i8 %140, ptr %.sroa.8.0.layout.sroa_idx.i.i, align 1
-  %143 = getelementptr i8, ptr %55, i64 100
+  %143 = getelementptr i8, ptr %55, i64 108
   %144 = load i32, ptr %143, align 4
   %145 = srem i32 %144, %133
   %.not.i.i.i.i = icmp eq i32 %145, 0
@@ -36423,7 +36628,7 @@ then.i.i.i.i:                                     ; preds = %"$Plan.layout.exit.
   br i1 %.not9.i.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i.i.i91.i
 
 then2.i.i.i91.i:                                  ; preds = %then.i.i.i.i
-  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %133, ptr nonnull @"$string.178", i32 %144)
+  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.520", i32 %133, ptr nonnull @"$string.179", i32 %144)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %147, i64 1023)
@@ -36444,7 +36649,7 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i91.i
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge.i.i.i:                                      ; preds = %"$Plan.layout.exit.i.i"
-  %152 = getelementptr i8, ptr %55, i64 104
+  %152 = getelementptr i8, ptr %55, i64 112
   %153 = load i32, ptr %152, align 4
   %154 = srem i32 %153, %133
   %.not.i63.i.i.i = icmp eq i32 %154, 0
@@ -36455,7 +36660,7 @@ then.i64.i.i.i:                                   ; preds = %merge.i.i.i
   br i1 %.not9.i65.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i66.i.i.i
 
 then2.i66.i.i.i:                                  ; preds = %then.i64.i.i.i
-  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %133, ptr nonnull @"$string.179", i32 %153)
+  %155 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.520", i32 %133, ptr nonnull @"$string.180", i32 %153)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i.i)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i67.i.i.i = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -36476,13 +36681,13 @@ then2.i.i.i70.i.i.i:                              ; preds = %then2.i66.i.i.i
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i
-  %161 = getelementptr i8, ptr %55, i64 148
+  %161 = getelementptr i8, ptr %55, i64 156
   %.val60.i.i.i = load i32, ptr %161, align 4
   %162 = icmp sgt i32 %.val60.i.i.i, 0
   br i1 %162, label %then7.i.i.i, label %merge6.i.i.i
 
 then7.i.i.i:                                      ; preds = %merge2.i.i.i
-  %163 = getelementptr i8, ptr %55, i64 144
+  %163 = getelementptr i8, ptr %55, i64 152
   %164 = load i32, ptr %163, align 4
   %165 = srem i32 %164, %133
   %.not.i73.i.i.i = icmp eq i32 %165, 0
@@ -36493,7 +36698,7 @@ then.i74.i.i.i:                                   ; preds = %then7.i.i.i
   br i1 %.not9.i75.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i76.i.i.i
 
 then2.i76.i.i.i:                                  ; preds = %then.i74.i.i.i
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %133, ptr nonnull @"$string.182", i32 %164)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.520", i32 %133, ptr nonnull @"$string.183", i32 %164)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i.i)
   %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i.i = call i64 @llvm.smin.i64(i64 %167, i64 1023)
@@ -36514,15 +36719,15 @@ then2.i.i.i80.i.i.i:                              ; preds = %then2.i76.i.i.i
   br label %"$Plan.measure_weights.exit.thread.i"
 
 merge6.i.i.i:                                     ; preds = %then7.i.i.i, %merge2.i.i.i
-  %172 = getelementptr i8, ptr %55, i64 92
+  %172 = getelementptr i8, ptr %55, i64 100
   %.val58.i.i.i = load i32, ptr %172, align 4
   %173 = icmp slt i32 %.val60.i.i.i, %.val58.i.i.i
   br i1 %173, label %merge14.i.i.i, label %merge.i93.i
 
 merge14.i.i.i:                                    ; preds = %merge6.i.i.i
-  %174 = getelementptr i8, ptr %55, i64 160
+  %174 = getelementptr i8, ptr %55, i64 168
   %.val.i.i.i = load i32, ptr %174, align 4
-  %175 = getelementptr i8, ptr %55, i64 164
+  %175 = getelementptr i8, ptr %55, i64 172
   %.val57.i.i.i = load i32, ptr %175, align 4
   %176 = mul i32 %.val57.i.i.i, %.val.i.i.i
   %177 = srem i32 %176, %133
@@ -36534,7 +36739,7 @@ then.i84.i.i.i:                                   ; preds = %merge14.i.i.i
   br i1 %.not9.i85.i.i.i, label %"$Plan.measure_weights.exit.thread.i", label %then2.i86.i.i.i
 
 then2.i86.i.i.i:                                  ; preds = %then.i84.i.i.i
-  %178 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %133, ptr nonnull @"$string.520", i32 %176)
+  %178 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.520", i32 %133, ptr nonnull @"$string.521", i32 %176)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i.i)
   %179 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i87.i.i.i = call i64 @llvm.smin.i64(i64 %179, i64 1023)
@@ -36559,13 +36764,13 @@ merge19.i.i.i:                                    ; preds = %merge14.i.i.i
   br i1 %184, label %then24.i.i.i, label %merge23.i.i.i
 
 then24.i.i.i:                                     ; preds = %merge19.i.i.i
-  %185 = getelementptr i8, ptr %55, i64 152
+  %185 = getelementptr i8, ptr %55, i64 160
   %186 = load i32, ptr %185, align 4
-  %187 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.521", i32 %186, i32 %133, ptr %3)
+  %187 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.522", i32 %186, i32 %133, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 merge23.i.i.i:                                    ; preds = %merge19.i.i.i
-  %188 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.522", i32 %.val57.i.i.i, i32 %133, ptr %3)
+  %188 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.523", i32 %.val57.i.i.i, i32 %133, ptr %3)
   br label %"$Layout.check.exit.i.i"
 
 "$Layout.check.exit.i.i":                         ; preds = %merge23.i.i.i, %then24.i.i.i
@@ -36626,7 +36831,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.519", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.520", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -36683,7 +36888,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.523", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.524", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -37251,7 +37456,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.524", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.525", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -37354,7 +37559,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.524", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.525", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -37422,14 +37627,14 @@ entry:
   %4 = load i32, ptr %3, align 4, !noalias !75
   %5 = getelementptr i8, ptr %0, i64 324
   %6 = load i32, ptr %5, align 4, !noalias !72
-  %7 = getelementptr i8, ptr %2, i64 92
+  %7 = getelementptr i8, ptr %2, i64 100
   %8 = load i32, ptr %7, align 4, !noalias !72
   %9 = getelementptr i8, ptr %0, i64 208
   %10 = load i32, ptr %9, align 4, !noalias !72
-  %11 = getelementptr i8, ptr %2, i64 104
+  %11 = getelementptr i8, ptr %2, i64 112
   %layout.val.val.i = load i32, ptr %11, align 4, !noalias !72
   %12 = sdiv i32 %layout.val.val.i, %4
-  %13 = getelementptr i8, ptr %2, i64 108
+  %13 = getelementptr i8, ptr %2, i64 116
   %14 = load i32, ptr %13, align 4, !noalias !72
   %.sroa.7.0.cache.sroa_idx = getelementptr inbounds i8, ptr %cache, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0.cache.sroa_idx, i8 0, i64 24, i1 false)
@@ -37469,8 +37674,8 @@ then2:                                            ; preds = %then
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %25 = icmp eq i32 %23, 32
-  %spec.select.i = select i1 %25, ptr @"$string.379", ptr @"$string.163"
-  br label %"$anon (./terra/base/codes.t:4).395.exit"
+  %spec.select.i = select i1 %25, ptr @"$string.380", ptr @"$string.164"
+  br label %"$anon (./terra/base/codes.t:4).396.exit"
 
 switch.hole_check:                                ; preds = %then2
   %switch.shifted = lshr i32 -1048569, %23
@@ -37481,25 +37686,25 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %23 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %26
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).395.exit"
+  br label %"$anon (./terra/base/codes.t:4).396.exit"
 
-"$anon (./terra/base/codes.t:4).395.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).396.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
   %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.525", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.526", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
   %32 = icmp sgt i64 %31, 0
   br i1 %32, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).395.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).396.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).395.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).396.exit", %then2.i.i
   %33 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %33, align 1
   %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -37521,7 +37726,7 @@ entry:
   %3 = load i32, ptr %2, align 4
   %4 = icmp eq i32 %3, 0
   %.val6.i = load ptr, ptr %0, align 8
-  %5 = getelementptr i8, ptr %.val6.i, i64 132
+  %5 = getelementptr i8, ptr %.val6.i, i64 140
   %.val6.val.i = load i32, ptr %5, align 4
   %6 = sext i32 %.val6.val.i to i64
   br i1 %4, label %"$Plan.positions_of_pool.exit", label %merge.i
@@ -37661,8 +37866,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).529.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).529.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).530.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).530.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -37736,7 +37941,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).529.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).530.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -37750,9 +37955,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:37).529.exit"
+  br label %"$anon (./terra/plan/sizes.t:37).530.exit"
 
-"$anon (./terra/plan/sizes.t:37).529.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:37).530.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -37812,7 +38017,7 @@ merge:                                            ; preds = %entry.merge_crit_ed
   %26 = getelementptr i8, ptr %0, i64 504
   store i32 %25, ptr %26, align 4
   %27 = load ptr, ptr %0, align 8
-  %28 = getelementptr i8, ptr %27, i64 96
+  %28 = getelementptr i8, ptr %27, i64 104
   %29 = load i32, ptr %28, align 4
   %30 = getelementptr i8, ptr %0, i64 508
   store i32 %29, ptr %30, align 4
@@ -37836,46 +38041,46 @@ merge:                                            ; preds = %entry.merge_crit_ed
   store i32 %42, ptr %43, align 4
   %44 = getelementptr i8, ptr %0, i64 444
   store i32 %8, ptr %44, align 4
-  %45 = getelementptr i8, ptr %27, i64 88
+  %45 = getelementptr i8, ptr %27, i64 96
   %46 = load i32, ptr %45, align 4
   %47 = getelementptr i8, ptr %0, i64 448
   store i32 %46, ptr %47, align 4
-  %48 = getelementptr i8, ptr %27, i64 100
+  %48 = getelementptr i8, ptr %27, i64 108
   %layout.val.val.i = load i32, ptr %48, align 4
   %49 = sdiv i32 %layout.val.val.i, %33
   %50 = getelementptr i8, ptr %0, i64 452
   store i32 %49, ptr %50, align 4
-  %51 = getelementptr i8, ptr %27, i64 104
+  %51 = getelementptr i8, ptr %27, i64 112
   %layout.val43.val.i = load i32, ptr %51, align 4
   %52 = sdiv i32 %layout.val43.val.i, %33
   %53 = getelementptr i8, ptr %0, i64 456
   store i32 %52, ptr %53, align 4
-  %54 = getelementptr i8, ptr %27, i64 108
+  %54 = getelementptr i8, ptr %27, i64 116
   %55 = load i32, ptr %54, align 4
   %56 = getelementptr i8, ptr %0, i64 460
   store i32 %55, ptr %56, align 4
-  %57 = getelementptr i8, ptr %27, i64 148
+  %57 = getelementptr i8, ptr %27, i64 156
   %.val10.i.i = load i32, ptr %57, align 4
   %58 = icmp sgt i32 %.val10.i.i, 0
   br i1 %58, label %then.i.i, label %merge.i.i
 
 then.i.i:                                         ; preds = %merge
-  %59 = getelementptr i8, ptr %27, i64 144
+  %59 = getelementptr i8, ptr %27, i64 152
   %.val11.val.i.i = load i32, ptr %59, align 4
   %60 = sdiv i32 %.val11.val.i.i, %33
   br label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i.i, %merge
   %width.0.i.i = phi i32 [ %60, %then.i.i ], [ 0, %merge ]
-  %61 = getelementptr i8, ptr %27, i64 92
+  %61 = getelementptr i8, ptr %27, i64 100
   %.val.i.i = load i32, ptr %61, align 4
   %62 = icmp slt i32 %.val10.i.i, %.val.i.i
   br i1 %62, label %and.lhs.true.i.i, label %"$Layout.local_mlp_width.exit.i"
 
 and.lhs.true.i.i:                                 ; preds = %merge.i.i
-  %63 = getelementptr i8, ptr %27, i64 160
+  %63 = getelementptr i8, ptr %27, i64 168
   %.val15.val.i.i = load i32, ptr %63, align 4
-  %64 = getelementptr i8, ptr %27, i64 164
+  %64 = getelementptr i8, ptr %27, i64 172
   %.val15.val17.i.i = load i32, ptr %64, align 4
   %65 = mul i32 %.val15.val17.i.i, %.val15.val.i.i
   %66 = sdiv i32 %65, %33
@@ -37887,7 +38092,7 @@ and.lhs.true.i.i:                                 ; preds = %merge.i.i
   %67 = getelementptr i8, ptr %0, i64 464
   store i32 %width.1.i.i, ptr %67, align 4
   %68 = icmp eq i32 %35, 2
-  %69 = getelementptr i8, ptr %27, i64 164
+  %69 = getelementptr i8, ptr %27, i64 172
   %70 = load i32, ptr %69, align 4
   br i1 %68, label %then.i52.i, label %"$Layout.local_expert_width.exit.i"
 
@@ -37895,14 +38100,14 @@ and.lhs.true.i.i:                                 ; preds = %merge.i.i
   %71 = sdiv i32 %70, %33
   %72 = getelementptr i8, ptr %0, i64 468
   store i32 %71, ptr %72, align 4
-  %73 = getelementptr i8, ptr %27, i64 152
+  %73 = getelementptr i8, ptr %27, i64 160
   %74 = load i32, ptr %73, align 4
   br label %"$Layout.num_local_experts.exit.i"
 
 then.i52.i:                                       ; preds = %"$Layout.local_mlp_width.exit.i"
   %75 = getelementptr i8, ptr %0, i64 468
   store i32 %70, ptr %75, align 4
-  %76 = getelementptr i8, ptr %27, i64 152
+  %76 = getelementptr i8, ptr %27, i64 160
   %77 = load i32, ptr %76, align 4
   %78 = sdiv i32 %77, %33
   br label %"$Layout.num_local_experts.exit.i"
@@ -37914,7 +38119,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
   %81 = add i32 %common.ret.op.i51.i, %80
   %82 = getelementptr i8, ptr %0, i64 472
   store i32 %81, ptr %82, align 4
-  %83 = getelementptr i8, ptr %27, i64 156
+  %83 = getelementptr i8, ptr %27, i64 164
   %84 = load i32, ptr %83, align 4
   %85 = add i32 %84, %80
   %86 = getelementptr i8, ptr %0, i64 476
@@ -37935,7 +38140,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.526", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.527", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -38102,36 +38307,36 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$anon (./terra/base/codes.t:4).exit":            ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi i64 [ %spec.select.i74, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %17 = getelementptr i8, ptr %2, i64 88
+  %17 = getelementptr i8, ptr %2, i64 96
   %18 = load i32, ptr %17, align 4
-  %19 = getelementptr i8, ptr %2, i64 108
+  %19 = getelementptr i8, ptr %2, i64 116
   %20 = load i32, ptr %19, align 4
-  %21 = getelementptr i8, ptr %2, i64 100
+  %21 = getelementptr i8, ptr %2, i64 108
   %layout.val.val = load i32, ptr %21, align 4
-  %22 = getelementptr i8, ptr %2, i64 104
+  %22 = getelementptr i8, ptr %2, i64 112
   %layout.val70.val = load i32, ptr %22, align 4
-  %23 = getelementptr i8, ptr %2, i64 148
+  %23 = getelementptr i8, ptr %2, i64 156
   %.val10.i = load i32, ptr %23, align 4
   %24 = icmp sgt i32 %.val10.i, 0
   br i1 %24, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %"$anon (./terra/base/codes.t:4).exit"
-  %25 = getelementptr i8, ptr %2, i64 144
+  %25 = getelementptr i8, ptr %2, i64 152
   %.val11.val.i = load i32, ptr %25, align 4
   %26 = sdiv i32 %.val11.val.i, %4
   br label %merge.i
 
 merge.i:                                          ; preds = %then.i, %"$anon (./terra/base/codes.t:4).exit"
   %width.0.i = phi i32 [ %26, %then.i ], [ 0, %"$anon (./terra/base/codes.t:4).exit" ]
-  %27 = getelementptr i8, ptr %2, i64 92
+  %27 = getelementptr i8, ptr %2, i64 100
   %.val.i = load i32, ptr %27, align 4
   %28 = icmp slt i32 %.val10.i, %.val.i
   br i1 %28, label %and.lhs.true.i, label %"$Layout.local_mlp_width.exit"
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %29 = getelementptr i8, ptr %2, i64 160
+  %29 = getelementptr i8, ptr %2, i64 168
   %.val15.val.i = load i32, ptr %29, align 4
-  %30 = getelementptr i8, ptr %2, i64 164
+  %30 = getelementptr i8, ptr %2, i64 172
   %.val15.val17.i = load i32, ptr %30, align 4
   %31 = mul i32 %.val15.val17.i, %.val15.val.i
   %32 = sdiv i32 %31, %4
@@ -38140,12 +38345,12 @@ and.lhs.true.i:                                   ; preds = %merge.i
 
 "$Layout.local_mlp_width.exit":                   ; preds = %merge.i, %and.lhs.true.i
   %width.1.i = phi i32 [ %width.0.i, %merge.i ], [ %spec.select.i75, %and.lhs.true.i ]
-  %33 = getelementptr i8, ptr %2, i64 156
+  %33 = getelementptr i8, ptr %2, i64 164
   %34 = load i32, ptr %33, align 4
   %.val = load i8, ptr %5, align 1
   %35 = getelementptr i8, ptr %1, i64 244
   %36 = load i32, ptr %35, align 4
-  %37 = getelementptr i8, ptr %2, i64 96
+  %37 = getelementptr i8, ptr %2, i64 104
   %38 = load i32, ptr %37, align 4
   br i1 %10, label %"$Layout.head_is_split.exit.i", label %"$Layout.local_vocab_size.exit"
 
@@ -38171,7 +38376,7 @@ and.lhs.true.i:                                   ; preds = %merge.i
   %50 = select i1 %49, i64 %47, i64 0
   %51 = getelementptr i8, ptr %1, i64 200
   %52 = load <2 x i32>, ptr %51, align 4
-  %53 = getelementptr i8, ptr %2, i64 112
+  %53 = getelementptr i8, ptr %2, i64 120
   %54 = load i32, ptr %53, align 4
   %55 = getelementptr i8, ptr %1, i64 408
   %56 = load i64, ptr %55, align 8
@@ -38322,7 +38527,7 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).529"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
   %82 = load i32, ptr %16, align 4, !noalias !84
@@ -38330,7 +38535,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).529"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 184
   %85 = getelementptr i8, ptr %0, i64 400
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -38859,7 +39064,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:115).529"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -39157,7 +39362,7 @@ merge:                                            ; preds = %entry
   %18 = load i32, ptr %17, align 4
   %19 = icmp eq i32 %18, 0
   %.val = load ptr, ptr %0, align 8
-  %20 = getelementptr i8, ptr %.val, i64 132
+  %20 = getelementptr i8, ptr %.val, i64 140
   %.val.val = load i32, ptr %20, align 4
   %21 = sext i32 %.val.val to i64
   %22 = select i1 %19, i64 %21, i64 %9
@@ -39321,7 +39526,7 @@ entry:
   %9 = load i32, ptr %8, align 4
   %10 = icmp eq i32 %9, 0
   %.val6.i = load ptr, ptr %0, align 8
-  %11 = getelementptr i8, ptr %.val6.i, i64 132
+  %11 = getelementptr i8, ptr %.val6.i, i64 140
   %.val6.val.i = load i32, ptr %11, align 4
   %12 = sext i32 %.val6.val.i to i64
   br i1 %10, label %"$Plan.positions_of_pool.exit", label %merge.i
@@ -39457,7 +39662,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 208
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.530", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.531", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -39587,7 +39792,7 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 204
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.531", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.532", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %69, align 1
   %70 = getelementptr i8, ptr %0, i64 513
@@ -39603,7 +39808,7 @@ then10:                                           ; preds = %else8
   %73 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %73, align 1
   %74 = getelementptr i8, ptr %0, i64 513
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.532", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.533", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -39683,7 +39888,7 @@ then.i4.i.i:                                      ; preds = %entry
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.533", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.534", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
@@ -39695,7 +39900,7 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.534", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.535", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
@@ -39706,13 +39911,13 @@ else2.i:                                          ; preds = %else.i
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.535", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.536", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.536", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.537", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -39746,7 +39951,7 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.537", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.538", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
   %71 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %71, align 1
   %72 = getelementptr i8, ptr %0, i64 513
@@ -39764,7 +39969,7 @@ entry:
   %4 = load ptr, ptr %1, align 8
   %5 = getelementptr i8, ptr %4, i64 8
   %6 = load ptr, ptr %5, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.441")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.442")
   %7 = getelementptr i8, ptr %0, i64 8
   %8 = load i64, ptr %7, align 8
   %9 = add i64 %8, 1
@@ -39807,8 +40012,8 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   %21 = getelementptr i8, ptr %0, i64 32
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %6)
-  %22 = getelementptr i8, ptr %4, i64 24
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.442")
+  %22 = getelementptr i8, ptr %4, i64 32
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.443")
   %23 = load i64, ptr %7, align 8
   %24 = add i64 %23, 1
   %25 = load i64, ptr %10, align 8
@@ -39848,9 +40053,9 @@ then.i.i.i23.i:                                   ; preds = %merge.i.i.i.i.i18.i
 "$JsonWriter.string_field.exit24.i":              ; preds = %then.i.i.i23.i, %"$Vector.push.86.exit.thread.i.i.i17.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %22)
-  %35 = getelementptr i8, ptr %4, i64 760
+  %35 = getelementptr i8, ptr %4, i64 768
   %36 = load i64, ptr %35, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.444")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.445")
   %37 = load i64, ptr %7, align 8
   %38 = add i64 %37, 1
   %39 = load i64, ptr %10, align 8
@@ -39891,10 +40096,10 @@ then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %36)
   %49 = load i64, ptr %35, align 8
-  %50 = getelementptr i8, ptr %4, i64 768
+  %50 = getelementptr i8, ptr %4, i64 776
   %51 = load i64, ptr %50, align 8
   %52 = add i64 %51, %49
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.539")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.540")
   %53 = load i64, ptr %7, align 8
   %54 = add i64 %53, 1
   %55 = load i64, ptr %10, align 8
@@ -39934,9 +40139,9 @@ then.i.i.i42.i:                                   ; preds = %merge.i.i.i.i.i37.i
 "$JsonWriter.integer_field.exit43.i":             ; preds = %then.i.i.i42.i, %"$Vector.push.86.exit.thread.i.i.i36.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %52)
-  %65 = getelementptr i8, ptr %4, i64 776
+  %65 = getelementptr i8, ptr %4, i64 784
   %66 = load i64, ptr %65, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.446")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.447")
   %67 = load i64, ptr %7, align 8
   %68 = add i64 %67, 1
   %69 = load i64, ptr %10, align 8
@@ -39977,9 +40182,9 @@ then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %66)
   %79 = load i64, ptr %65, align 8
-  %80 = getelementptr i8, ptr %4, i64 784
+  %80 = getelementptr i8, ptr %4, i64 792
   %81 = load i64, ptr %80, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.540")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.541")
   %82 = load i64, ptr %7, align 8
   %83 = add i64 %82, 1
   %84 = load i64, ptr %10, align 8
@@ -40020,10 +40225,10 @@ then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
   %94 = add i64 %81, %79
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %94)
-  %95 = getelementptr i8, ptr %4, i64 752
+  %95 = getelementptr i8, ptr %4, i64 760
   %96 = load i8, ptr %95, align 1
   %97 = icmp ne i8 %96, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.541", i1 zeroext %97)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.542", i1 zeroext %97)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.92")
   %98 = load i64, ptr %7, align 8
   %99 = add i64 %98, 1
@@ -40067,7 +40272,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %110 = getelementptr i8, ptr %1, i64 172
   %111 = load i32, ptr %110, align 4
   %112 = sext i32 %111 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.542")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.543")
   %113 = load i64, ptr %7, align 8
   %114 = add i64 %113, 1
   %115 = load i64, ptr %10, align 8
@@ -40111,9 +40316,9 @@ then.i.i.i39:                                     ; preds = %merge.i.i.i.i.i34
   %126 = load i32, ptr %125, align 4
   %127 = icmp eq i32 %126, 1
   %128 = icmp eq i32 %126, 2
-  %spec.select.i = select i1 %128, ptr @"$string.546", ptr @"$string.209"
-  %common.ret.op.i = select i1 %127, ptr @"$string.545", ptr %spec.select.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.543")
+  %spec.select.i = select i1 %128, ptr @"$string.547", ptr @"$string.210"
+  %common.ret.op.i = select i1 %127, ptr @"$string.546", ptr %spec.select.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.544")
   %129 = load i64, ptr %7, align 8
   %130 = add i64 %129, 1
   %131 = load i64, ptr %10, align 8
@@ -40156,7 +40361,7 @@ then.i.i.i48:                                     ; preds = %merge.i.i.i.i.i43
   %141 = getelementptr i8, ptr %1, i64 204
   %142 = load i32, ptr %141, align 4
   %143 = sext i32 %142 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.547")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.548")
   %144 = load i64, ptr %7, align 8
   %145 = add i64 %144, 1
   %146 = load i64, ptr %10, align 8
@@ -40199,17 +40404,17 @@ then.i.i.i.i61:                                   ; preds = %merge.i.i.i.i.i.i56
   %156 = getelementptr i8, ptr %1, i64 52
   %157 = load i32, ptr %156, align 4
   %158 = icmp sgt i32 %157, 0
-  br i1 %158, label %"$anon (./terra/base/codes.t:4).549.exit.i", label %else.i.i
+  br i1 %158, label %"$anon (./terra/base/codes.t:4).550.exit.i", label %else.i.i
 
 else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i53"
   %159 = load i32, ptr %141, align 4
   %160 = sext i32 %159 to i64
   %.val.i.i = load ptr, ptr %1, align 8
-  %161 = getelementptr i8, ptr %.val.i.i, i64 132
+  %161 = getelementptr i8, ptr %.val.i.i, i64 140
   %.val.val.i.i = load i32, ptr %161, align 4
   %162 = sext i32 %.val.val.i.i to i64
   %163 = icmp eq i32 %.val.val.i.i, %159
-  br i1 %163, label %"$anon (./terra/base/codes.t:4).549.exit.i", label %else2.i.i
+  br i1 %163, label %"$anon (./terra/base/codes.t:4).550.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
   %164 = getelementptr i8, ptr %1, i64 60
@@ -40229,12 +40434,12 @@ merge.i.i.i:                                      ; preds = %else2.i.i
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
   %common.ret.op.i.i.i = phi i64 [ %172, %merge.i.i.i ], [ %162, %else2.i.i ]
   %173 = icmp eq i64 %common.ret.op.i.i.i, %160
-  %spec.select.i54 = select i1 %173, ptr @"$string.552", ptr @"$string.553"
-  br label %"$anon (./terra/base/codes.t:4).549.exit.i"
+  %spec.select.i54 = select i1 %173, ptr @"$string.553", ptr @"$string.554"
+  br label %"$anon (./terra/base/codes.t:4).550.exit.i"
 
-"$anon (./terra/base/codes.t:4).549.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i53"
-  %common.ret.op.i9.i = phi ptr [ @"$string.551", %else.i.i ], [ @"$string.550", %"$JsonWriter.integer_field.exit.i53" ], [ %spec.select.i54, %"$Plan.positions_of_pool.exit.i.i" ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.548")
+"$anon (./terra/base/codes.t:4).550.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i53"
+  %common.ret.op.i9.i = phi ptr [ @"$string.552", %else.i.i ], [ @"$string.551", %"$JsonWriter.integer_field.exit.i53" ], [ %spec.select.i54, %"$Plan.positions_of_pool.exit.i.i" ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.549")
   %174 = load i64, ptr %7, align 8
   %175 = add i64 %174, 1
   %176 = load i64, ptr %10, align 8
@@ -40242,7 +40447,7 @@ merge.i.i.i:                                      ; preds = %else2.i.i
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.86.exit.thread.i.i.i12.i"
 
-merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).549.exit.i"
+merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).550.exit.i"
   %177 = shl i64 %176, 1
   %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %177, i64 %175)
   %spec.store.select.i.i.i.i.i15.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i, i64 8)
@@ -40256,9 +40461,9 @@ merge7.i.i.i.i.i16.i:                             ; preds = %merge.i.i.i.i.i13.i
   %.pre10.i.i.i.i17.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i12.i"
 
-"$Vector.push.86.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).549.exit.i"
-  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).549.exit.i" ]
-  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).549.exit.i" ]
+"$Vector.push.86.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).550.exit.i"
+  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).550.exit.i" ]
+  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).550.exit.i" ]
   %182 = getelementptr i8, ptr %181, i64 %180
   store i8 58, ptr %182, align 1
   %183 = load i64, ptr %7, align 8
@@ -40275,10 +40480,10 @@ then.i.i.i18.i:                                   ; preds = %merge.i.i.i.i.i13.i
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i9.i)
   %.val.i = load ptr, ptr %1, align 8
-  %186 = getelementptr i8, ptr %.val.i, i64 132
+  %186 = getelementptr i8, ptr %.val.i, i64 140
   %.val.val.i = load i32, ptr %186, align 4
   %187 = sext i32 %.val.val.i to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.554")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.555")
   %188 = load i64, ptr %7, align 8
   %189 = add i64 %188, 1
   %190 = load i64, ptr %10, align 8
@@ -40321,7 +40526,7 @@ then.i.i.i27.i:                                   ; preds = %merge.i.i.i.i.i22.i
   %200 = getelementptr i8, ptr %1, i64 200
   %201 = load i32, ptr %200, align 4
   %202 = sext i32 %201 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.555")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.556")
   %203 = load i64, ptr %7, align 8
   %204 = add i64 %203, 1
   %205 = load i64, ptr %10, align 8
@@ -40364,7 +40569,7 @@ then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
   %215 = getelementptr i8, ptr %1, i64 48
   %216 = load i32, ptr %215, align 4
   %217 = icmp sgt i32 %216, 0
-  br i1 %217, label %"$anon (./terra/base/codes.t:4).549.exit49.i", label %else.i39.i
+  br i1 %217, label %"$anon (./terra/base/codes.t:4).550.exit49.i", label %else.i39.i
 
 else.i39.i:                                       ; preds = %"$JsonWriter.integer_field.exit38.i"
   %218 = load i32, ptr %200, align 4
@@ -40373,18 +40578,18 @@ else.i39.i:                                       ; preds = %"$JsonWriter.intege
   %220 = trunc i8 %.val.i40.i to i1
   %221 = select i1 %220, i32 64, i32 256
   %222 = icmp eq i32 %218, %221
-  br i1 %222, label %"$anon (./terra/base/codes.t:4).549.exit49.i", label %else2.i41.i
+  br i1 %222, label %"$anon (./terra/base/codes.t:4).550.exit49.i", label %else2.i41.i
 
 else2.i41.i:                                      ; preds = %else.i39.i
   %223 = getelementptr i8, ptr %1, i64 60
   %224 = load i32, ptr %223, align 4
   %225 = icmp sgt i32 %224, 0
-  %spec.select71.i = select i1 %225, ptr @"$string.552", ptr @"$string.553"
-  br label %"$anon (./terra/base/codes.t:4).549.exit49.i"
+  %spec.select71.i = select i1 %225, ptr @"$string.553", ptr @"$string.554"
+  br label %"$anon (./terra/base/codes.t:4).550.exit49.i"
 
-"$anon (./terra/base/codes.t:4).549.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
-  %common.ret.op.i45.i = phi ptr [ @"$string.209", %else.i39.i ], [ @"$string.550", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.556")
+"$anon (./terra/base/codes.t:4).550.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
+  %common.ret.op.i45.i = phi ptr [ @"$string.210", %else.i39.i ], [ @"$string.551", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.557")
   %226 = load i64, ptr %7, align 8
   %227 = add i64 %226, 1
   %228 = load i64, ptr %10, align 8
@@ -40392,7 +40597,7 @@ else2.i41.i:                                      ; preds = %else.i39.i
   %.pre.i.i.i.i51.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.86.exit.thread.i.i.i52.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).549.exit49.i"
+merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).550.exit49.i"
   %229 = shl i64 %228, 1
   %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %229, i64 %227)
   %spec.store.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
@@ -40406,9 +40611,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
   br label %"$Vector.push.86.exit.thread.i.i.i52.i"
 
-"$Vector.push.86.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).549.exit49.i"
-  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).549.exit49.i" ]
-  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).549.exit49.i" ]
+"$Vector.push.86.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).550.exit49.i"
+  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).550.exit49.i" ]
+  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).550.exit49.i" ]
   %234 = getelementptr i8, ptr %233, i64 %232
   store i8 58, ptr %234, align 1
   %235 = load i64, ptr %7, align 8
@@ -40427,7 +40632,7 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   %238 = getelementptr i8, ptr %1, i64 224
   %239 = load i32, ptr %238, align 4
   %240 = sext i32 %239 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.557")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.558")
   %241 = load i64, ptr %7, align 8
   %242 = add i64 %241, 1
   %243 = load i64, ptr %10, align 8
@@ -40470,7 +40675,7 @@ then.i.i.i70:                                     ; preds = %merge.i.i.i.i.i65
   %253 = getelementptr i8, ptr %1, i64 332
   %254 = load i32, ptr %253, align 4
   %255 = sext i32 %254 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.558")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.559")
   %256 = load i64, ptr %7, align 8
   %257 = add i64 %256, 1
   %258 = load i64, ptr %10, align 8
@@ -40517,7 +40722,7 @@ then.i.i.i80:                                     ; preds = %merge.i.i.i.i.i75
 
 merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.integer_field.exit81"
   %271 = icmp eq i32 %269, 32
-  %spec.select.i.i.i = select i1 %271, ptr @"$string.379", ptr @"$string.163"
+  %spec.select.i.i.i = select i1 %271, ptr @"$string.380", ptr @"$string.164"
   br label %"$kv_dtype_name.exit.i"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.integer_field.exit81"
@@ -40533,7 +40738,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i":                          ; preds = %switch.lookup, %merge53.i.i.i
   %common.ret.op.i.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.559")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.560")
   %273 = load i64, ptr %7, align 8
   %274 = add i64 %273, 1
   %275 = load i64, ptr %10, align 8
@@ -40575,11 +40780,11 @@ then.i.i.i.i94:                                   ; preds = %merge.i.i.i.i.i.i89
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i.i)
   %285 = load i32, ptr %268, align 4
   %.val17.i = load ptr, ptr %1, align 8
-  %286 = getelementptr i8, ptr %.val17.i, i64 92
+  %286 = getelementptr i8, ptr %.val17.i, i64 100
   %287 = load i32, ptr %286, align 4
-  %288 = getelementptr i8, ptr %.val17.i, i64 104
+  %288 = getelementptr i8, ptr %.val17.i, i64 112
   %289 = load i32, ptr %288, align 4
-  %290 = getelementptr i8, ptr %.val17.i, i64 108
+  %290 = getelementptr i8, ptr %.val17.i, i64 116
   %291 = load i32, ptr %290, align 4
   %292 = icmp ult i32 %285, 32
   br i1 %292, label %switch.hole_check217, label %merge53.i.i28.i
@@ -40609,7 +40814,7 @@ switch.lookup218:                                 ; preds = %switch.hole_check21
   %299 = sext i32 %291 to i64
   %300 = mul i64 %298, %299
   %301 = mul i64 %300, %common.ret.op.i.i.i86
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.561")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.562")
   %302 = load i64, ptr %7, align 8
   %303 = add i64 %302, 1
   %304 = load i64, ptr %10, align 8
@@ -40650,11 +40855,11 @@ then.i.i.i38.i:                                   ; preds = %merge.i.i.i.i.i33.i
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %301)
   %.val.i88 = load ptr, ptr %1, align 8
-  %314 = getelementptr i8, ptr %.val.i88, i64 92
+  %314 = getelementptr i8, ptr %.val.i88, i64 100
   %315 = load i32, ptr %314, align 4
-  %316 = getelementptr i8, ptr %.val.i88, i64 104
+  %316 = getelementptr i8, ptr %.val.i88, i64 112
   %317 = load i32, ptr %316, align 4
-  %318 = getelementptr i8, ptr %.val.i88, i64 108
+  %318 = getelementptr i8, ptr %.val.i88, i64 116
   %319 = load i32, ptr %318, align 4
   %320 = sext i32 %315 to i64
   %321 = sext i32 %317 to i64
@@ -40662,7 +40867,7 @@ then.i.i.i38.i:                                   ; preds = %merge.i.i.i.i.i33.i
   %323 = shl nsw i64 %320, 2
   %324 = mul i64 %323, %321
   %325 = mul i64 %324, %322
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.562")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.563")
   %326 = load i64, ptr %7, align 8
   %327 = add i64 %326, 1
   %328 = load i64, ptr %10, align 8
@@ -40705,7 +40910,7 @@ then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
   %338 = getelementptr i8, ptr %1, i64 208
   %339 = load i32, ptr %338, align 4
   %340 = sext i32 %339 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.563")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.564")
   %341 = load i64, ptr %7, align 8
   %342 = add i64 %341, 1
   %343 = load i64, ptr %10, align 8
@@ -40747,7 +40952,7 @@ then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %340)
   %353 = getelementptr i8, ptr %1, i64 384
   %354 = load i64, ptr %353, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.564")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.565")
   %355 = load i64, ptr %7, align 8
   %356 = add i64 %355, 1
   %357 = load i64, ptr %10, align 8
@@ -40790,7 +40995,7 @@ then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
   %367 = getelementptr i8, ptr %1, i64 376
   %368 = load i32, ptr %367, align 4
   %369 = sext i32 %368 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.552")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.553")
   %370 = load i64, ptr %7, align 8
   %371 = add i64 %370, 1
   %372 = load i64, ptr %10, align 8
@@ -40835,7 +41040,7 @@ then.i.i.i79.i:                                   ; preds = %merge.i.i.i.i.i74.i
   %384 = load i32, ptr %338, align 4
   %385 = sext i32 %384 to i64
   %386 = mul nsw i64 %385, %383
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.565")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.566")
   %387 = load i64, ptr %7, align 8
   %388 = add i64 %387, 1
   %389 = load i64, ptr %10, align 8
@@ -40879,7 +41084,7 @@ then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
   %400 = getelementptr i8, ptr %1, i64 360
   %401 = load i32, ptr %400, align 4
   %402 = load i32, ptr %200, align 4
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.566")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.567")
   %403 = load i64, ptr %7, align 8
   %404 = add i64 %403, 1
   %405 = load i64, ptr %10, align 8
@@ -40924,7 +41129,7 @@ then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %416)
   %417 = getelementptr i8, ptr %1, i64 352
   %418 = load i64, ptr %417, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.567")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.568")
   %419 = load i64, ptr %7, align 8
   %420 = add i64 %419, 1
   %421 = load i64, ptr %10, align 8
@@ -40967,9 +41172,9 @@ then.i.i.i103:                                    ; preds = %merge.i.i.i.i.i98
   %431 = getelementptr i8, ptr %1, i64 512
   %432 = load i8, ptr %431, align 1
   %433 = icmp ne i8 %432, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.568", i1 zeroext %433)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.569", i1 zeroext %433)
   %434 = getelementptr i8, ptr %1, i64 513
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.569")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.570")
   %435 = load i64, ptr %7, align 8
   %436 = add i64 %435, 1
   %437 = load i64, ptr %10, align 8
@@ -41044,7 +41249,7 @@ then.i.i.i113:                                    ; preds = %merge.i.i.i.i.i108
   %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
   %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
   %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.570")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.571")
   %447 = load i64, ptr %7, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %10, align 8
@@ -41086,7 +41291,7 @@ then.i.i.i133:                                    ; preds = %merge.i.i.i.i.i128
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
   %459 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
   %460 = mul i64 %459, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.571")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.572")
   %461 = load i64, ptr %7, align 8
   %462 = add i64 %461, 1
   %463 = load i64, ptr %10, align 8
@@ -41128,7 +41333,7 @@ then.i.i.i.i127:                                  ; preds = %merge.i.i.i.i.i.i12
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
   %473 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
   %474 = mul i64 %shape.sroa.62.0.copyload.i, %473
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.572")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.573")
   %475 = load i64, ptr %7, align 8
   %476 = add i64 %475, 1
   %477 = load i64, ptr %10, align 8
@@ -41168,7 +41373,7 @@ then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.86.exit.thread.i.i.i94.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %474)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.573")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.574")
   %487 = load i64, ptr %7, align 8
   %488 = add i64 %487, 1
   %489 = load i64, ptr %10, align 8
@@ -41208,7 +41413,7 @@ then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.
 "$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.86.exit.thread.i.i.i104.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.574")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.575")
   %499 = load i64, ptr %7, align 8
   %500 = add i64 %499, 1
   %501 = load i64, ptr %10, align 8
@@ -41248,7 +41453,7 @@ then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.
 "$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.86.exit.thread.i.i.i114.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.575")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.576")
   %511 = load i64, ptr %7, align 8
   %512 = add i64 %511, 1
   %513 = load i64, ptr %10, align 8
@@ -41289,7 +41494,7 @@ then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %459)
   %523 = shl i64 %shape.sroa.8.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.576")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.577")
   %524 = load i64, ptr %7, align 8
   %525 = add i64 %524, 1
   %526 = load i64, ptr %10, align 8
@@ -41333,7 +41538,7 @@ then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.
   %537 = add i64 %shape.sroa.25.0.copyload.i, %536
   %538 = sdiv i64 %537, %shape.sroa.0.0.copyload.i
   %539 = mul i64 %538, %473
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.577")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.578")
   %540 = load i64, ptr %7, align 8
   %541 = add i64 %540, 1
   %542 = load i64, ptr %10, align 8
@@ -41378,7 +41583,7 @@ then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.
   %554 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
   %555 = mul i64 %shape.sroa.46.0.copyload.i, %554
   %556 = mul i64 %555, %553
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.578")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.579")
   %557 = load i64, ptr %7, align 8
   %558 = add i64 %557, 1
   %559 = load i64, ptr %10, align 8
@@ -41421,7 +41626,7 @@ then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.
   %569 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
   %570 = mul i64 %569, %shape.sroa.50.0.copyload.i
   %571 = mul i64 %570, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.579")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.580")
   %572 = load i64, ptr %7, align 8
   %573 = add i64 %572, 1
   %574 = load i64, ptr %10, align 8
@@ -41461,7 +41666,7 @@ then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.
 "$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.86.exit.thread.i.i.i164.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.580")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.581")
   %584 = load i64, ptr %7, align 8
   %585 = add i64 %584, 1
   %586 = load i64, ptr %10, align 8
@@ -41501,7 +41706,7 @@ then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.
 "$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.86.exit.thread.i.i.i174.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.581")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.582")
   %596 = load i64, ptr %7, align 8
   %597 = add i64 %596, 1
   %598 = load i64, ptr %10, align 8
@@ -41541,7 +41746,7 @@ then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.
 "$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.86.exit.thread.i.i.i184.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %570)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.582")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.583")
   %608 = load i64, ptr %7, align 8
   %609 = add i64 %608, 1
   %610 = load i64, ptr %10, align 8
@@ -41583,7 +41788,7 @@ then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
   %620 = shl i64 %554, 1
   %621 = mul i64 %620, %shape.sroa.55.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.583")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.584")
   %622 = load i64, ptr %7, align 8
   %623 = add i64 %622, 1
   %624 = load i64, ptr %10, align 8
@@ -41625,7 +41830,7 @@ then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %621)
   %634 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
   %635 = mul i64 %634, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.584")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.585")
   %636 = load i64, ptr %7, align 8
   %637 = add i64 %636, 1
   %638 = load i64, ptr %10, align 8
@@ -41665,7 +41870,7 @@ then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.
 "$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.86.exit.thread.i.i.i214.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %635)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.585")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.586")
   %648 = load i64, ptr %7, align 8
   %649 = add i64 %648, 1
   %650 = load i64, ptr %10, align 8
@@ -41705,7 +41910,7 @@ then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.
 "$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.86.exit.thread.i.i.i224.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %634)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.586")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.587")
   %660 = load i64, ptr %7, align 8
   %661 = add i64 %660, 1
   %662 = load i64, ptr %10, align 8
@@ -41745,7 +41950,7 @@ then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.
 "$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.86.exit.thread.i.i.i234.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.587")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.588")
   %672 = load i64, ptr %7, align 8
   %673 = add i64 %672, 1
   %674 = load i64, ptr %10, align 8
@@ -41786,7 +41991,7 @@ then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
   %684 = mul i64 %shape.sroa.58.0.copyload.i, %523
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.588")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.589")
   %685 = load i64, ptr %7, align 8
   %686 = add i64 %685, 1
   %687 = load i64, ptr %10, align 8
@@ -41826,7 +42031,7 @@ then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.
 "$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.86.exit.thread.i.i.i254.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.589")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.590")
   %697 = load i64, ptr %7, align 8
   %698 = add i64 %697, 1
   %699 = load i64, ptr %10, align 8
@@ -41868,7 +42073,7 @@ then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
   %709 = shl i64 %shape.sroa.58.0.copyload.i, 2
   %710 = mul i64 %538, %709
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.590")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.591")
   %711 = load i64, ptr %7, align 8
   %712 = add i64 %711, 1
   %713 = load i64, ptr %10, align 8
@@ -41908,7 +42113,7 @@ then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.
 "$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.86.exit.thread.i.i.i274.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %710)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.591")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.592")
   %723 = load i64, ptr %7, align 8
   %724 = add i64 %723, 1
   %725 = load i64, ptr %10, align 8
@@ -41952,7 +42157,7 @@ then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.
   %736 = shl i64 %shape.sroa.62.0.copyload.i, 2
   %737 = mul i64 %736, %shape.sroa.66.0.copyload.i
   %738 = select i1 %735, i64 %737, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.592")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.593")
   %739 = load i64, ptr %7, align 8
   %740 = add i64 %739, 1
   %741 = load i64, ptr %10, align 8
@@ -42037,7 +42242,7 @@ then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %754)
   %767 = shl i64 %shape.sroa.72.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.593")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.594")
   %768 = load i64, ptr %7, align 8
   %769 = add i64 %768, 1
   %770 = load i64, ptr %10, align 8
@@ -42081,7 +42286,7 @@ then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.
   %781 = shl i64 %shape.sroa.0.0.copyload.i, 2
   %782 = mul i64 %781, %752
   %783 = select i1 %780, i64 %782, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.594")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.595")
   %784 = load i64, ptr %7, align 8
   %785 = add i64 %784, 1
   %786 = load i64, ptr %10, align 8
@@ -42123,7 +42328,7 @@ then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %783)
   %796 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
   %797 = mul i64 %796, %767
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.595")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.596")
   %798 = load i64, ptr %7, align 8
   %799 = add i64 %798, 1
   %800 = load i64, ptr %10, align 8
@@ -42163,7 +42368,7 @@ then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.
 "$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.86.exit.thread.i.i.i334.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.596")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.597")
   %810 = load i64, ptr %7, align 8
   %811 = add i64 %810, 1
   %812 = load i64, ptr %10, align 8
@@ -42203,7 +42408,7 @@ then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.
 "$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.86.exit.thread.i.i.i344.i"
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.597")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.598")
   %822 = load i64, ptr %7, align 8
   %823 = add i64 %822, 1
   %824 = load i64, ptr %10, align 8
@@ -42244,7 +42449,7 @@ then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.
   store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
   %834 = mul i64 %753, %shape.sroa.71.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.598")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.599")
   %835 = load i64, ptr %7, align 8
   %836 = add i64 %835, 1
   %837 = load i64, ptr %10, align 8
@@ -42323,7 +42528,7 @@ then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.
 "$write_buffers.exit":                            ; preds = %"$Vector.push.86.exit.thread.i.i.i374.i", %then.i.i.i380.i
   store i8 1, ptr %21, align 1
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %3)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.599")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.600")
   %859 = load i64, ptr %7, align 8
   %860 = add i64 %859, 1
   %861 = load i64, ptr %10, align 8
@@ -42415,7 +42620,7 @@ then.i.i.i194:                                    ; preds = %merge.i.i
   %894 = sdiv i64 %885, %common.ret.op.i.i.i134
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.600")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.601")
   %895 = load i64, ptr %7, align 8
   %896 = add i64 %895, 1
   %897 = load i64, ptr %10, align 8
@@ -42454,7 +42659,7 @@ then.i.i.i.i193:                                  ; preds = %merge.i.i.i.i.i.i18
 "$JsonWriter.integer_field.exit.i138":            ; preds = %then.i.i.i.i193, %"$Vector.push.86.exit.thread.i.i.i.i137"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.601")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.602")
   %906 = load i64, ptr %7, align 8
   %907 = add i64 %906, 1
   %908 = load i64, ptr %10, align 8
@@ -42493,7 +42698,7 @@ then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.86.exit.thread.i.i.i13.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %878)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.602")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.603")
   %917 = load i64, ptr %7, align 8
   %918 = add i64 %917, 1
   %919 = load i64, ptr %10, align 8
@@ -42532,7 +42737,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.86.exit.thread.i.i.i23.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %891)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.603")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.604")
   %928 = load i64, ptr %7, align 8
   %929 = add i64 %928, 1
   %930 = load i64, ptr %10, align 8
@@ -42571,7 +42776,7 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.86.exit.thread.i.i.i33.i"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %881)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.604")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.605")
   %939 = load i64, ptr %7, align 8
   %940 = add i64 %939, 1
   %941 = load i64, ptr %10, align 8
@@ -42610,7 +42815,7 @@ then.i.i.i49.i187:                                ; preds = %merge.i.i.i.i.i44.i
 "$JsonWriter.integer_field.exit50.i142":          ; preds = %then.i.i.i49.i187, %"$Vector.push.86.exit.thread.i.i.i43.i141"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %882)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.605")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.606")
   %950 = load i64, ptr %7, align 8
   %951 = add i64 %950, 1
   %952 = load i64, ptr %10, align 8
@@ -42649,7 +42854,7 @@ then.i.i.i59.i181:                                ; preds = %merge.i.i.i.i.i54.i
 "$JsonWriter.integer_field.exit60.i146":          ; preds = %then.i.i.i59.i181, %"$Vector.push.86.exit.thread.i.i.i53.i145"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.606")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.607")
   %961 = load i64, ptr %7, align 8
   %962 = add i64 %961, 1
   %963 = load i64, ptr %10, align 8
@@ -42688,7 +42893,7 @@ then.i.i.i69.i175:                                ; preds = %merge.i.i.i.i.i64.i
 "$JsonWriter.integer_field.exit70.i150":          ; preds = %then.i.i.i69.i175, %"$Vector.push.86.exit.thread.i.i.i63.i149"
   store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %893)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.607")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.608")
   %972 = load i64, ptr %7, align 8
   %973 = add i64 %972, 1
   %974 = load i64, ptr %10, align 8
@@ -42919,10 +43124,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8928
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8936
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10184
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10216
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10192
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10224
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -42932,8 +43137,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10208
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10192
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10216
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10200
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -42993,11 +43198,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10208
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10216
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10192
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10200
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -43010,13 +43215,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10224
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10232
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 8968
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 8976
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -43104,7 +43309,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6472
+  %35 = getelementptr i8, ptr %24, i64 6480
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext false, ptr %2)
   br label %common.ret
 }
@@ -43192,20 +43397,20 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %34 = getelementptr i8, ptr %23, i64 6472
-  %35 = getelementptr i8, ptr %23, i64 8824
+  %34 = getelementptr i8, ptr %23, i64 6480
+  %35 = getelementptr i8, ptr %23, i64 8832
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 8912
+  %37 = getelementptr i8, ptr %23, i64 8920
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 8920
+  %40 = getelementptr i8, ptr %23, i64 8928
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 8864
+  %42 = getelementptr i8, ptr %23, i64 8872
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -43217,7 +43422,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %45 = tail call i32 @pthread_mutex_unlock(ptr nonnull %35)
   tail call fastcc void @"$Loop.land"(ptr nonnull %34)
-  %46 = getelementptr i8, ptr %23, i64 6152
+  %46 = getelementptr i8, ptr %23, i64 6160
   %.val.i.i = load ptr, ptr %46, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
   %47 = load ptr, ptr %46, align 8
@@ -43234,7 +43439,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.608", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.609", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -43257,7 +43462,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i15
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %59 = shl i32 %51, 4
   %60 = add i32 %59, 16
-  %61 = getelementptr i8, ptr %23, i64 6160
+  %61 = getelementptr i8, ptr %23, i64 6168
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr i8, ptr %47, i64 24
   %64 = load ptr, ptr %63, align 8
@@ -43292,7 +43497,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.609", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.610", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -43443,21 +43648,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 10648
+  %115 = getelementptr i8, ptr %23, i64 10656
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 8928
+  %116 = getelementptr i8, ptr %23, i64 8936
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 9075
+  %118 = getelementptr i8, ptr %23, i64 9083
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 8968
+  %119 = getelementptr i8, ptr %23, i64 8976
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 8864
+  %125 = getelementptr i8, ptr %23, i64 8872
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -43563,7 +43768,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.610", ptr nonnull @"$string.611")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.612")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -43663,20 +43868,20 @@ then2.i.i29:                                      ; preds = %then10
 
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 6472
-  %43 = getelementptr i8, ptr %31, i64 8824
+  %42 = getelementptr i8, ptr %31, i64 6480
+  %43 = getelementptr i8, ptr %31, i64 8832
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 8912
+  %45 = getelementptr i8, ptr %31, i64 8920
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 8920
+  %48 = getelementptr i8, ptr %31, i64 8928
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 8864
+  %50 = getelementptr i8, ptr %31, i64 8872
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -43688,7 +43893,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %43)
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
-  %54 = getelementptr i8, ptr %31, i64 6152
+  %54 = getelementptr i8, ptr %31, i64 6160
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr i8, ptr %55, i64 1984
   %57 = load ptr, ptr %56, align 8
@@ -43700,7 +43905,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.612", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.613", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -43746,7 +43951,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.613")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.614")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -43824,7 +44029,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.614")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.615")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -43990,7 +44195,7 @@ then.i3.i123.i.i:                                 ; preds = %merge.i.i.i.i118.i.
 "$JsonWriter.open.exit134.i.i":                   ; preds = %then.i3.i123.i.i, %"$Vector.push.86.exit.thread.i.i117.i.i"
   store i8 0, ptr %64, align 8
   %140 = load ptr, ptr %122, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.453")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.454")
   %141 = load i64, ptr %65, align 8
   %142 = add i64 %141, 1
   %143 = load i64, ptr %66, align 8
@@ -44029,7 +44234,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.615")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.616")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -44107,7 +44312,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.616")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.617")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -44310,21 +44515,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 10648
+  %228 = getelementptr i8, ptr %31, i64 10656
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 8928
+  %229 = getelementptr i8, ptr %31, i64 8936
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 9075
+  %231 = getelementptr i8, ptr %31, i64 9083
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 8968
+  %232 = getelementptr i8, ptr %31, i64 8976
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 8864
+  %238 = getelementptr i8, ptr %31, i64 8872
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -44342,7 +44547,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.610", ptr nonnull @"$string.617")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.618")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -44441,19 +44646,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 8824
+  %42 = getelementptr i8, ptr %31, i64 8832
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 8912
+  %44 = getelementptr i8, ptr %31, i64 8920
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 8920
+  %47 = getelementptr i8, ptr %31, i64 8928
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 8864
+  %49 = getelementptr i8, ptr %31, i64 8872
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -44463,24 +44668,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i29, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %52 = getelementptr i8, ptr %31, i64 6472
+  %52 = getelementptr i8, ptr %31, i64 6480
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %42)
   tail call fastcc void @"$Loop.land"(ptr nonnull %52)
-  %54 = getelementptr i8, ptr %31, i64 6144
+  %54 = getelementptr i8, ptr %31, i64 6152
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 8928
+  %56 = getelementptr i8, ptr %31, i64 8936
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 9075
+  %58 = getelementptr i8, ptr %31, i64 9083
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 8968
+  %59 = getelementptr i8, ptr %31, i64 8976
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 8864
+  %65 = getelementptr i8, ptr %31, i64 8872
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -44502,7 +44707,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.618", ptr %6, align 8
+  store ptr @"$string.619", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 2016
@@ -44627,24 +44832,24 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6472
+  %35 = getelementptr i8, ptr %24, i64 6480
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 8824
+  %37 = getelementptr i8, ptr %24, i64 8832
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 8912
+  %39 = getelementptr i8, ptr %24, i64 8920
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 8920
+  %42 = getelementptr i8, ptr %24, i64 8928
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 8864
+  %44 = getelementptr i8, ptr %24, i64 8872
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -44656,17 +44861,17 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 8928
+  %48 = getelementptr i8, ptr %24, i64 8936
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6488
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6496
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.619", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.620", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -44687,13 +44892,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 8128
+  %58 = getelementptr i8, ptr %24, i64 8136
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 8120
+  %61 = getelementptr i8, ptr %24, i64 8128
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -44843,7 +45048,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.620", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.621", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -44864,15 +45069,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 10184
-  %179 = getelementptr i8, ptr %24, i64 10176
+  %178 = getelementptr i8, ptr %24, i64 10192
+  %179 = getelementptr i8, ptr %24, i64 10184
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 10216
+  %183 = getelementptr i8, ptr %24, i64 10224
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 10192
+  %186 = getelementptr i8, ptr %24, i64 10200
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -44884,7 +45089,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 10200
+  %190 = getelementptr i8, ptr %24, i64 10208
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -44901,7 +45106,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 10208
+  %195 = getelementptr i8, ptr %24, i64 10216
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -44965,12 +45170,12 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 10208
+  %224 = getelementptr i8, ptr %24, i64 10216
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.621", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.622", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -44991,13 +45196,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 9077
+  %231 = getelementptr i8, ptr %24, i64 9085
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 9078
+  %234 = getelementptr i8, ptr %24, i64 9086
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -45019,15 +45224,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 10136
+  %241 = getelementptr i8, ptr %24, i64 10144
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 10128
+  %244 = getelementptr i8, ptr %24, i64 10136
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 6492
+  %246 = getelementptr i8, ptr %24, i64 6500
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -2
   br label %forbody.i69.i.i.i.i
@@ -45053,7 +45258,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %258 = load i64, ptr %251, align 8
-  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.622", i32 %1, i64 %258, i32 %256)
+  %259 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.623", i32 %1, i64 %258, i32 %256)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %260 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %260, i64 1023)
@@ -45078,7 +45283,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %265 = getelementptr i8, ptr %24, i64 10320
+  %265 = getelementptr i8, ptr %24, i64 10328
   %266 = load i32, ptr %265, align 4
   %267 = icmp sgt i32 %266, %1
   br i1 %267, label %then.i.i.i15, label %merge.i.i
@@ -45090,15 +45295,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %269 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %270 = getelementptr i8, ptr %24, i64 7192
-  %271 = getelementptr i8, ptr %24, i64 8104
-  %272 = getelementptr i8, ptr %24, i64 7864
+  %270 = getelementptr i8, ptr %24, i64 7200
+  %271 = getelementptr i8, ptr %24, i64 8112
+  %272 = getelementptr i8, ptr %24, i64 7872
   %273 = load i32, ptr %272, align 4
   %274 = icmp sgt i32 %273, %1
   br i1 %274, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %275 = getelementptr i8, ptr %24, i64 8096
+  %275 = getelementptr i8, ptr %24, i64 8104
   %276 = load i64, ptr %271, align 8
   %277 = icmp sgt i64 %276, 0
   br i1 %277, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -45125,7 +45330,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.623", i32 %286, i32 %1)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.624", i32 %286, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %288, i64 1023)
@@ -45147,8 +45352,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %293 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %294 = getelementptr i8, ptr %24, i64 7848
-  %295 = getelementptr i8, ptr %24, i64 7868
+  %294 = getelementptr i8, ptr %24, i64 7856
+  %295 = getelementptr i8, ptr %24, i64 7876
   %296 = load i32, ptr %272, align 4
   %297 = load i32, ptr %295, align 4
   %298 = add i32 %297, %296
@@ -45164,15 +45369,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %303, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %304 = getelementptr i8, ptr %24, i64 7852
+  %304 = getelementptr i8, ptr %24, i64 7860
   %305 = load i32, ptr %304, align 4
   %306 = icmp sgt i32 %305, %1
   br i1 %306, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %307 = getelementptr i8, ptr %24, i64 7912
-  %308 = getelementptr i8, ptr %24, i64 7952
-  %309 = getelementptr i8, ptr %24, i64 7960
+  %307 = getelementptr i8, ptr %24, i64 7920
+  %308 = getelementptr i8, ptr %24, i64 7960
+  %309 = getelementptr i8, ptr %24, i64 7968
   %310 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %305 to i64
   br label %forbody.i.i.i
@@ -45260,7 +45465,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %339, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %340 = getelementptr i8, ptr %24, i64 7944
+  %340 = getelementptr i8, ptr %24, i64 7952
   %wide.trip.count.i.i.i.i = zext nneg i32 %338 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %341 = icmp ult i32 %338, 8
@@ -45291,12 +45496,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %337, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %345 = getelementptr i8, ptr %24, i64 7952
-  %346 = getelementptr i8, ptr %24, i64 7960
-  %347 = getelementptr i8, ptr %24, i64 7944
-  %348 = getelementptr i8, ptr %24, i64 7912
-  %349 = getelementptr i8, ptr %24, i64 7856
-  %350 = getelementptr i8, ptr %24, i64 7920
+  %345 = getelementptr i8, ptr %24, i64 7960
+  %346 = getelementptr i8, ptr %24, i64 7968
+  %347 = getelementptr i8, ptr %24, i64 7952
+  %348 = getelementptr i8, ptr %24, i64 7920
+  %349 = getelementptr i8, ptr %24, i64 7864
+  %350 = getelementptr i8, ptr %24, i64 7928
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -45386,8 +45591,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %397, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %398 = getelementptr i8, ptr %24, i64 7912
-  %399 = getelementptr i8, ptr %24, i64 7944
+  %398 = getelementptr i8, ptr %24, i64 7920
+  %399 = getelementptr i8, ptr %24, i64 7952
   %wide.trip.count74.i.i.i.i = zext nneg i32 %396 to i64
   br label %forbody6.i.i.i.i
 
@@ -45474,14 +45679,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %435 = getelementptr i8, ptr %24, i64 7872
+  %435 = getelementptr i8, ptr %24, i64 7880
   %436 = load i32, ptr %435, align 4
   %437 = icmp sgt i32 %436, 0
   br i1 %437, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 7936
-  %439 = getelementptr i8, ptr %24, i64 7944
+  %438 = getelementptr i8, ptr %24, i64 7944
+  %439 = getelementptr i8, ptr %24, i64 7952
   %wide.trip.count79.i.i.i.i = zext nneg i32 %436 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %440 = icmp ult i32 %436, 4
@@ -45596,13 +45801,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !94
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %481 = getelementptr i8, ptr %24, i64 7876
+  %481 = getelementptr i8, ptr %24, i64 7884
   %482 = load i32, ptr %481, align 4
   %483 = icmp eq i32 %482, -1
   br i1 %483, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 7944
+  %484 = getelementptr i8, ptr %24, i64 7952
   %485 = load ptr, ptr %484, align 8
   %486 = sext i32 %482 to i64
   %487 = getelementptr i32, ptr %485, i64 %486
@@ -45612,13 +45817,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %488, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %481, align 4
-  %489 = getelementptr i8, ptr %24, i64 7880
+  %489 = getelementptr i8, ptr %24, i64 7888
   %490 = load i32, ptr %489, align 4
   %491 = icmp eq i32 %490, -1
   br i1 %491, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %492 = getelementptr i8, ptr %24, i64 7944
+  %492 = getelementptr i8, ptr %24, i64 7952
   %493 = load ptr, ptr %492, align 8
   %494 = sext i32 %490 to i64
   %495 = getelementptr i32, ptr %493, i64 %494
@@ -45629,18 +45834,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %496, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %489, align 4
   store i32 %1, ptr %304, align 4
-  %497 = getelementptr i8, ptr %24, i64 7896
+  %497 = getelementptr i8, ptr %24, i64 7904
   %498 = load i64, ptr %497, align 8
   %499 = add i64 %498, 1
   store i64 %499, ptr %497, align 8
-  %500 = getelementptr i8, ptr %24, i64 7860
+  %500 = getelementptr i8, ptr %24, i64 7868
   store i32 0, ptr %500, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %501 = getelementptr i8, ptr %24, i64 7912
-  %502 = getelementptr i8, ptr %24, i64 7928
+  %501 = getelementptr i8, ptr %24, i64 7920
+  %502 = getelementptr i8, ptr %24, i64 7936
   %xtraiter61 = and i32 %1, 1
   %503 = icmp eq i32 %1, 1
   br i1 %503, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -45751,16 +45956,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %556 = getelementptr i8, ptr %24, i64 8096
+  %556 = getelementptr i8, ptr %24, i64 8104
   %557 = load i64, ptr %271, align 8
   %558 = icmp sgt i64 %557, 0
   br i1 %558, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 7944
-  %560 = getelementptr i8, ptr %24, i64 8064
-  %561 = getelementptr i8, ptr %24, i64 8384
-  %562 = getelementptr i8, ptr %24, i64 8388
+  %559 = getelementptr i8, ptr %24, i64 7952
+  %560 = getelementptr i8, ptr %24, i64 8072
+  %561 = getelementptr i8, ptr %24, i64 8392
+  %562 = getelementptr i8, ptr %24, i64 8396
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -45830,16 +46035,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %599 = getelementptr i8, ptr %24, i64 8120
+  %599 = getelementptr i8, ptr %24, i64 8128
   %600 = load i64, ptr %58, align 8
   %601 = icmp sgt i64 %600, 0
   br i1 %601, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 7944
-  %603 = getelementptr i8, ptr %24, i64 8064
-  %604 = getelementptr i8, ptr %24, i64 8384
-  %605 = getelementptr i8, ptr %24, i64 8388
+  %602 = getelementptr i8, ptr %24, i64 7952
+  %603 = getelementptr i8, ptr %24, i64 8072
+  %604 = getelementptr i8, ptr %24, i64 8392
+  %605 = getelementptr i8, ptr %24, i64 8396
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -45912,16 +46117,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %336, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %642 = call i32 @pthread_mutex_lock(ptr %48)
-  %643 = getelementptr i8, ptr %24, i64 9075
+  %643 = getelementptr i8, ptr %24, i64 9083
   store i8 1, ptr %643, align 1
-  %644 = getelementptr i8, ptr %24, i64 8968
+  %644 = getelementptr i8, ptr %24, i64 8976
   %645 = call i32 @pthread_cond_signal(ptr %644)
   %646 = call i32 @pthread_mutex_unlock(ptr %48)
   %647 = call i32 @pthread_mutex_lock(ptr %37)
   %648 = load i64, ptr %42, align 8
   %649 = add i64 %648, 1
   store i64 %649, ptr %42, align 8
-  %650 = getelementptr i8, ptr %24, i64 8864
+  %650 = getelementptr i8, ptr %24, i64 8872
   %651 = call i32 @pthread_cond_broadcast(ptr %650)
   %652 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -46320,7 +46525,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.624", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.625", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -46718,7 +46923,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.625", ptr %19, align 8
+  store ptr @"$string.626", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -46751,7 +46956,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.626", ptr %19, align 8
+  store ptr @"$string.627", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -46781,7 +46986,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.627", ptr %49, align 8
+  store ptr @"$string.628", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 2016
@@ -46837,7 +47042,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.628", ptr %13, align 8
+  store ptr @"$string.629", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 2016
@@ -46886,7 +47091,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.593", ptr %40, align 8
+  store ptr @"$string.594", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 2016
@@ -46928,7 +47133,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 2024
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.629", ptr %4, align 8
+  store ptr @"$string.630", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 2016
@@ -47072,7 +47277,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 8928
+  %37 = getelementptr i8, ptr %25, i64 8936
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -47081,15 +47286,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 8928
+  %40 = getelementptr i8, ptr %25, i64 8936
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 10136
-  %43 = getelementptr i8, ptr %25, i64 10128
+  %42 = getelementptr i8, ptr %25, i64 10144
+  %43 = getelementptr i8, ptr %25, i64 10136
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 9076
+  %47 = getelementptr i8, ptr %25, i64 9084
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -47150,7 +47355,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.631", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.632", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -47176,7 +47381,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.632", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.633", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -47202,7 +47407,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.633", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.634", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -47292,7 +47497,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.630", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.631", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -47314,9 +47519,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 8968
+  %122 = getelementptr i8, ptr %25, i64 8976
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 8928
+  %124 = getelementptr i8, ptr %25, i64 8936
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -47418,7 +47623,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %36 = getelementptr i8, ptr %25, i64 6472
+  %36 = getelementptr i8, ptr %25, i64 6480
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -47428,19 +47633,19 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 8928
+  %37 = getelementptr i8, ptr %25, i64 8936
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %25, i64 6480
+  %39 = getelementptr i8, ptr %25, i64 6488
   %40 = load ptr, ptr %39, align 8, !noalias !95
   %41 = getelementptr i8, ptr %40, i64 72
   %42 = load i32, ptr %41, align 4, !noalias !95
-  %43 = getelementptr i8, ptr %25, i64 6496
+  %43 = getelementptr i8, ptr %25, i64 6504
   %44 = load i32, ptr %43, align 4, !noalias !95
-  %45 = getelementptr i8, ptr %25, i64 7164
+  %45 = getelementptr i8, ptr %25, i64 7172
   %46 = load i32, ptr %45, align 4, !noalias !95
-  %47 = getelementptr i8, ptr %25, i64 6492
+  %47 = getelementptr i8, ptr %25, i64 6500
   %48 = load i32, ptr %47, align 4, !noalias !95
-  %49 = getelementptr i8, ptr %25, i64 10320
+  %49 = getelementptr i8, ptr %25, i64 10328
   %50 = load i32, ptr %49, align 4, !noalias !95
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -47460,7 +47665,7 @@ then.i.i.i13:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i13
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.634", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.635", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -47489,7 +47694,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.635", i32 %59, i32 152)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.636", i32 %59, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i84.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i85.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -47528,7 +47733,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.639", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.640", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -47558,7 +47763,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.640", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.641", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i95.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i96.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -47588,7 +47793,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.641", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.642", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i99.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i100.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -47618,7 +47823,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.642", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.643", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -47636,7 +47841,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.643", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.644", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -47656,7 +47861,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i88.i.i.i
 
 then2.i.i88.i.i.i:                                ; preds = %then.i.i.i.i.i
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.644", i32 %111, i32 %48, i32 %50)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.645", i32 %111, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -47692,14 +47897,14 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.655", i32 %122)
+  %124 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.656", i32 %122)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
   %125 = getelementptr i8, ptr %1, i64 72
   %126 = load ptr, ptr %125, align 8
-  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.656", ptr %126, i32 %122, i32 %42, ptr %3)
+  %127 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.657", ptr %126, i32 %122, i32 %42, ptr %3)
   %.not79.i.i.i = icmp eq i32 %127, 0
   br i1 %.not79.i.i.i, label %merge30.i.i.i, label %"$Loop.submit.exit"
 
@@ -48109,7 +48314,7 @@ and.lhs.true.i.i38.i.i.i:                         ; preds = %forcond.i.i.i46.i.i
   %301 = load i64, ptr %285, align 8
   %.not.i.i.i.i39.i.i.i = icmp slt i64 %301, %300
   %.pre.i.i.i.i.i.i = load ptr, ptr %283, align 8
-  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.667.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i39.i.i.i, label %merge.i.i.i.i40.i.i.i, label %"$Vector.push.668.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i40.i.i.i:                            ; preds = %and.lhs.true.i.i38.i.i.i
   %302 = shl i64 %301, 1
@@ -48124,9 +48329,9 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store ptr %304, ptr %283, align 8
   store i64 %spec.store.select.i.i.i.i42.i.i.i, ptr %285, align 8
   %.pre10.i.i.i44.i.i.i = load i64, ptr %284, align 8
-  br label %"$Vector.push.667.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.668.exit.thread.i.i.i.i.i"
 
-"$Vector.push.667.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
+"$Vector.push.668.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i43.i.i.i, %and.lhs.true.i.i38.i.i.i
   %306 = phi i64 [ %.pre10.i.i.i44.i.i.i, %merge7.i.i.i.i43.i.i.i ], [ %299, %and.lhs.true.i.i38.i.i.i ]
   %307 = phi ptr [ %304, %merge7.i.i.i.i43.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i38.i.i.i ]
   %308 = getelementptr %110, ptr %307, i64 %306
@@ -48136,7 +48341,7 @@ merge7.i.i.i.i43.i.i.i:                           ; preds = %merge.i.i.i.i40.i.i
   store i64 %310, ptr %284, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.667.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.668.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i49.i.i.i", %forbody.lr.ph.i.i.i45.i.i.i
   %311 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %311, %279
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
@@ -48283,7 +48488,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %374 = load i32, ptr %68, align 4
-  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", i32 %374)
+  %375 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", i32 %374)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %376 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %376, i64 1023)
@@ -48316,7 +48521,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", i64 %382, i32 %46)
+  %385 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i64 %382, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i61.i.i)
   %386 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i62.i.i = tail call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -48338,7 +48543,7 @@ then2.i.i63.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %391 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %392 = getelementptr i8, ptr %25, i64 9077
+  %392 = getelementptr i8, ptr %25, i64 9085
   %393 = load i8, ptr %392, align 1
   %394 = trunc i8 %393 to i1
   br i1 %394, label %merge.i33.i, label %then.i.i26.i
@@ -48347,7 +48552,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %395 = getelementptr i8, ptr %25, i64 9078
+  %395 = getelementptr i8, ptr %25, i64 9086
   %396 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.25", ptr %395)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %397 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -48384,7 +48589,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.644", i32 %407, i32 %402, i32 %403)
+  %409 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.645", i32 %407, i32 %402, i32 %403)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %410 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %410, i64 1023)
@@ -48405,9 +48610,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %415 = getelementptr i8, ptr %25, i64 10136
+  %415 = getelementptr i8, ptr %25, i64 10144
   %416 = load i64, ptr %415, align 8
-  %417 = getelementptr i8, ptr %25, i64 10176
+  %417 = getelementptr i8, ptr %25, i64 10184
   %418 = load i32, ptr %417, align 4
   %419 = sext i32 %418 to i64
   %.not.i74.i.i = icmp slt i64 %416, %419
@@ -48417,11 +48622,11 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %420 = getelementptr i8, ptr %25, i64 6500
+  %420 = getelementptr i8, ptr %25, i64 6508
   %421 = load i32, ptr %420, align 4
-  %422 = getelementptr i8, ptr %25, i64 6508
+  %422 = getelementptr i8, ptr %25, i64 6516
   %423 = load i32, ptr %422, align 4
-  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i64 %416, i32 %421, i32 %423)
+  %424 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i64 %416, i32 %421, i32 %423)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %425 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %425, i64 1023)
@@ -48447,16 +48652,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %431, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %432 = getelementptr i8, ptr %25, i64 10248
+  %432 = getelementptr i8, ptr %25, i64 10256
   %433 = load ptr, ptr %432, align 8
   %.not.i82.i.i = icmp eq ptr %433, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %434 = getelementptr i8, ptr %25, i64 7160
+  %434 = getelementptr i8, ptr %25, i64 7168
   %435 = load i32, ptr %434, align 4
   %436 = sext i32 %435 to i64
-  %437 = getelementptr i8, ptr %25, i64 7172
+  %437 = getelementptr i8, ptr %25, i64 7180
   %438 = load i32, ptr %437, align 4
   %439 = sext i32 %438 to i64
   %440 = shl nsw i64 %436, 2
@@ -48470,7 +48675,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i32 %435)
+  %444 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i32 %435)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %445 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -48493,7 +48698,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %450 = getelementptr i8, ptr %25, i64 9072
+  %450 = getelementptr i8, ptr %25, i64 9080
   %451 = load i8, ptr %450, align 1
   %452 = trunc i8 %451 to i1
   br i1 %452, label %merge20.i.i, label %merge.i89.i.i
@@ -48501,7 +48706,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %453 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %454 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %455 = getelementptr i8, ptr %25, i64 9064
+  %455 = getelementptr i8, ptr %25, i64 9072
   %456 = call i32 @pthread_create(ptr %455, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %457 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %456, 0
@@ -48512,7 +48717,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %458 = call ptr @strerror(i32 %456)
-  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", ptr %458)
+  %459 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.677", ptr %458)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %460 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %460, i64 1023)
@@ -48544,21 +48749,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %465 = getelementptr i8, ptr %25, i64 10232
+  %465 = getelementptr i8, ptr %25, i64 10240
   %466 = load i64, ptr %465, align 8
   store i64 %466, ptr %calloc.i.i.i, align 8
   %467 = add i64 %466, 1
   store i64 %467, ptr %465, align 8
-  %468 = getelementptr i8, ptr %25, i64 10104
+  %468 = getelementptr i8, ptr %25, i64 10112
   %469 = load ptr, ptr %468, align 8
-  %470 = getelementptr i8, ptr %25, i64 10112
+  %470 = getelementptr i8, ptr %25, i64 10120
   %471 = load i64, ptr %470, align 8
   %472 = getelementptr ptr, ptr %469, i64 %471
   store ptr %calloc.i.i.i, ptr %472, align 8
   %473 = load i64, ptr %470, align 8
   %474 = add i64 %473, 1
   store i64 %474, ptr %470, align 8
-  %475 = getelementptr i8, ptr %25, i64 10128
+  %475 = getelementptr i8, ptr %25, i64 10136
   %476 = load ptr, ptr %475, align 8
   %477 = load i64, ptr %415, align 8
   %478 = getelementptr ptr, ptr %476, i64 %477
@@ -48572,9 +48777,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %482 = getelementptr i8, ptr %25, i64 10152
+  %482 = getelementptr i8, ptr %25, i64 10160
   %483 = load ptr, ptr %482, align 8
-  %484 = getelementptr i8, ptr %25, i64 10160
+  %484 = getelementptr i8, ptr %25, i64 10168
   %485 = load i64, ptr %484, align 8
   %486 = getelementptr ptr, ptr %483, i64 %485
   store ptr %calloc.i.i.i, ptr %486, align 8
@@ -48584,7 +48789,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %489 = getelementptr i8, ptr %25, i64 8968
+  %489 = getelementptr i8, ptr %25, i64 8976
   %490 = call i32 @pthread_cond_signal(ptr %489)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -48624,7 +48829,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.636", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.637", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -48659,7 +48864,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.637", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.638", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -48681,7 +48886,7 @@ then2.i.i31:                                      ; preds = %then9
 
 merge4:                                           ; preds = %merge
   %20 = load i32, ptr %2, align 4
-  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.638", ptr %0, i32 %1, i32 %20, ptr %3)
+  %21 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.639", ptr %0, i32 %1, i32 %20, ptr %3)
   br label %common.ret
 }
 
@@ -48704,7 +48909,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.645", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.646", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -48742,7 +48947,7 @@ then.i:                                           ; preds = %merge
 
 then5.i:                                          ; preds = %then.i
   %16 = fpext float %14 to double
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.646", ptr nonnull @"$string.648", double %16, double 0.000000e+00)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.647", ptr nonnull @"$string.649", double %16, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -48784,7 +48989,7 @@ and.lhs.true.i110:                                ; preds = %merge4
 
 then9.i:                                          ; preds = %then.i108
   %28 = fpext float %24 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.647", ptr nonnull @"$string.649", double %28, double 0.000000e+00)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.648", ptr nonnull @"$string.650", double %28, double 0.000000e+00)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i32.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -48815,7 +49020,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.650", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.651", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48834,7 +49039,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.651", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.652", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48851,7 +49056,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.652", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.653", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48868,7 +49073,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.653", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.654", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -48884,7 +49089,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.654", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.655", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -48906,7 +49111,7 @@ then:                                             ; preds = %entry
   br i1 %.not70, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.657", i32 %4, i32 1024)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.658", i32 %4, i32 1024)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -48946,7 +49151,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %15 = add nuw nsw i32 %4, 1
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.658", i32 %15)
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.659", i32 %15)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -48980,7 +49185,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not68, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.659", i32 %22)
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.660", i32 %22)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i76 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -49020,7 +49225,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %34 = trunc nuw nsw i64 %indvars.iv to i32
-  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.660", i32 %34, i32 %32)
+  %35 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.661", i32 %34, i32 %32)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i79)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i80 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -49046,7 +49251,7 @@ merge24:                                          ; preds = %forcond
   %43 = getelementptr i32, ptr %13, i64 %wide.trip.count
   %44 = load i32, ptr %43, align 4
   %45 = load i32, ptr %1, align 4
-  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.661", ptr %42, i32 %44, i32 %45, ptr %2)
+  %46 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.662", ptr %42, i32 %44, i32 %45, ptr %2)
   br label %common.ret
 }
 
@@ -49071,7 +49276,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.662", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.663", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -49099,7 +49304,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.663", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.664", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -49119,7 +49324,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.664", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.665", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -49170,7 +49375,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.665", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.666", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -49192,7 +49397,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.666", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.667", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -53872,16 +54077,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 7968
+  %36 = getelementptr i8, ptr %26, i64 7976
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 8024
+  %38 = getelementptr i8, ptr %26, i64 8032
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 7984
+  %40 = getelementptr i8, ptr %26, i64 7992
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -53891,10 +54096,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 7976
-  %48 = getelementptr i8, ptr %26, i64 8000
-  %49 = getelementptr i8, ptr %26, i64 7992
-  %50 = getelementptr i8, ptr %26, i64 8008
+  %47 = getelementptr i8, ptr %26, i64 7984
+  %48 = getelementptr i8, ptr %26, i64 8008
+  %49 = getelementptr i8, ptr %26, i64 8000
+  %50 = getelementptr i8, ptr %26, i64 8016
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -53980,7 +54185,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 7976
+  %93 = getelementptr i8, ptr %26, i64 7984
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -53991,7 +54196,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 7996
+  %98 = getelementptr i8, ptr %26, i64 8004
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -54071,10 +54276,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8928
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8936
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10624
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10640
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10632
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10648
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -54083,7 +54288,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10632
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10640
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -54137,7 +54342,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10632
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10640
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -54442,15 +54647,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 8928
+  %36 = getelementptr i8, ptr %23, i64 8936
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 10216
+  %38 = getelementptr i8, ptr %23, i64 10224
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 9016
+  %41 = getelementptr i8, ptr %23, i64 9024
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -54688,40 +54893,40 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 10656
+  %1 = getelementptr i8, ptr %0, i64 10664
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6472
+  %4 = getelementptr i8, ptr %0, i64 6480
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 9072
+  %7 = getelementptr i8, ptr %0, i64 9080
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 8928
+  %10 = getelementptr i8, ptr %0, i64 8936
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 9073
+  %12 = getelementptr i8, ptr %0, i64 9081
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 8968
+  %13 = getelementptr i8, ptr %0, i64 8976
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 9064
+  %16 = getelementptr i8, ptr %0, i64 9072
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 10104
-  %20 = getelementptr i8, ptr %0, i64 10112
+  %19 = getelementptr i8, ptr %0, i64 10112
+  %20 = getelementptr i8, ptr %0, i64 10120
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -54741,16 +54946,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 10128
+  %28 = getelementptr i8, ptr %0, i64 10136
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 10152
+  %30 = getelementptr i8, ptr %0, i64 10160
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 8072
-  %33 = getelementptr i8, ptr %0, i64 8080
+  %32 = getelementptr i8, ptr %0, i64 8080
+  %33 = getelementptr i8, ptr %0, i64 8088
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -54773,8 +54978,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 8096
-  %45 = getelementptr i8, ptr %0, i64 8104
+  %44 = getelementptr i8, ptr %0, i64 8104
+  %45 = getelementptr i8, ptr %0, i64 8112
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -54797,8 +55002,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 8120
-  %57 = getelementptr i8, ptr %0, i64 8128
+  %56 = getelementptr i8, ptr %0, i64 8128
+  %57 = getelementptr i8, ptr %0, i64 8136
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -54821,8 +55026,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 8144
-  %69 = getelementptr i8, ptr %0, i64 8152
+  %68 = getelementptr i8, ptr %0, i64 8152
+  %69 = getelementptr i8, ptr %0, i64 8160
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -54845,62 +55050,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 8168
+  %80 = getelementptr i8, ptr %0, i64 8176
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 8192
+  %82 = getelementptr i8, ptr %0, i64 8200
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 8216
+  %84 = getelementptr i8, ptr %0, i64 8224
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 8240
+  %86 = getelementptr i8, ptr %0, i64 8248
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 8264
+  %88 = getelementptr i8, ptr %0, i64 8272
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 8288
+  %90 = getelementptr i8, ptr %0, i64 8296
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 8312
+  %92 = getelementptr i8, ptr %0, i64 8320
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 7912
+  %94 = getelementptr i8, ptr %0, i64 7920
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 7920
+  %96 = getelementptr i8, ptr %0, i64 7928
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 7928
+  %98 = getelementptr i8, ptr %0, i64 7936
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 7936
+  %100 = getelementptr i8, ptr %0, i64 7944
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 7944
+  %102 = getelementptr i8, ptr %0, i64 7952
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 7952
+  %104 = getelementptr i8, ptr %0, i64 7960
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 7960
+  %106 = getelementptr i8, ptr %0, i64 7968
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 7968
+  %108 = getelementptr i8, ptr %0, i64 7976
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 7996
+  %110 = getelementptr i8, ptr %0, i64 8004
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -54910,31 +55115,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 8000
+  %114 = getelementptr i8, ptr %0, i64 8008
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 8008
+  %116 = getelementptr i8, ptr %0, i64 8016
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 8016
+  %118 = getelementptr i8, ptr %0, i64 8024
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 8024
+  %120 = getelementptr i8, ptr %0, i64 8032
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 7848
+  %122 = getelementptr i8, ptr %0, i64 7856
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 10184
+  %123 = getelementptr i8, ptr %0, i64 10192
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 10624
+  %125 = getelementptr i8, ptr %0, i64 10632
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 10224
+  %127 = getelementptr i8, ptr %0, i64 10232
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -54944,23 +55149,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 10248
+  %131 = getelementptr i8, ptr %0, i64 10256
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 8968
+  %133 = getelementptr i8, ptr %0, i64 8976
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 9016
+  %135 = getelementptr i8, ptr %0, i64 9024
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 8928
+  %137 = getelementptr i8, ptr %0, i64 8936
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 8824
-  %140 = getelementptr i8, ptr %0, i64 8864
+  %139 = getelementptr i8, ptr %0, i64 8832
+  %140 = getelementptr i8, ptr %0, i64 8872
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11320
+  %143 = getelementptr i8, ptr %0, i64 11328
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -54972,9 +55177,9 @@ merge.i:                                          ; preds = %"$Loop.free.exit.i"
   br i1 %146, label %and.lhs.true.i, label %merge4.i
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %147 = getelementptr i8, ptr %0, i64 6192
+  %147 = getelementptr i8, ptr %0, i64 6200
   %148 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %149 = getelementptr i8, ptr %0, i64 6336
+  %149 = getelementptr i8, ptr %0, i64 6344
   %150 = load i32, ptr %149, align 4
   %151 = icmp sgt i32 %150, 0
   %152 = tail call i32 @pthread_mutex_unlock(ptr %147)
@@ -54986,8 +55191,8 @@ merge1.i:                                         ; preds = %and.lhs.true.i
   br i1 %153, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge1.i
-  %154 = getelementptr i8, ptr %0, i64 6144
-  %155 = getelementptr i8, ptr %0, i64 6152
+  %154 = getelementptr i8, ptr %0, i64 6152
+  %155 = getelementptr i8, ptr %0, i64 6160
   %156 = load ptr, ptr %155, align 8
   %157 = icmp eq ptr %156, null
   br i1 %157, label %"$load.free_ranks.exit.i", label %merge.i21.i
@@ -54998,7 +55203,7 @@ merge.i21.i:                                      ; preds = %then5.i
   br i1 %159, label %forbody.lr.ph.i.i, label %"$load.free_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i21.i
-  %160 = getelementptr i8, ptr %0, i64 6160
+  %160 = getelementptr i8, ptr %0, i64 6168
   %wide.trip.count.i.i = zext nneg i32 %158 to i64
   br label %forbody.i22.i
 
@@ -55232,18 +55437,18 @@ then9.1.i.i.i.i:                                  ; preds = %merge5.1.i.i.i.i
 
 "$load.free_ranks.exit.i":                        ; preds = %"$unload_rank.exit.i.i", %merge1.i26.i, %merge.i21.i, %then5.i
   %280 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %281 = getelementptr i8, ptr %0, i64 6340
+  %281 = getelementptr i8, ptr %0, i64 6348
   store i8 1, ptr %281, align 1
-  %282 = getelementptr i8, ptr %0, i64 6232
+  %282 = getelementptr i8, ptr %0, i64 6240
   %283 = tail call i32 @pthread_cond_broadcast(ptr %282)
   %284 = tail call i32 @pthread_mutex_unlock(ptr %147)
-  %285 = getelementptr i8, ptr %0, i64 6184
+  %285 = getelementptr i8, ptr %0, i64 6192
   %286 = load i32, ptr %285, align 4
   %287 = icmp sgt i32 %286, 0
   br i1 %287, label %forbody.lr.ph.i33.i, label %merge.i30.i
 
 forbody.lr.ph.i33.i:                              ; preds = %"$load.free_ranks.exit.i"
-  %288 = getelementptr i8, ptr %0, i64 6176
+  %288 = getelementptr i8, ptr %0, i64 6184
   %wide.trip.count.i34.i = zext nneg i32 %286 to i64
   br label %forbody.i35.i
 
@@ -55258,13 +55463,13 @@ forbody.i35.i:                                    ; preds = %forbody.i35.i, %for
   br i1 %exitcond.not.i38.i, label %merge.i30.i, label %forbody.i35.i
 
 merge.i30.i:                                      ; preds = %forbody.i35.i, %"$load.free_ranks.exit.i"
-  %293 = getelementptr i8, ptr %0, i64 6168
+  %293 = getelementptr i8, ptr %0, i64 6176
   %294 = load ptr, ptr %293, align 8
   %.not.i31.i = icmp eq ptr %294, null
   br i1 %.not.i31.i, label %"$RankGroup.free.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %merge.i30.i
-  %295 = getelementptr i8, ptr %0, i64 6160
+  %295 = getelementptr i8, ptr %0, i64 6168
   %296 = load ptr, ptr %295, align 8
   %297 = getelementptr i8, ptr %296, i64 40
   %298 = load ptr, ptr %297, align 8
@@ -55274,20 +55479,20 @@ then.i.i:                                         ; preds = %merge.i30.i
 "$RankGroup.free.exit.i":                         ; preds = %then.i.i, %merge.i30.i
   %299 = load ptr, ptr %155, align 8
   tail call void @free(ptr %299)
-  %300 = getelementptr i8, ptr %0, i64 6376
+  %300 = getelementptr i8, ptr %0, i64 6384
   %301 = load ptr, ptr %300, align 8
   tail call void @free(ptr %301)
-  %302 = getelementptr i8, ptr %0, i64 6344
+  %302 = getelementptr i8, ptr %0, i64 6352
   %303 = load ptr, ptr %302, align 8
   tail call void @free(ptr %303)
-  %304 = getelementptr i8, ptr %0, i64 6384
+  %304 = getelementptr i8, ptr %0, i64 6392
   %305 = load ptr, ptr %304, align 8
   tail call void @free(ptr %305)
-  %306 = getelementptr i8, ptr %0, i64 6176
+  %306 = getelementptr i8, ptr %0, i64 6184
   %307 = load ptr, ptr %306, align 8
   tail call void @free(ptr %307)
   %308 = tail call i32 @pthread_cond_destroy(ptr %282)
-  %309 = getelementptr i8, ptr %0, i64 6280
+  %309 = getelementptr i8, ptr %0, i64 6288
   %310 = tail call i32 @pthread_cond_destroy(ptr %309)
   %311 = tail call i32 @pthread_mutex_destroy(ptr %147)
   %.pr42.i = load i32, ptr %1, align 4
@@ -55457,7 +55662,7 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false5.i.i
 
 merge5:                                           ; preds = %then.i5.i, %then.i
   %63 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %64 = getelementptr i8, ptr %24, i64 6472
+  %64 = getelementptr i8, ptr %24, i64 6480
   tail call fastcc void @"$Loop.free_state"(ptr %64, ptr nonnull %51)
   br label %common.ret
 }
@@ -55751,52 +55956,52 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 or.lhs.false:                                     ; preds = %"$find_engine.exit"
   %31 = load i32, ptr %1, align 4
-  %.not = icmp eq i32 %31, 504
+  %.not = icmp eq i32 %31, 576
   br i1 %.not, label %merge, label %common.ret
 
 merge:                                            ; preds = %or.lhs.false
-  %32 = getelementptr i8, ptr %spec.select.i.i, i64 5112
-  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6144
+  %32 = getelementptr i8, ptr %spec.select.i.i, i64 5120
+  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6152
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = getelementptr i8, ptr %spec.select.i.i, i64 4344
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 4416
+  %36 = getelementptr i8, ptr %spec.select.i.i, i64 4352
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 4424
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr i8, ptr %1, i64 200
   store i32 %38, ptr %39, align 4
-  %40 = getelementptr i8, ptr %spec.select.i.i, i64 4408
+  %40 = getelementptr i8, ptr %spec.select.i.i, i64 4416
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr i8, ptr %1, i64 204
   store i32 %41, ptr %42, align 4
-  %43 = getelementptr i8, ptr %spec.select.i.i, i64 4412
+  %43 = getelementptr i8, ptr %spec.select.i.i, i64 4420
   %44 = load i32, ptr %43, align 4
   %45 = getelementptr i8, ptr %1, i64 208
   store i32 %44, ptr %45, align 4
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 4472
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 4480
   %47 = load i32, ptr %46, align 4
   %48 = getelementptr i8, ptr %1, i64 212
   store i32 %47, ptr %48, align 4
-  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5284
+  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5292
   %50 = load i32, ptr %49, align 4
   %51 = getelementptr i8, ptr %1, i64 4
   store i32 %50, ptr %51, align 4
-  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5312
+  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5320
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr i8, ptr %1, i64 216
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5316
+  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5324
   %56 = load i32, ptr %55, align 4
   %57 = getelementptr i8, ptr %1, i64 220
   store i32 %56, ptr %57, align 4
-  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5320
+  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5328
   %59 = load i32, ptr %58, align 4
   %60 = getelementptr i8, ptr %1, i64 224
   store i32 %59, ptr %60, align 4
-  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5328
+  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5336
   %62 = load i32, ptr %61, align 4
   %63 = getelementptr i8, ptr %1, i64 232
   store i32 %62, ptr %63, align 4
-  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5336
+  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5344
   %65 = load i32, ptr %64, align 4
   %66 = getelementptr i8, ptr %1, i64 236
   store i32 %65, ptr %66, align 4
@@ -55805,279 +56010,286 @@ merge:                                            ; preds = %or.lhs.false
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %67, ptr noundef nonnull align 1 dereferenceable(128) %68, i64 128, i1 false)
   %69 = getelementptr i8, ptr %1, i64 136
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %69, ptr noundef nonnull align 1 dereferenceable(64) %36, i64 64, i1 false)
+  %70 = getelementptr i8, ptr %spec.select.i.i, i64 4508
+  %71 = load i32, ptr %70, align 4
+  %72 = getelementptr i8, ptr %1, i64 504
+  store i32 %71, ptr %72, align 4
+  %73 = getelementptr i8, ptr %1, i64 508
+  %74 = getelementptr i8, ptr %spec.select.i.i, i64 4512
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %73, ptr noundef nonnull align 1 dereferenceable(64) %74, i64 64, i1 false)
   %.val.i = load ptr, ptr %32, align 8
-  %70 = getelementptr i8, ptr %.val.i, i64 132
-  %.val.val.i = load i32, ptr %70, align 4
-  %71 = getelementptr i8, ptr %1, i64 456
-  store i32 %.val.val.i, ptr %71, align 4
-  %72 = getelementptr i8, ptr %spec.select.i.i, i64 5164
-  %73 = load i32, ptr %72, align 4
-  %74 = icmp sgt i32 %73, 0
-  br i1 %74, label %"$Plan.max_seq_from.exit.i", label %else.i.i
+  %75 = getelementptr i8, ptr %.val.i, i64 140
+  %.val.val.i = load i32, ptr %75, align 4
+  %76 = getelementptr i8, ptr %1, i64 456
+  store i32 %.val.val.i, ptr %76, align 4
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 5172
+  %78 = load i32, ptr %77, align 4
+  %79 = icmp sgt i32 %78, 0
+  br i1 %79, label %"$Plan.max_seq_from.exit.i", label %else.i.i
 
 else.i.i:                                         ; preds = %merge
-  %75 = load i32, ptr %55, align 4
-  %76 = sext i32 %75 to i64
+  %80 = load i32, ptr %55, align 4
+  %81 = sext i32 %80 to i64
   %.val.i.i = load ptr, ptr %32, align 8
-  %77 = getelementptr i8, ptr %.val.i.i, i64 132
-  %.val.val.i.i = load i32, ptr %77, align 4
-  %78 = sext i32 %.val.val.i.i to i64
-  %79 = icmp eq i32 %.val.val.i.i, %75
-  br i1 %79, label %"$Plan.max_seq_from.exit.i", label %else2.i.i
+  %82 = getelementptr i8, ptr %.val.i.i, i64 140
+  %.val.val.i.i = load i32, ptr %82, align 4
+  %83 = sext i32 %.val.val.i.i to i64
+  %84 = icmp eq i32 %.val.val.i.i, %80
+  br i1 %84, label %"$Plan.max_seq_from.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
-  %80 = getelementptr i8, ptr %spec.select.i.i, i64 5172
-  %81 = load i32, ptr %80, align 4
-  %82 = icmp eq i32 %81, 0
-  br i1 %82, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i7
+  %85 = getelementptr i8, ptr %spec.select.i.i, i64 5180
+  %86 = load i32, ptr %85, align 4
+  %87 = icmp eq i32 %86, 0
+  br i1 %87, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i7
 
 merge.i.i.i7:                                     ; preds = %else2.i.i
-  %83 = sext i32 %81 to i64
-  %84 = load i32, ptr %58, align 4
-  %85 = sext i32 %84 to i64
-  %86 = mul nsw i64 %85, %83
-  %87 = tail call i64 @llvm.smin.i64(i64 %78, i64 %86)
+  %88 = sext i32 %86 to i64
+  %89 = load i32, ptr %58, align 4
+  %90 = sext i32 %89 to i64
+  %91 = mul nsw i64 %90, %88
+  %92 = tail call i64 @llvm.smin.i64(i64 %83, i64 %91)
   br label %"$Plan.positions_of_pool.exit.i.i"
 
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i7, %else2.i.i
-  %common.ret.op.i.i.i = phi i64 [ %87, %merge.i.i.i7 ], [ %78, %else2.i.i ]
-  %88 = icmp eq i64 %common.ret.op.i.i.i, %76
-  %spec.select.i.i8 = select i1 %88, i32 3, i32 4
+  %common.ret.op.i.i.i = phi i64 [ %92, %merge.i.i.i7 ], [ %83, %else2.i.i ]
+  %93 = icmp eq i64 %common.ret.op.i.i.i, %81
+  %spec.select.i.i8 = select i1 %93, i32 3, i32 4
   br label %"$Plan.max_seq_from.exit.i"
 
 "$Plan.max_seq_from.exit.i":                      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %merge
   %common.ret.op.i.i = phi i32 [ 0, %merge ], [ 1, %else.i.i ], [ %spec.select.i.i8, %"$Plan.positions_of_pool.exit.i.i" ]
-  %89 = getelementptr i8, ptr %1, i64 460
-  store i32 %common.ret.op.i.i, ptr %89, align 4
-  %90 = getelementptr i8, ptr %spec.select.i.i, i64 5160
-  %91 = load i32, ptr %90, align 4
-  %92 = icmp sgt i32 %91, 0
-  br i1 %92, label %"$Plan.max_batch_from.exit.i", label %else.i69.i
+  %94 = getelementptr i8, ptr %1, i64 460
+  store i32 %common.ret.op.i.i, ptr %94, align 4
+  %95 = getelementptr i8, ptr %spec.select.i.i, i64 5168
+  %96 = load i32, ptr %95, align 4
+  %97 = icmp sgt i32 %96, 0
+  br i1 %97, label %"$Plan.max_batch_from.exit.i", label %else.i73.i
 
-else.i69.i:                                       ; preds = %"$Plan.max_seq_from.exit.i"
-  %93 = load i32, ptr %52, align 4
-  %94 = getelementptr i8, ptr %spec.select.i.i, i64 5440
-  %.val.i70.i = load i8, ptr %94, align 1
-  %95 = trunc i8 %.val.i70.i to i1
-  %96 = select i1 %95, i32 64, i32 256
-  %97 = icmp eq i32 %93, %96
-  br i1 %97, label %"$Plan.max_batch_from.exit.i", label %else2.i71.i
+else.i73.i:                                       ; preds = %"$Plan.max_seq_from.exit.i"
+  %98 = load i32, ptr %52, align 4
+  %99 = getelementptr i8, ptr %spec.select.i.i, i64 5448
+  %.val.i74.i = load i8, ptr %99, align 1
+  %100 = trunc i8 %.val.i74.i to i1
+  %101 = select i1 %100, i32 64, i32 256
+  %102 = icmp eq i32 %98, %101
+  br i1 %102, label %"$Plan.max_batch_from.exit.i", label %else2.i75.i
 
-else2.i71.i:                                      ; preds = %else.i69.i
-  %98 = getelementptr i8, ptr %spec.select.i.i, i64 5172
-  %99 = load i32, ptr %98, align 4
-  %100 = icmp sgt i32 %99, 0
-  %spec.select.i72.i = select i1 %100, i32 3, i32 4
+else2.i75.i:                                      ; preds = %else.i73.i
+  %103 = getelementptr i8, ptr %spec.select.i.i, i64 5180
+  %104 = load i32, ptr %103, align 4
+  %105 = icmp sgt i32 %104, 0
+  %spec.select.i76.i = select i1 %105, i32 3, i32 4
   br label %"$Plan.max_batch_from.exit.i"
 
-"$Plan.max_batch_from.exit.i":                    ; preds = %else2.i71.i, %else.i69.i, %"$Plan.max_seq_from.exit.i"
-  %common.ret.op.i73.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i69.i ], [ %spec.select.i72.i, %else2.i71.i ]
-  %101 = getelementptr i8, ptr %1, i64 464
-  store i32 %common.ret.op.i73.i, ptr %101, align 4
-  %102 = getelementptr i8, ptr %spec.select.i.i, i64 5436
-  %103 = load i32, ptr %102, align 4
-  %104 = getelementptr i8, ptr %1, i64 228
-  store i32 %103, ptr %104, align 4
-  %105 = getelementptr i8, ptr %spec.select.i.i, i64 5080
-  %106 = load i64, ptr %105, align 8
-  %107 = getelementptr i8, ptr %1, i64 272
-  store i64 %106, ptr %107, align 8
-  %108 = getelementptr i8, ptr %spec.select.i.i, i64 5056
-  %109 = load i64, ptr %108, align 8
-  %110 = getelementptr i8, ptr %1, i64 280
-  store i64 %109, ptr %110, align 8
-  %111 = getelementptr i8, ptr %spec.select.i.i, i64 5504
-  %112 = load i64, ptr %111, align 8
-  %113 = mul i64 %112, %35
-  %114 = getelementptr i8, ptr %1, i64 288
-  store i64 %113, ptr %114, align 8
-  %115 = getelementptr i8, ptr %spec.select.i.i, i64 5496
-  %116 = load i64, ptr %115, align 8
-  %117 = getelementptr i8, ptr %spec.select.i.i, i64 5488
-  %118 = load i32, ptr %117, align 4
-  %119 = sext i32 %118 to i64
-  %120 = mul i64 %116, %35
-  %121 = mul i64 %120, %119
-  %122 = getelementptr i8, ptr %1, i64 296
-  store i64 %121, ptr %122, align 8
-  %123 = getelementptr i8, ptr %spec.select.i.i, i64 5512
-  %124 = load i64, ptr %123, align 8
-  %125 = mul i64 %124, %35
-  %126 = getelementptr i8, ptr %1, i64 304
-  store i64 %125, ptr %126, align 8
-  %127 = load i32, ptr %102, align 4
-  %.val68.i = load ptr, ptr %32, align 8
-  %128 = getelementptr i8, ptr %.val68.i, i64 92
-  %129 = load i32, ptr %128, align 4
-  %130 = getelementptr i8, ptr %.val68.i, i64 104
-  %131 = load i32, ptr %130, align 4
-  %132 = getelementptr i8, ptr %.val68.i, i64 108
-  %133 = load i32, ptr %132, align 4
-  %134 = icmp ult i32 %127, 32
-  br i1 %134, label %switch.hole_check, label %merge53.i.i.i
+"$Plan.max_batch_from.exit.i":                    ; preds = %else2.i75.i, %else.i73.i, %"$Plan.max_seq_from.exit.i"
+  %common.ret.op.i77.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i73.i ], [ %spec.select.i76.i, %else2.i75.i ]
+  %106 = getelementptr i8, ptr %1, i64 464
+  store i32 %common.ret.op.i77.i, ptr %106, align 4
+  %107 = getelementptr i8, ptr %spec.select.i.i, i64 5444
+  %108 = load i32, ptr %107, align 4
+  %109 = getelementptr i8, ptr %1, i64 228
+  store i32 %108, ptr %109, align 4
+  %110 = getelementptr i8, ptr %spec.select.i.i, i64 5088
+  %111 = load i64, ptr %110, align 8
+  %112 = getelementptr i8, ptr %1, i64 272
+  store i64 %111, ptr %112, align 8
+  %113 = getelementptr i8, ptr %spec.select.i.i, i64 5064
+  %114 = load i64, ptr %113, align 8
+  %115 = getelementptr i8, ptr %1, i64 280
+  store i64 %114, ptr %115, align 8
+  %116 = getelementptr i8, ptr %spec.select.i.i, i64 5512
+  %117 = load i64, ptr %116, align 8
+  %118 = mul i64 %117, %35
+  %119 = getelementptr i8, ptr %1, i64 288
+  store i64 %118, ptr %119, align 8
+  %120 = getelementptr i8, ptr %spec.select.i.i, i64 5504
+  %121 = load i64, ptr %120, align 8
+  %122 = getelementptr i8, ptr %spec.select.i.i, i64 5496
+  %123 = load i32, ptr %122, align 4
+  %124 = sext i32 %123 to i64
+  %125 = mul i64 %121, %35
+  %126 = mul i64 %125, %124
+  %127 = getelementptr i8, ptr %1, i64 296
+  store i64 %126, ptr %127, align 8
+  %128 = getelementptr i8, ptr %spec.select.i.i, i64 5520
+  %129 = load i64, ptr %128, align 8
+  %130 = mul i64 %129, %35
+  %131 = getelementptr i8, ptr %1, i64 304
+  store i64 %130, ptr %131, align 8
+  %132 = load i32, ptr %107, align 4
+  %.val72.i = load ptr, ptr %32, align 8
+  %133 = getelementptr i8, ptr %.val72.i, i64 100
+  %134 = load i32, ptr %133, align 4
+  %135 = getelementptr i8, ptr %.val72.i, i64 112
+  %136 = load i32, ptr %135, align 4
+  %137 = getelementptr i8, ptr %.val72.i, i64 116
+  %138 = load i32, ptr %137, align 4
+  %139 = icmp ult i32 %132, 32
+  br i1 %139, label %switch.hole_check, label %merge53.i.i.i
 
 merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$Plan.max_batch_from.exit.i"
-  %135 = icmp eq i32 %127, 32
-  %spec.select.i.i.i = select i1 %135, i64 8, i64 0
+  %140 = icmp eq i32 %132, 32
+  %spec.select.i.i.i = select i1 %140, i64 8, i64 0
   br label %"$Engine.describe.exit"
 
 switch.hole_check:                                ; preds = %"$Plan.max_batch_from.exit.i"
-  %switch.shifted = lshr i32 -1048569, %127
+  %switch.shifted = lshr i32 -1048569, %132
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %136 = zext nneg i32 %127 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %136
+  %141 = zext nneg i32 %132 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %141
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Engine.describe.exit"
 
 "$Engine.describe.exit":                          ; preds = %switch.lookup, %merge53.i.i.i
-  %common.ret.op.i.i74.i = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
-  %137 = sext i32 %129 to i64
-  %138 = shl nsw i64 %137, 1
-  %139 = sext i32 %131 to i64
-  %140 = mul i64 %138, %139
-  %141 = sext i32 %133 to i64
-  %142 = mul i64 %140, %141
-  %143 = mul i64 %142, %common.ret.op.i.i74.i
-  %144 = getelementptr i8, ptr %1, i64 312
-  store i64 %143, ptr %144, align 8
-  %145 = getelementptr i8, ptr %spec.select.i.i, i64 10664
-  %146 = load i64, ptr %145, align 8
-  %147 = getelementptr i8, ptr %1, i64 320
-  store i64 %146, ptr %147, align 8
-  %148 = getelementptr i8, ptr %spec.select.i.i, i64 6464
-  %149 = load i64, ptr %148, align 8
-  %150 = getelementptr i8, ptr %1, i64 400
-  store i64 %149, ptr %150, align 8
-  %151 = getelementptr i8, ptr %spec.select.i.i, i64 6456
-  %152 = load i64, ptr %151, align 8
-  %153 = getelementptr i8, ptr %1, i64 416
-  store i64 %152, ptr %153, align 8
-  %154 = getelementptr i8, ptr %spec.select.i.i, i64 10672
-  %155 = load i64, ptr %154, align 8
-  %156 = getelementptr i8, ptr %1, i64 432
-  store i64 %155, ptr %156, align 8
-  %157 = getelementptr i8, ptr %spec.select.i.i, i64 10680
-  %158 = load i64, ptr %157, align 8
-  %159 = getelementptr i8, ptr %1, i64 440
-  store i64 %158, ptr %159, align 8
-  %160 = getelementptr i8, ptr %spec.select.i.i, i64 5444
-  %161 = load i32, ptr %160, align 4
-  %162 = getelementptr i8, ptr %1, i64 488
-  store i32 %161, ptr %162, align 4
-  %163 = getelementptr i8, ptr %spec.select.i.i, i64 11312
-  %164 = load i64, ptr %163, align 8
-  %165 = getelementptr i8, ptr %1, i64 496
-  store i64 %164, ptr %165, align 8
-  %166 = getelementptr i8, ptr %spec.select.i.i, i64 6152
-  %167 = load ptr, ptr %166, align 8
-  %168 = getelementptr i8, ptr %167, i64 1976
-  %169 = load i32, ptr %168, align 4
-  %170 = getelementptr i8, ptr %1, i64 448
-  store i32 %169, ptr %170, align 4
-  %171 = getelementptr i8, ptr %spec.select.i.i, i64 5442
-  %172 = load i8, ptr %171, align 1
-  %173 = and i8 %172, 1
-  %174 = zext nneg i8 %173 to i32
-  %175 = getelementptr i8, ptr %1, i64 452
+  %common.ret.op.i.i78.i = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
+  %142 = sext i32 %134 to i64
+  %143 = shl nsw i64 %142, 1
+  %144 = sext i32 %136 to i64
+  %145 = mul i64 %143, %144
+  %146 = sext i32 %138 to i64
+  %147 = mul i64 %145, %146
+  %148 = mul i64 %147, %common.ret.op.i.i78.i
+  %149 = getelementptr i8, ptr %1, i64 312
+  store i64 %148, ptr %149, align 8
+  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10672
+  %151 = load i64, ptr %150, align 8
+  %152 = getelementptr i8, ptr %1, i64 320
+  store i64 %151, ptr %152, align 8
+  %153 = getelementptr i8, ptr %spec.select.i.i, i64 6472
+  %154 = load i64, ptr %153, align 8
+  %155 = getelementptr i8, ptr %1, i64 400
+  store i64 %154, ptr %155, align 8
+  %156 = getelementptr i8, ptr %spec.select.i.i, i64 6464
+  %157 = load i64, ptr %156, align 8
+  %158 = getelementptr i8, ptr %1, i64 416
+  store i64 %157, ptr %158, align 8
+  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10680
+  %160 = load i64, ptr %159, align 8
+  %161 = getelementptr i8, ptr %1, i64 432
+  store i64 %160, ptr %161, align 8
+  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10688
+  %163 = load i64, ptr %162, align 8
+  %164 = getelementptr i8, ptr %1, i64 440
+  store i64 %163, ptr %164, align 8
+  %165 = getelementptr i8, ptr %spec.select.i.i, i64 5452
+  %166 = load i32, ptr %165, align 4
+  %167 = getelementptr i8, ptr %1, i64 488
+  store i32 %166, ptr %167, align 4
+  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11320
+  %169 = load i64, ptr %168, align 8
+  %170 = getelementptr i8, ptr %1, i64 496
+  store i64 %169, ptr %170, align 8
+  %171 = getelementptr i8, ptr %spec.select.i.i, i64 6160
+  %172 = load ptr, ptr %171, align 8
+  %173 = getelementptr i8, ptr %172, i64 1976
+  %174 = load i32, ptr %173, align 4
+  %175 = getelementptr i8, ptr %1, i64 448
   store i32 %174, ptr %175, align 4
-  %176 = getelementptr i8, ptr %spec.select.i.i, i64 8928
-  %177 = tail call i32 @pthread_mutex_lock(ptr %176)
-  %178 = getelementptr i8, ptr %spec.select.i.i, i64 10320
-  %179 = load i32, ptr %178, align 4
-  %180 = getelementptr i8, ptr %1, i64 240
+  %176 = getelementptr i8, ptr %spec.select.i.i, i64 5450
+  %177 = load i8, ptr %176, align 1
+  %178 = and i8 %177, 1
+  %179 = zext nneg i8 %178 to i32
+  %180 = getelementptr i8, ptr %1, i64 452
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 10324
-  %182 = load i32, ptr %181, align 4
-  %183 = getelementptr i8, ptr %1, i64 244
-  store i32 %182, ptr %183, align 4
-  %184 = getelementptr i8, ptr %spec.select.i.i, i64 10332
-  %185 = load i32, ptr %184, align 4
-  %186 = getelementptr i8, ptr %1, i64 248
-  store i32 %185, ptr %186, align 4
-  %187 = getelementptr i8, ptr %spec.select.i.i, i64 10328
-  %188 = load i32, ptr %187, align 4
-  %189 = getelementptr i8, ptr %1, i64 252
-  store i32 %188, ptr %189, align 4
-  %190 = getelementptr i8, ptr %spec.select.i.i, i64 10136
-  %191 = load i64, ptr %190, align 8
-  %192 = trunc i64 %191 to i32
-  %193 = getelementptr i8, ptr %1, i64 256
-  store i32 %192, ptr %193, align 4
-  %194 = getelementptr i8, ptr %spec.select.i.i, i64 10344
-  %195 = load i32, ptr %194, align 4
-  %196 = getelementptr i8, ptr %spec.select.i.i, i64 10112
-  %197 = load i64, ptr %196, align 8
-  %198 = trunc i64 %197 to i32
-  %199 = add i32 %195, %198
-  %200 = getelementptr i8, ptr %1, i64 260
-  store i32 %199, ptr %200, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10352
-  %202 = load i32, ptr %201, align 4
-  %203 = getelementptr i8, ptr %1, i64 264
-  store i32 %202, ptr %203, align 4
-  %204 = getelementptr i8, ptr %1, i64 268
-  store i32 0, ptr %204, align 4
-  %205 = getelementptr i8, ptr %spec.select.i.i, i64 9077
-  %206 = load i8, ptr %205, align 1
-  %207 = and i8 %206, 1
-  %spec.store.select.i.i = zext nneg i8 %207 to i32
-  store i32 %spec.store.select.i.i, ptr %204, align 4
-  %208 = getelementptr i8, ptr %spec.select.i.i, i64 10256
-  %209 = load i64, ptr %208, align 8
-  %210 = getelementptr i8, ptr %1, i64 328
-  store i64 %209, ptr %210, align 8
-  %211 = getelementptr i8, ptr %spec.select.i.i, i64 10264
-  %212 = load i64, ptr %211, align 8
-  %213 = getelementptr i8, ptr %1, i64 336
-  store i64 %212, ptr %213, align 8
-  %214 = getelementptr i8, ptr %spec.select.i.i, i64 10272
-  %215 = load i64, ptr %214, align 8
-  %216 = getelementptr i8, ptr %1, i64 344
-  store i64 %215, ptr %216, align 8
-  %217 = getelementptr i8, ptr %spec.select.i.i, i64 10280
-  %218 = load i64, ptr %217, align 8
-  %219 = getelementptr i8, ptr %1, i64 352
-  store i64 %218, ptr %219, align 8
-  %220 = getelementptr i8, ptr %spec.select.i.i, i64 10288
-  %221 = load i64, ptr %220, align 8
-  %222 = getelementptr i8, ptr %1, i64 360
-  store i64 %221, ptr %222, align 8
-  %223 = getelementptr i8, ptr %spec.select.i.i, i64 10336
-  %224 = load i64, ptr %223, align 8
-  %225 = getelementptr i8, ptr %1, i64 368
-  store i64 %224, ptr %225, align 8
-  %226 = getelementptr i8, ptr %spec.select.i.i, i64 10312
-  %227 = load i64, ptr %226, align 8
-  %228 = getelementptr i8, ptr %1, i64 376
-  store i64 %227, ptr %228, align 8
-  %229 = getelementptr i8, ptr %spec.select.i.i, i64 10296
-  %230 = load i64, ptr %229, align 8
-  %231 = getelementptr i8, ptr %1, i64 424
-  store i64 %230, ptr %231, align 8
-  %232 = getelementptr i8, ptr %spec.select.i.i, i64 10360
-  %233 = load i64, ptr %232, align 8
-  %234 = getelementptr i8, ptr %1, i64 384
-  store i64 %233, ptr %234, align 8
-  %235 = getelementptr i8, ptr %spec.select.i.i, i64 10376
-  %236 = load i64, ptr %235, align 8
-  %237 = getelementptr i8, ptr %1, i64 408
-  store i64 %236, ptr %237, align 8
-  %238 = getelementptr i8, ptr %spec.select.i.i, i64 10368
-  %239 = load i64, ptr %238, align 8
-  %240 = getelementptr i8, ptr %1, i64 392
-  store i64 %239, ptr %240, align 8
-  %241 = getelementptr i8, ptr %spec.select.i.i, i64 10304
-  %242 = load i64, ptr %241, align 8
-  %243 = getelementptr i8, ptr %1, i64 472
-  store i64 %242, ptr %243, align 8
-  %244 = getelementptr i8, ptr %spec.select.i.i, i64 10384
-  %245 = load i64, ptr %244, align 8
-  %246 = getelementptr i8, ptr %1, i64 480
-  store i64 %245, ptr %246, align 8
-  %247 = tail call i32 @pthread_mutex_unlock(ptr %176)
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 8936
+  %182 = tail call i32 @pthread_mutex_lock(ptr %181)
+  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10328
+  %184 = load i32, ptr %183, align 4
+  %185 = getelementptr i8, ptr %1, i64 240
+  store i32 %184, ptr %185, align 4
+  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10332
+  %187 = load i32, ptr %186, align 4
+  %188 = getelementptr i8, ptr %1, i64 244
+  store i32 %187, ptr %188, align 4
+  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10340
+  %190 = load i32, ptr %189, align 4
+  %191 = getelementptr i8, ptr %1, i64 248
+  store i32 %190, ptr %191, align 4
+  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10336
+  %193 = load i32, ptr %192, align 4
+  %194 = getelementptr i8, ptr %1, i64 252
+  store i32 %193, ptr %194, align 4
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10144
+  %196 = load i64, ptr %195, align 8
+  %197 = trunc i64 %196 to i32
+  %198 = getelementptr i8, ptr %1, i64 256
+  store i32 %197, ptr %198, align 4
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10352
+  %200 = load i32, ptr %199, align 4
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10120
+  %202 = load i64, ptr %201, align 8
+  %203 = trunc i64 %202 to i32
+  %204 = add i32 %200, %203
+  %205 = getelementptr i8, ptr %1, i64 260
+  store i32 %204, ptr %205, align 4
+  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10360
+  %207 = load i32, ptr %206, align 4
+  %208 = getelementptr i8, ptr %1, i64 264
+  store i32 %207, ptr %208, align 4
+  %209 = getelementptr i8, ptr %1, i64 268
+  store i32 0, ptr %209, align 4
+  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9085
+  %211 = load i8, ptr %210, align 1
+  %212 = and i8 %211, 1
+  %spec.store.select.i.i = zext nneg i8 %212 to i32
+  store i32 %spec.store.select.i.i, ptr %209, align 4
+  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10264
+  %214 = load i64, ptr %213, align 8
+  %215 = getelementptr i8, ptr %1, i64 328
+  store i64 %214, ptr %215, align 8
+  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10272
+  %217 = load i64, ptr %216, align 8
+  %218 = getelementptr i8, ptr %1, i64 336
+  store i64 %217, ptr %218, align 8
+  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10280
+  %220 = load i64, ptr %219, align 8
+  %221 = getelementptr i8, ptr %1, i64 344
+  store i64 %220, ptr %221, align 8
+  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10288
+  %223 = load i64, ptr %222, align 8
+  %224 = getelementptr i8, ptr %1, i64 352
+  store i64 %223, ptr %224, align 8
+  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10296
+  %226 = load i64, ptr %225, align 8
+  %227 = getelementptr i8, ptr %1, i64 360
+  store i64 %226, ptr %227, align 8
+  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10344
+  %229 = load i64, ptr %228, align 8
+  %230 = getelementptr i8, ptr %1, i64 368
+  store i64 %229, ptr %230, align 8
+  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10320
+  %232 = load i64, ptr %231, align 8
+  %233 = getelementptr i8, ptr %1, i64 376
+  store i64 %232, ptr %233, align 8
+  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10304
+  %235 = load i64, ptr %234, align 8
+  %236 = getelementptr i8, ptr %1, i64 424
+  store i64 %235, ptr %236, align 8
+  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10368
+  %238 = load i64, ptr %237, align 8
+  %239 = getelementptr i8, ptr %1, i64 384
+  store i64 %238, ptr %239, align 8
+  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10384
+  %241 = load i64, ptr %240, align 8
+  %242 = getelementptr i8, ptr %1, i64 408
+  store i64 %241, ptr %242, align 8
+  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10376
+  %244 = load i64, ptr %243, align 8
+  %245 = getelementptr i8, ptr %1, i64 392
+  store i64 %244, ptr %245, align 8
+  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10312
+  %247 = load i64, ptr %246, align 8
+  %248 = getelementptr i8, ptr %1, i64 472
+  store i64 %247, ptr %248, align 8
+  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10392
+  %250 = load i64, ptr %249, align 8
+  %251 = getelementptr i8, ptr %1, i64 480
+  store i64 %250, ptr %251, align 8
+  %252 = tail call i32 @pthread_mutex_unlock(ptr %181)
   br label %common.ret
 }
 
@@ -56124,7 +56336,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.728", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.729", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -56149,7 +56361,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.685", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.686", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -56175,7 +56387,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11328) ptr @calloc(i64 1, i64 11328)
+  %9 = tail call dereferenceable_or_null(11336) ptr @calloc(i64 1, i64 11336)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -56184,7 +56396,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.686", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.687", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -56224,7 +56436,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.687", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.688", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -56254,7 +56466,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %32 = getelementptr i8, ptr %9, i64 10656
+  %32 = getelementptr i8, ptr %9, i64 10664
   store i32 1, ptr %32, align 4
   %33 = getelementptr i8, ptr %0, i64 116
   %34 = load i32, ptr %33, align 4
@@ -56276,7 +56488,7 @@ merge.i100.i.i:                                   ; preds = %merge7.i.i
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then13
 
 merge.i.i.i.i:                                    ; preds = %merge.i100.i.i
-  %42 = getelementptr i8, ptr %9, i64 5072
+  %42 = getelementptr i8, ptr %9, i64 5080
   %43 = load i8, ptr %42, align 1
   %44 = trunc i8 %43 to i1
   br i1 %44, label %merge1.i.i.i.i, label %then2.i.i.i.i
@@ -56286,7 +56498,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not19.i.i.i.i, label %then13, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.407", ptr %37, ptr nonnull @"$string.113", ptr nonnull @"$string.114")
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.408", ptr %37, ptr nonnull @"$string.114", ptr nonnull @"$string.115")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -56307,7 +56519,7 @@ then2.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i
   br label %then13
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %51 = getelementptr i8, ptr %9, i64 5024
+  %51 = getelementptr i8, ptr %9, i64 5032
   %52 = getelementptr i8, ptr %9, i64 4328
   %53 = load ptr, ptr %52, align 8
   %54 = call fastcc i32 @"$Problems.report"(ptr %51, ptr %53, ptr %2)
@@ -56325,19 +56537,19 @@ merge12.i.i:                                      ; preds = %"$Engine.open_model
 
 merge17.i.i:                                      ; preds = %merge12.i.i
   store i32 2, ptr %32, align 4
-  %56 = getelementptr i8, ptr %9, i64 6144
+  %56 = getelementptr i8, ptr %9, i64 6152
   %57 = getelementptr i8, ptr %9, i64 8
   %58 = load ptr, ptr %57, align 8
-  %59 = getelementptr i8, ptr %9, i64 5284
+  %59 = getelementptr i8, ptr %9, i64 5292
   %60 = load i32, ptr %59, align 4
-  %61 = getelementptr i8, ptr %9, i64 5424
+  %61 = getelementptr i8, ptr %9, i64 5432
   %62 = load i32, ptr %61, align 4
   %63 = call fastcc i32 @"$RankGroup.init"(ptr %56, ptr %58, i32 %60, i32 %62, ptr %2)
   %.not94.i.i = icmp eq i32 %63, 0
   br i1 %.not94.i.i, label %merge22.i.i, label %then13
 
 merge22.i.i:                                      ; preds = %merge17.i.i
-  %64 = getelementptr i8, ptr %9, i64 5112
+  %64 = getelementptr i8, ptr %9, i64 5120
   %65 = call fastcc i32 @"$load.ranks"(ptr %56, ptr %64, ptr %2)
   %.not95.i.i = icmp eq i32 %65, 0
   br i1 %.not95.i.i, label %merge27.i.i, label %then13
@@ -56352,9 +56564,9 @@ merge32.i.i:                                      ; preds = %merge27.i.i
   %68 = load i32, ptr %67, align 4
   %69 = icmp eq i32 %68, 0
   %70 = zext i1 %69 to i8
-  %71 = getelementptr i8, ptr %9, i64 6342
+  %71 = getelementptr i8, ptr %9, i64 6350
   store i8 %70, ptr %71, align 1
-  %72 = getelementptr i8, ptr %9, i64 6343
+  %72 = getelementptr i8, ptr %9, i64 6351
   store i8 1, ptr %72, align 1
   %73 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
   %.not97.i.i = icmp eq i32 %73, 0
@@ -56376,7 +56588,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %78, 1000000000
   %79 = extractelement <2 x i64> %77, i64 1
   %80 = add i64 %79, %reass.mul.i
-  %81 = getelementptr i8, ptr %9, i64 10664
+  %81 = getelementptr i8, ptr %9, i64 10672
   store i64 %80, ptr %81, align 8
   %82 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %82, ptr %1, align 8
@@ -56388,7 +56600,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.727", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.728", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -56417,7 +56629,7 @@ then13:                                           ; preds = %then2.i, %"$printab
 define internal fastcc i32 @"$Engine.make_plan"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %3 = getelementptr i8, ptr %0, i64 5112
+  %3 = getelementptr i8, ptr %0, i64 5120
   %4 = getelementptr i8, ptr %0, i64 4128
   %5 = getelementptr i8, ptr %0, i64 4320
   %6 = tail call fastcc i32 @"$devices.plan"(ptr %3, ptr %4, ptr %5, ptr %0, ptr %1, ptr %2)
@@ -56429,7 +56641,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 5624
+  %7 = getelementptr i8, ptr %0, i64 5632
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %common.ret, label %merge.i
@@ -56442,8 +56654,8 @@ then2.i:                                          ; preds = %merge.i
   %10 = load ptr, ptr %3, align 8
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 5625
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.688", ptr %12, ptr %13)
+  %13 = getelementptr i8, ptr %0, i64 5633
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.689", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -56547,7 +56759,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.689", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.690", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -56719,7 +56931,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.690", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.691", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -56757,7 +56969,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.691", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.692", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -56984,7 +57196,7 @@ entry:
   %options.i = alloca %99, align 8
   %3 = load ptr, ptr %1, align 8
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr i8, ptr %4, i64 24
+  %5 = getelementptr i8, ptr %4, i64 32
   %6 = getelementptr i8, ptr %0, i64 32
   store ptr %5, ptr %6, align 8
   %7 = load ptr, ptr %1, align 8
@@ -57040,7 +57252,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 1993
   %39 = getelementptr i8, ptr %0, i64 2136
   %40 = getelementptr i8, ptr %0, i64 2152
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.693", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -57057,7 +57269,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.693", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -57075,7 +57287,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.693", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -57093,7 +57305,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.693", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -57111,7 +57323,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.693", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -57143,7 +57355,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2120
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.693", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -57173,7 +57385,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.693", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -57203,7 +57415,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.692", ptr %34, align 8
+  store ptr @"$string.693", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -57240,7 +57452,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1664, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2088
-  store ptr @"$string.693", ptr %34, align 8
+  store ptr @"$string.694", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -57272,7 +57484,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 176
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.694", ptr %34, align 8
+  store ptr @"$string.695", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -57311,7 +57523,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.695", ptr %34, align 8
+  store ptr @"$string.696", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -57346,7 +57558,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.696", ptr %34, align 8
+  store ptr @"$string.697", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -57393,14 +57605,14 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %199 = load i32, ptr %198, align 4, !noalias !109
   %200 = getelementptr i8, ptr %.val57, i64 324
   %201 = load i32, ptr %200, align 4, !noalias !106
-  %202 = getelementptr i8, ptr %197, i64 92
+  %202 = getelementptr i8, ptr %197, i64 100
   %203 = load i32, ptr %202, align 4, !noalias !106
   %204 = getelementptr i8, ptr %.val57, i64 208
   %205 = load i32, ptr %204, align 4, !noalias !106
-  %206 = getelementptr i8, ptr %197, i64 104
+  %206 = getelementptr i8, ptr %197, i64 112
   %layout.val.val.i.i = load i32, ptr %206, align 4, !noalias !106
   %207 = sdiv i32 %layout.val.val.i.i, %199
-  %208 = getelementptr i8, ptr %197, i64 108
+  %208 = getelementptr i8, ptr %197, i64 116
   %209 = load i32, ptr %208, align 4, !noalias !106
   %210 = getelementptr i8, ptr %0, i64 2024
   store i32 %201, ptr %210, align 8
@@ -57421,7 +57633,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
   %215 = mul i64 %212, %214
-  store ptr @"$string.693", ptr %34, align 8
+  store ptr @"$string.694", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %216 = load i64, ptr %36, align 8
   %217 = add i64 %216, 1
@@ -57474,7 +57686,7 @@ merge7:                                           ; preds = %merge14.i
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.697", ptr %34, align 8
+  store ptr @"$string.698", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %240 = load i64, ptr %36, align 8
   %241 = add i64 %240, 1
@@ -57626,14 +57838,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).529"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 216
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
   %87 = load i32, ptr %6, align 4, !noalias !115
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).529"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 184
   %90 = getelementptr i8, ptr %13, i64 400
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -57777,15 +57989,15 @@ entry:
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
 
 and.rhs.i:                                        ; preds = %entry
-  %16 = getelementptr i8, ptr %4, i64 753
+  %16 = getelementptr i8, ptr %4, i64 761
   %17 = load i8, ptr %16, align 1, !noalias !121
   %18 = and i8 %17, 1
   br label %"$Plan.layout.exit"
 
 "$Plan.layout.exit":                              ; preds = %entry, %and.rhs.i
   %19 = phi i8 [ 0, %entry ], [ %18, %and.rhs.i ]
-  %20 = getelementptr i8, ptr %4, i64 496
-  %21 = getelementptr i8, ptr %4, i64 24
+  %20 = getelementptr i8, ptr %4, i64 504
+  %21 = getelementptr i8, ptr %4, i64 32
   store ptr %21, ptr %layout, align 8
   %.sroa.2.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 8
   store ptr %20, ptr %.sroa.2.0.layout.sroa_idx, align 8
@@ -57806,7 +58018,7 @@ and.rhs.i:                                        ; preds = %entry
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr i8, ptr %0, i64 2072
   %25 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.693", ptr %25, align 8
+  store ptr @"$string.694", ptr %25, align 8
   %26 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %26, align 4
   %27 = getelementptr i8, ptr %0, i64 2016
@@ -57865,7 +58077,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %50 = load i32, ptr %0, align 4
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.698", i32 %50, i64 %48, i64 %49)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.699", i32 %50, i64 %48, i64 %49)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -57981,7 +58193,7 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", i32 %72)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.701", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -58460,7 +58672,7 @@ then5.i:                                          ; preds = %then2.i
 then.i27.i:                                       ; preds = %then5.i
   %312 = getelementptr i8, ptr %305, i64 28
   %313 = load i32, ptr %312, align 4
-  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.701", ptr nonnull @"$string.237", i32 %313, ptr nonnull %cause.i.i103)
+  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.702", ptr nonnull @"$string.238", i32 %313, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %311)
   %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
@@ -58496,7 +58708,7 @@ then2.i.i.i31.i:                                  ; preds = %then.i27.i
 
 else18:                                           ; preds = %merge13
   %322 = load ptr, ptr %1, align 8
-  %323 = getelementptr i8, ptr %322, i64 512
+  %323 = getelementptr i8, ptr %322, i64 520
   %324 = load ptr, ptr %34, align 8
   call void @llvm.lifetime.start.p0(i64 48, ptr nonnull %placer.i107)
   store ptr %layout, ptr %placer.i107, align 8
@@ -58522,7 +58734,7 @@ else18:                                           ; preds = %merge13
   %331 = getelementptr i8, ptr %330, i64 114
   %332 = load i8, ptr %331, align 1
   %333 = trunc i8 %332 to i1
-  %spec.select.i.i112 = select i1 %333, ptr @"$string.294", ptr @"$string.299"
+  %spec.select.i.i112 = select i1 %333, ptr @"$string.295", ptr @"$string.300"
   %334 = getelementptr i8, ptr %0, i64 48
   %335 = getelementptr i8, ptr %0, i64 56
   %336 = load i32, ptr %335, align 4
@@ -58534,7 +58746,7 @@ else18:                                           ; preds = %merge13
   store i32 %336, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 16
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i.i, i8 0, i64 16, i1 false)
-  %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.294", ptr nonnull %part.i.i.i)
+  %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.295", ptr nonnull %part.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
   %.not.i.i113 = icmp eq i32 %337, 0
   br i1 %.not.i.i113, label %merge4.i.i, label %"$layout.place.exit.thread"
@@ -58542,7 +58754,7 @@ else18:                                           ; preds = %merge13
 merge4.i.i:                                       ; preds = %else18
   %338 = getelementptr i8, ptr %0, i64 88
   %339 = load ptr, ptr %338, align 8
-  %340 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.298", ptr nonnull @"$string.412", ptr %339)
+  %340 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.299", ptr nonnull @"$string.413", ptr %339)
   %.not53.i.i114 = icmp eq i32 %340, 0
   br i1 %.not53.i.i114, label %merge8.i.i, label %"$layout.place.exit.thread"
 
@@ -58663,14 +58875,14 @@ forbody.i.i117:                                   ; preds = %merge19.i.i, %forbo
   %366 = mul i32 %365, %360
   %367 = getelementptr i8, ptr %356, i64 8
   %368 = load ptr, ptr %367, align 8
-  %369 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.301", ptr nonnull @"$string.412", ptr %368)
+  %369 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.302", ptr nonnull @"$string.413", ptr %368)
   %.not.i.i.i.i119 = icmp eq i32 %369, 0
   br i1 %.not.i.i.i.i119, label %merge.i.i.i.i120, label %"$layout.place.exit.thread"
 
 merge.i.i.i.i120:                                 ; preds = %forbody.i.i117
   %370 = getelementptr i8, ptr %356, i64 16
   %371 = load ptr, ptr %370, align 8
-  %372 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.308", ptr nonnull @"$string.412", ptr %371)
+  %372 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.309", ptr nonnull @"$string.413", ptr %371)
   %.not75.i.i.i.i = icmp eq i32 %372, 0
   br i1 %.not75.i.i.i.i, label %merge2.i.i.i.i121, label %"$layout.place.exit.thread"
 
@@ -58684,14 +58896,14 @@ merge2.i.i.i.i121:                                ; preds = %merge.i.i.i.i120
 then7.i.i.i.i139:                                 ; preds = %merge2.i.i.i.i121
   %377 = getelementptr i8, ptr %356, i64 24
   %378 = load ptr, ptr %377, align 8
-  %379 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.306", ptr nonnull @"$string.412", ptr %378)
+  %379 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.307", ptr nonnull @"$string.413", ptr %378)
   %.not76.i.i.i.i = icmp eq i32 %379, 0
   br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i140, label %"$layout.place.exit.thread"
 
 merge10.i.i.i.i140:                               ; preds = %then7.i.i.i.i139
   %380 = getelementptr i8, ptr %356, i64 32
   %381 = load ptr, ptr %380, align 8
-  %382 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.307", ptr nonnull @"$string.412", ptr %381)
+  %382 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.308", ptr nonnull @"$string.413", ptr %381)
   %.not77.i.i.i.i = icmp eq i32 %382, 0
   br i1 %.not77.i.i.i.i, label %merge6.i.i.i.i122, label %"$layout.place.exit.thread"
 
@@ -58706,7 +58918,7 @@ merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i140,
   store i32 %363, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
   store i64 %386, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
-  %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.302", ptr nonnull %part.i.i.i.i.i)
+  %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.303", ptr nonnull %part.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
   %.not78.i.i.i.i = icmp eq i32 %387, 0
   br i1 %.not78.i.i.i.i, label %merge20.i.i.i.i, label %"$layout.place.exit.thread"
@@ -58720,7 +58932,7 @@ merge20.i.i.i.i:                                  ; preds = %merge6.i.i.i.i122
   store i32 %366, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i, align 4
   store i64 %389, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i.i, align 8
-  %390 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.303", ptr nonnull %part.i84.i.i.i.i)
+  %390 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.304", ptr nonnull %part.i84.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
   %.not79.i.i.i.i = icmp eq i32 %390, 0
   br i1 %.not79.i.i.i.i, label %merge25.i.i.i.i, label %"$layout.place.exit.thread"
@@ -58733,12 +58945,12 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   store i32 %366, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i, align 4
   store i64 %389, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i.i, align 8
-  %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.304", ptr nonnull %part.i89.i.i.i.i)
+  %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.305", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
   %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.707.exit.i.i.i", label %"$layout.place.exit.thread"
+  br i1 %.not80.i.i.i.i, label %"$place_attention.708.exit.i.i.i", label %"$layout.place.exit.thread"
 
-"$place_attention.707.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+"$place_attention.708.exit.i.i.i":                ; preds = %merge25.i.i.i.i
   %393 = getelementptr i8, ptr %356, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
   %394 = getelementptr i8, ptr %356, i64 88
@@ -58752,12 +58964,12 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   store i32 %395, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i, align 8
   store i64 %399, ptr %.sroa.5.0.part.sroa_idx.i.i, align 8
-  %400 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.305", ptr nonnull %part.i.i)
+  %400 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.306", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i.i.i123 = icmp eq i32 %400, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.707.exit.i.i.i"
+merge.i.i.i124:                                   ; preds = %"$place_attention.708.exit.i.i.i"
   %401 = load i8, ptr %356, align 1
   %402 = trunc i8 %401 to i1
   br i1 %402, label %merge1.i.i.i128, label %then2.i.i.i125
@@ -58778,7 +58990,7 @@ then2.i.i.i125:                                   ; preds = %merge.i.i.i124
   store i32 %408, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i, align 4
   store i64 %411, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i.i, align 8
-  %412 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.310", ptr nonnull %part.i.i31.i.i.i)
+  %412 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.311", ptr nonnull %part.i.i31.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
   %.not.i36.i.i.i = icmp eq i32 %412, 0
   br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %"$layout.place.exit.thread"
@@ -58790,7 +59002,7 @@ merge.i38.i.i.i:                                  ; preds = %then2.i.i.i125
   store i32 %408, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
   store i64 %411, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i, align 8
-  %413 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.311", ptr nonnull %part.i19.i.i.i.i)
+  %413 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.312", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %413, 0
   br i1 %.not18.i.i.i.i, label %merge2.i39.i.i.i, label %"$layout.place.exit.thread"
@@ -58808,9 +59020,9 @@ merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   store i32 %415, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 %419, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
-  %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.312", ptr nonnull %part.i24.i.i.i.i)
+  %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.313", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.706.exit.i.i"
+  br label %"$place_layer.707.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
@@ -58827,7 +59039,7 @@ merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i.i, align 8
   store i32 %425, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i, align 4
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i.i, i8 0, i64 16, i1 false)
-  %426 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.314", ptr nonnull %part.i.i40.i.i.i)
+  %426 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.315", ptr nonnull %part.i.i40.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
   %.not.i44.i.i.i = icmp eq i32 %426, 0
   br i1 %.not.i44.i.i.i, label %merge1.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
@@ -58835,7 +59047,7 @@ merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i128
   %427 = getelementptr i8, ptr %356, i64 240
   %428 = load ptr, ptr %427, align 8
-  %429 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.314", ptr nonnull @"$string.413", ptr %428)
+  %429 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.315", ptr nonnull @"$string.414", ptr %428)
   %.not39.i.i.i.i = icmp eq i32 %429, 0
   br i1 %.not39.i.i.i.i, label %merge5.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
@@ -58874,7 +59086,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).708.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).709.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
@@ -58940,7 +59152,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.i.i.i.i, %f
   store i32 %467, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
   store i64 %469, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  %470 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.316", ptr nonnull %part.i.i.i.i.i.i)
+  %470 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.317", ptr nonnull %part.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
   %.not.i54.i.i.i.i = icmp eq i32 %470, 0
   br i1 %.not.i54.i.i.i.i, label %merge.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
@@ -58952,12 +59164,12 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   store i32 %467, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
   store i64 %469, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i, align 8
-  %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.317", ptr nonnull %part.i19.i.i.i.i.i)
+  %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.318", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).708.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).709.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).708.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).709.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %472 = load i32, ptr %352, align 8
   %473 = load i32, ptr %353, align 4
@@ -58968,13 +59180,13 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   store i32 %472, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 %475, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
-  %476 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.318", ptr nonnull %part.i24.i.i.i.i.i)
+  %476 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.319", ptr nonnull %part.i24.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %.not40.i.i.i.i = icmp eq i32 %476, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).708.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).708.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).709.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).709.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$layout.place.exit.thread"
@@ -59008,7 +59220,7 @@ merge10.i.i.i:                                    ; preds = %merge6.i.i.i
   store i32 %486, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i, align 4
   store i64 %489, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i.i, align 8
-  %490 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.320", ptr nonnull %part.i.i48.i.i.i)
+  %490 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.321", ptr nonnull %part.i.i48.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
   %.not.i53.i.i.i = icmp eq i32 %490, 0
   br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %"$layout.place.exit.thread"
@@ -59020,7 +59232,7 @@ merge.i55.i.i.i:                                  ; preds = %merge10.i.i.i
   store i32 %486, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i, align 4
   store i64 %489, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i, align 8
-  %491 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.321", ptr nonnull %part.i19.i47.i.i.i)
+  %491 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.322", ptr nonnull %part.i19.i47.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
   %.not18.i60.i.i.i = icmp eq i32 %491, 0
   br i1 %.not18.i60.i.i.i, label %merge2.i61.i.i.i, label %"$layout.place.exit.thread"
@@ -59038,16 +59250,16 @@ merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   store i32 %493, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i.i, align 8
   store i64 %497, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
-  %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.322", ptr nonnull %part.i24.i46.i.i.i)
+  %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.323", ptr nonnull %part.i24.i46.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.706.exit.i.i"
+  br label %"$place_layer.707.exit.i.i"
 
-"$place_layer.706.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
+"$place_layer.707.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
   %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
 
-merge19.i.i:                                      ; preds = %"$place_layer.706.exit.i.i", %merge6.i.i.i
+merge19.i.i:                                      ; preds = %"$place_layer.707.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
   %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
@@ -59061,8 +59273,8 @@ merge17.i.i:                                      ; preds = %merge19.i.i, %merge
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.706.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.707.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.706.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.707.exit.i.i.i" ]
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.707.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.708.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.707.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.708.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
@@ -59077,7 +59289,7 @@ merge16:                                          ; preds = %"$layout.place.exit
   %503 = getelementptr i8, ptr %0, i64 2056
   %504 = load <2 x ptr>, ptr %502, align 8
   store <2 x ptr> %504, ptr %503, align 8
-  store ptr @"$string.710", ptr %25, align 8
+  store ptr @"$string.711", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %505 = load i64, ptr %27, align 8
   %506 = add i64 %505, 1
@@ -59099,7 +59311,7 @@ then31:                                           ; preds = %merge16
 
 merge30:                                          ; preds = %merge16
   %513 = load ptr, ptr %1, align 8
-  %514 = getelementptr i8, ptr %513, i64 512
+  %514 = getelementptr i8, ptr %513, i64 520
   %515 = call fastcc i32 @"$Checkpoint.expect_whole"(ptr %514, ptr %2)
   %.not100 = icmp eq i32 %515, 0
   br i1 %.not100, label %merge35, label %common.ret
@@ -59113,7 +59325,7 @@ merge35:                                          ; preds = %merge30
 then.i143:                                        ; preds = %merge35
   %517 = load ptr, ptr %.sroa.280.0.progress.sroa_idx, align 8
   %518 = load i64, ptr %.sroa.481.0.progress.sroa_idx, align 8
-  call void %516(ptr %517, i64 %48, i64 %518, ptr nonnull @"$string.237")
+  call void %516(ptr %517, i64 %48, i64 %518, ptr nonnull @"$string.238")
   br label %common.ret
 }
 
@@ -59168,7 +59380,7 @@ then.i:                                           ; preds = %then
   %28 = load ptr, ptr %0, align 8
   %29 = getelementptr i8, ptr %28, i64 28
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.701", ptr nonnull @"$string.237", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.702", ptr nonnull @"$string.238", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -59216,7 +59428,7 @@ then.i12:                                         ; preds = %merge
   %51 = load ptr, ptr %50, align 8
   %52 = getelementptr i8, ptr %44, i64 24
   %53 = load i64, ptr %52, align 8
-  call void %49(ptr %51, i64 %48, i64 %53, ptr nonnull @"$string.237")
+  call void %49(ptr %51, i64 %48, i64 %53, ptr nonnull @"$string.238")
   br label %common.ret
 }
 
@@ -59265,7 +59477,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.701", ptr nonnull @"$string.702", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.702", ptr nonnull @"$string.703", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -59295,7 +59507,7 @@ entry:
   %view.i = alloca ptr, align 8
   %args = alloca %121, align 8
   %view = alloca ptr, align 8
-  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.412", ptr nonnull %view)
+  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.413", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -59366,7 +59578,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   br i1 %.not.i, label %merge.i, label %then.i
 
 then.i:                                           ; preds = %"$element.exit"
-  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.419", ptr nonnull %view.i)
+  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.420", ptr nonnull %view.i)
   %.not28.i = icmp eq i32 %33, 0
   br i1 %.not28.i, label %merge1.i, label %"$Placer.add_scales.exit"
 
@@ -59413,7 +59625,7 @@ merge.i:                                          ; preds = %"$element.exit.i", 
   br i1 %.not29.i, label %merge2, label %then5.i
 
 then5.i:                                          ; preds = %merge.i
-  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.420", ptr nonnull %view.i)
+  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.421", ptr nonnull %view.i)
   %.not30.i = icmp eq i32 %46, 0
   br i1 %.not30.i, label %merge8.i, label %"$Placer.add_scales.exit"
 
@@ -59519,7 +59731,7 @@ then.i36:                                         ; preds = %"$anon (./terra/bas
   %83 = load ptr, ptr %82, align 8
   %84 = getelementptr i8, ptr %65, i64 24
   %85 = load i64, ptr %84, align 8
-  call void %81(ptr %83, i64 %80, i64 %85, ptr nonnull @"$string.237")
+  call void %81(ptr %83, i64 %80, i64 %85, ptr nonnull @"$string.238")
   br label %common.ret
 }
 
@@ -59576,7 +59788,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.704", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.705", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -59633,7 +59845,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.705", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.706", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -59782,7 +59994,7 @@ then.i:                                           ; preds = %merge2
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr i8, ptr %40, i64 24
   %50 = load i64, ptr %49, align 8
-  call void %46(ptr %48, i64 %45, i64 %50, ptr nonnull @"$string.237")
+  call void %46(ptr %48, i64 %45, i64 %50, ptr nonnull @"$string.238")
   br label %common.ret
 }
 
@@ -59831,7 +60043,7 @@ common.ret:                                       ; preds = %forcond, %forbody, 
 
 merge1:                                           ; preds = %forbody
   %22 = load ptr, ptr %7, align 8
-  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).426"(ptr %22, i32 %layer.023)
+  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).427"(ptr %22, i32 %layer.023)
   %24 = load ptr, ptr %9, align 8
   %25 = getelementptr float, ptr %24, i64 %19
   %26 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %23, ptr %25)
@@ -60037,7 +60249,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.711", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -60136,7 +60348,7 @@ entry:
   %info.i = alloca %96, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 6152
+  %3 = getelementptr i8, ptr %0, i64 6160
   %.val14 = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %.val13, i64 72
   %.val13.val = load ptr, ptr %4, align 8
@@ -60156,14 +60368,14 @@ entry:
   %11 = getelementptr inbounds i8, ptr %time.i, i64 8
   %12 = load i64, ptr %11, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %13 = getelementptr i8, ptr %0, i64 6144
-  %14 = getelementptr i8, ptr %0, i64 5441
+  %13 = getelementptr i8, ptr %0, i64 6152
+  %14 = getelementptr i8, ptr %0, i64 5449
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %entry
-  %17 = getelementptr i8, ptr %0, i64 5596
+  %17 = getelementptr i8, ptr %0, i64 5604
   call void @llvm.lifetime.start.p0(i64 384, ptr nonnull %first.i.i.i)
   %18 = call fastcc i32 @"$Trial.init"(ptr nonnull %first.i.i.i, ptr readonly %17, i32 1, i32 1, ptr %1)
   %.not.i.i.i = icmp eq i32 %18, 0
@@ -60317,7 +60529,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %91 = sub i64 %90, %12
   %92 = add i64 %91, %reass.mul
-  %93 = getelementptr i8, ptr %0, i64 10672
+  %93 = getelementptr i8, ptr %0, i64 10680
   store i64 %92, ptr %93, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -60334,7 +60546,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %98, i64 0
   call void @llvm.lifetime.end.p0(i64 192, ptr nonnull %info.i17)
   %99 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %100 = getelementptr i8, ptr %0, i64 10680
+  %100 = getelementptr i8, ptr %0, i64 10688
   store i64 %99, ptr %100, align 8
   br label %common.ret
 }
@@ -60451,7 +60663,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.712", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.713", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -60499,7 +60711,7 @@ common.ret:                                       ; preds = %common.ret.loopexit
 
 merge:                                            ; preds = %entry
   %99 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %99, ptr nonnull %1, ptr nonnull %79)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:115).529"(ptr %99, ptr nonnull %1, ptr nonnull %79)
   %100 = getelementptr i8, ptr %0, i64 288
   %101 = load ptr, ptr %80, align 8
   %102 = getelementptr i8, ptr %101, i64 %69
@@ -60647,7 +60859,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.713", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.714", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -60711,7 +60923,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.714", ptr %24, align 8
+  store ptr @"$string.715", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -60753,7 +60965,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.714", ptr %24, align 8
+  store ptr @"$string.715", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -60789,7 +61001,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2000
-  store ptr @"$string.715", ptr %67, align 8
+  store ptr @"$string.716", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2008
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2016
@@ -60836,12 +61048,12 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 10688
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10696
+  %4 = getelementptr i8, ptr %0, i64 10696
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10704
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10712
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10720
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
-  %5 = getelementptr i8, ptr %0, i64 5444
+  %5 = getelementptr i8, ptr %0, i64 5452
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
   %8 = mul nsw i64 %7, 1000000
@@ -60850,13 +61062,13 @@ entry:
   br i1 %9, label %then, label %common.ret
 
 then:                                             ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 6144
-  %11 = getelementptr i8, ptr %0, i64 5596
-  %12 = getelementptr i8, ptr %0, i64 5488
+  %10 = getelementptr i8, ptr %0, i64 6152
+  %11 = getelementptr i8, ptr %0, i64 5604
+  %12 = getelementptr i8, ptr %0, i64 5496
   %13 = load i32, ptr %12, align 4
-  %14 = getelementptr i8, ptr %0, i64 5316
+  %14 = getelementptr i8, ptr %0, i64 5324
   %.val15 = load i32, ptr %14, align 4
-  %15 = getelementptr i8, ptr %0, i64 5320
+  %15 = getelementptr i8, ptr %0, i64 5328
   %.val16 = load i32, ptr %15, align 4
   call void @llvm.lifetime.start.p0(i64 1184, ptr nonnull %self.i)
   store ptr %10, ptr %self.i, align 8
@@ -60874,7 +61086,7 @@ then:                                             ; preds = %entry
   br label %common.ret
 
 merge.i:                                          ; preds = %then
-  %20 = getelementptr i8, ptr %0, i64 6456
+  %20 = getelementptr i8, ptr %0, i64 6464
   %21 = load <2 x i64>, ptr %20, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %ns.i.i.i)
   %22 = getelementptr inbounds i8, ptr %self.i, i64 60
@@ -61141,7 +61353,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 11312
+  %158 = getelementptr i8, ptr %0, i64 11320
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -61771,20 +61983,20 @@ entry:
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.10 = alloca [629 x i8], align 1
   %chosen.sroa.12 = alloca [31 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 5596
+  %2 = getelementptr i8, ptr %0, i64 5604
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 2
   %6 = add nsw i64 %5, 63
   %7 = sdiv i64 %6, 64
   %8 = mul nsw i64 %7, 192
-  %9 = getelementptr i8, ptr %0, i64 5600
+  %9 = getelementptr i8, ptr %0, i64 5608
   %10 = load i32, ptr %9, align 4
   %11 = sext i32 %10 to i64
   %12 = shl nsw i64 %11, 2
   %13 = add nsw i64 %12, 63
   %14 = sdiv i64 %13, 64
-  %15 = getelementptr i8, ptr %0, i64 5608
+  %15 = getelementptr i8, ptr %0, i64 5616
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = shl nsw i64 %17, 2
@@ -61800,16 +62012,16 @@ entry:
   %28 = shl nsw <2 x i64> %27, <i64 2, i64 2>
   %29 = add nsw <2 x i64> %28, <i64 63, i64 63>
   %30 = sdiv <2 x i64> %29, <i64 64, i64 64>
-  %31 = getelementptr i8, ptr %0, i64 5612
+  %31 = getelementptr i8, ptr %0, i64 5620
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = shl nsw i64 %33, 2
   %35 = add nsw i64 %34, 63
   %36 = sdiv i64 %35, 64
-  %37 = getelementptr i8, ptr %0, i64 5616
+  %37 = getelementptr i8, ptr %0, i64 5624
   %38 = load i32, ptr %37, align 4
   %39 = sext i32 %38 to i64
-  %40 = getelementptr i8, ptr %0, i64 5620
+  %40 = getelementptr i8, ptr %0, i64 5628
   %.val.i = load i32, ptr %40, align 4
   %41 = sext i32 %.val.i to i64
   %42 = add nsw i64 %41, 31
@@ -61818,7 +62030,7 @@ entry:
   %45 = mul nsw i64 %44, %43
   %46 = add nsw i64 %45, 63
   %47 = sdiv i64 %46, 64
-  %48 = getelementptr i8, ptr %0, i64 5604
+  %48 = getelementptr i8, ptr %0, i64 5612
   %49 = load i32, ptr %48, align 4
   %50 = mul i32 %49, %10
   %51 = sext i32 %50 to i64
@@ -61849,7 +62061,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 11320
+  %70 = getelementptr i8, ptr %0, i64 11328
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -61859,7 +62071,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.712", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.713", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -61884,88 +62096,88 @@ common.ret:                                       ; preds = %merge2.i, %"$Loop.i
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %77 = getelementptr i8, ptr %0, i64 5488
+  %77 = getelementptr i8, ptr %0, i64 5496
   %78 = load i32, ptr %77, align 4
-  %79 = getelementptr i8, ptr %0, i64 5316
-  %80 = getelementptr i8, ptr %0, i64 5312
+  %79 = getelementptr i8, ptr %0, i64 5324
+  %80 = getelementptr i8, ptr %0, i64 5320
   %81 = load i32, ptr %80, align 4
-  %82 = getelementptr i8, ptr %0, i64 5340
-  %83 = getelementptr i8, ptr %0, i64 5348
+  %82 = getelementptr i8, ptr %0, i64 5348
+  %83 = getelementptr i8, ptr %0, i64 5356
   %84 = load i32, ptr %83, align 4
   %85 = icmp ne i32 %84, 0
   %86 = zext i1 %85 to i8
-  %87 = getelementptr i8, ptr %0, i64 5456
+  %87 = getelementptr i8, ptr %0, i64 5464
   %88 = load i8, ptr %87, align 1
-  %89 = getelementptr i8, ptr %0, i64 5416
+  %89 = getelementptr i8, ptr %0, i64 5424
   %90 = load i32, ptr %89, align 4
   %91 = icmp ne i32 %90, 0
   %92 = zext i1 %91 to i8
-  %93 = getelementptr i8, ptr %0, i64 10688
+  %93 = getelementptr i8, ptr %0, i64 10696
   %chosen.sroa.10.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.10, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.10.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %93, i64 624, i1 false)
   %chosen.sroa.12.660.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.12, i64 3
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.12.660.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 5442
+  %94 = getelementptr i8, ptr %0, i64 5450
   %95 = load i8, ptr %94, align 1
   %96 = getelementptr i8, ptr %69, i64 %59
-  %97 = getelementptr i8, ptr %0, i64 6472
-  %98 = getelementptr i8, ptr %0, i64 4344
-  %99 = getelementptr i8, ptr %0, i64 6144
-  %100 = getelementptr i8, ptr %0, i64 7192
+  %97 = getelementptr i8, ptr %0, i64 6480
+  %98 = getelementptr i8, ptr %0, i64 4352
+  %99 = getelementptr i8, ptr %0, i64 6152
+  %100 = getelementptr i8, ptr %0, i64 7200
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4184) %100, i8 0, i64 3464, i1 false)
-  %101 = getelementptr i8, ptr %0, i64 6480
+  %101 = getelementptr i8, ptr %0, i64 6488
   store ptr %98, ptr %101, align 8
-  %102 = getelementptr i8, ptr %0, i64 6488
+  %102 = getelementptr i8, ptr %0, i64 6496
   store i32 %78, ptr %102, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6492
+  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6500
   %103 = load <2 x i32>, ptr %79, align 4
   %104 = shufflevector <2 x i32> %103, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
   store <2 x i32> %104, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6500
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6508
   store i32 %81, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6504
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6508
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6512
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6516
   %105 = load <2 x i32>, ptr %82, align 4
   store <2 x i32> %105, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6512
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6520
   store i8 %86, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6513
+  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6521
   store i8 %88, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6514
+  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6522
   store i8 %92, ptr %chosen.sroa.9.0..sroa_idx, align 2
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6515
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6523
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10, i64 629, i1 false)
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7144
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7152
   store i8 %95, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7145
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7153
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12, i64 31, i1 false)
-  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7176
+  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7184
   store ptr %69, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7184
+  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7192
   store ptr %96, ptr %chosen.sroa.14.0..sroa_idx, align 8
   store ptr %99, ptr %97, align 8
-  %106 = getelementptr i8, ptr %0, i64 10224
+  %106 = getelementptr i8, ptr %0, i64 10232
   store i32 -1, ptr %106, align 4
-  %107 = getelementptr i8, ptr %0, i64 10232
+  %107 = getelementptr i8, ptr %0, i64 10240
   store i64 1, ptr %107, align 8
-  %108 = getelementptr i8, ptr %0, i64 9077
+  %108 = getelementptr i8, ptr %0, i64 9085
   store i8 1, ptr %108, align 1
-  %109 = getelementptr i8, ptr %0, i64 8824
+  %109 = getelementptr i8, ptr %0, i64 8832
   %110 = tail call i32 @pthread_mutex_init(ptr %109, ptr null)
-  %111 = getelementptr i8, ptr %0, i64 8864
+  %111 = getelementptr i8, ptr %0, i64 8872
   %112 = tail call i32 @pthread_cond_init(ptr %111, ptr null)
-  %113 = getelementptr i8, ptr %0, i64 8912
+  %113 = getelementptr i8, ptr %0, i64 8920
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %113, i8 0, i64 16, i1 false)
-  %114 = getelementptr i8, ptr %0, i64 8928
+  %114 = getelementptr i8, ptr %0, i64 8936
   %115 = tail call i32 @pthread_mutex_init(ptr %114, ptr null)
-  %116 = getelementptr i8, ptr %0, i64 8968
+  %116 = getelementptr i8, ptr %0, i64 8976
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %117 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %118 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %119 = call i32 @pthread_cond_init(ptr %116, ptr nonnull %attributes.i.i)
   %120 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %121 = getelementptr i8, ptr %0, i64 9016
+  %121 = getelementptr i8, ptr %0, i64 9024
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %122 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %123 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -61975,11 +62187,11 @@ merge:                                            ; preds = %entry
   %126 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %127 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %128 = add i32 %127, %126
-  %129 = getelementptr i8, ptr %0, i64 10176
+  %129 = getelementptr i8, ptr %0, i64 10184
   store i32 %128, ptr %129, align 4
   %130 = shl i32 %128, 1
-  %131 = getelementptr i8, ptr %0, i64 10624
-  %132 = getelementptr i8, ptr %0, i64 10632
+  %131 = getelementptr i8, ptr %0, i64 10632
+  %132 = getelementptr i8, ptr %0, i64 10640
   %133 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %132, i8 0, i64 16, i1 false)
   store ptr %133, ptr %131, align 8
@@ -61999,14 +62211,14 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
   %137 = shl i32 %128, 3
   %138 = call i32 @llvm.smax.i32(i32 %137, i32 65536)
-  %139 = getelementptr i8, ptr %0, i64 10184
+  %139 = getelementptr i8, ptr %0, i64 10192
   %140 = zext nneg i32 %138 to i64
-  %141 = getelementptr i8, ptr %0, i64 10192
+  %141 = getelementptr i8, ptr %0, i64 10200
   store i64 %power.0.i.i.i.i, ptr %141, align 8
   %142 = call i64 @llvm.smax.i64(i64 %power.0.i.i.i.i, i64 %140)
-  %143 = getelementptr i8, ptr %0, i64 10200
+  %143 = getelementptr i8, ptr %0, i64 10208
   store i64 %142, ptr %143, align 8
-  %144 = getelementptr i8, ptr %0, i64 10208
+  %144 = getelementptr i8, ptr %0, i64 10216
   %145 = mul i64 %power.0.i.i.i.i, 472
   %146 = call ptr @malloc(i64 %145)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %144, i8 0, i64 16, i1 false)
@@ -62016,8 +62228,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i, 
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i42.i.i, %and.lhs.true1.i.i
   %.pre-phi59.i.i = phi i64 [ %.pre58.i.i, %merge7.i42.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %147 = getelementptr i8, ptr %0, i64 10152
-  %148 = getelementptr i8, ptr %0, i64 10168
+  %147 = getelementptr i8, ptr %0, i64 10160
+  %148 = getelementptr i8, ptr %0, i64 10176
   %149 = load i64, ptr %148, align 8
   %.not.i.i.i = icmp slt i64 %149, %.pre-phi59.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %and.rhs.i.i
@@ -62039,8 +62251,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i49.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre57.i.i, %merge7.i49.i.i ], [ %164, %and.lhs.true2.i.i ]
-  %155 = getelementptr i8, ptr %0, i64 10128
-  %156 = getelementptr i8, ptr %0, i64 10144
+  %155 = getelementptr i8, ptr %0, i64 10136
+  %156 = getelementptr i8, ptr %0, i64 10152
   %157 = load i64, ptr %156, align 8
   %.not.i37.i.i = icmp slt i64 %157, %.pre-phi.i.i
   br i1 %.not.i37.i.i, label %merge.i39.i.i, label %and.lhs.true.i.i
@@ -62063,9 +62275,9 @@ merge7.i42.i.i:                                   ; preds = %merge.i39.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %163 = getelementptr i8, ptr %0, i64 10104
+  %163 = getelementptr i8, ptr %0, i64 10112
   %164 = sext i32 %128 to i64
-  %165 = getelementptr i8, ptr %0, i64 10120
+  %165 = getelementptr i8, ptr %0, i64 10128
   %166 = load i64, ptr %165, align 8
   %.not.i44.i.i = icmp slt i64 %166, %164
   br i1 %.not.i44.i.i, label %merge.i46.i.i, label %and.lhs.true1.i.i
@@ -62093,7 +62305,7 @@ then.i.i:                                         ; preds = %merge.i46.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %172 = load i32, ptr %129, align 4
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.718", i32 %172)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.719", i32 %172)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %174 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %174, i64 1023)
@@ -62127,7 +62339,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %181 = call ptr @__errno_location()
   %182 = load i32, ptr %181, align 4
   %183 = call ptr @strerror(i32 %182)
-  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.719", ptr %183)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.720", ptr %183)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %185 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
@@ -62149,18 +62361,18 @@ then2.i.i30.i:                                    ; preds = %then11.i.i
 
 merge.i:                                          ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %190 = getelementptr i8, ptr %0, i64 7148
-  %191 = getelementptr i8, ptr %0, i64 8472
-  %192 = getelementptr i8, ptr %0, i64 8516
+  %190 = getelementptr i8, ptr %0, i64 7156
+  %191 = getelementptr i8, ptr %0, i64 8480
+  %192 = getelementptr i8, ptr %0, i64 8524
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %192, ptr noundef nonnull align 4 dereferenceable(28) %190, i64 28, i1 false)
-  %193 = getelementptr i8, ptr %0, i64 8544
+  %193 = getelementptr i8, ptr %0, i64 8552
   %194 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:115).528"(ptr %193, ptr %192, ptr %194)
-  %195 = getelementptr i8, ptr %0, i64 8760
+  call fastcc void @"$anon (./terra/scheduling/batch.t:115).529"(ptr %193, ptr %192, ptr %194)
+  %195 = getelementptr i8, ptr %0, i64 8768
   %196 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
-  %197 = getelementptr i8, ptr %0, i64 8776
+  %197 = getelementptr i8, ptr %0, i64 8784
   store ptr %196, ptr %197, align 8
-  %198 = getelementptr i8, ptr %0, i64 8528
+  %198 = getelementptr i8, ptr %0, i64 8536
   %199 = load i32, ptr %198, align 4
   %200 = sext i32 %199 to i64
   %201 = shl nsw i64 %200, 2
@@ -62168,16 +62380,16 @@ merge.i:                                          ; preds = %merge.i.i
   %203 = sdiv i64 %202, 64
   %204 = shl nsw i64 %203, 6
   %205 = getelementptr i8, ptr %196, i64 %204
-  %206 = getelementptr i8, ptr %0, i64 8784
+  %206 = getelementptr i8, ptr %0, i64 8792
   store ptr %205, ptr %206, align 8
   %207 = shl nsw i64 %203, 7
   %208 = getelementptr i8, ptr %196, i64 %207
-  %209 = getelementptr i8, ptr %0, i64 8792
+  %209 = getelementptr i8, ptr %0, i64 8800
   store ptr %208, ptr %209, align 8
   %210 = mul nsw i64 %203, 3
   %211 = mul nsw i64 %203, 192
   %212 = getelementptr i8, ptr %196, i64 %211
-  %213 = getelementptr i8, ptr %0, i64 8800
+  %213 = getelementptr i8, ptr %0, i64 8808
   store ptr %212, ptr %213, align 8
   %214 = mul i32 %199, 20
   %215 = sext i32 %214 to i64
@@ -62187,20 +62399,20 @@ merge.i:                                          ; preds = %merge.i.i
   %219 = add nsw i64 %218, %210
   %220 = shl nsw i64 %219, 6
   %221 = getelementptr i8, ptr %196, i64 %220
-  %222 = getelementptr i8, ptr %0, i64 8808
+  %222 = getelementptr i8, ptr %0, i64 8816
   store ptr %221, ptr %222, align 8
   %223 = add nsw i64 %219, %218
   %224 = shl i64 %223, 6
   store ptr %196, ptr %195, align 8
-  %225 = getelementptr i8, ptr %0, i64 8768
+  %225 = getelementptr i8, ptr %0, i64 8776
   store i64 %224, ptr %225, align 8
-  %226 = getelementptr i8, ptr %0, i64 8816
+  %226 = getelementptr i8, ptr %0, i64 8824
   store ptr null, ptr %226, align 8
-  %227 = getelementptr i8, ptr %0, i64 8592
+  %227 = getelementptr i8, ptr %0, i64 8600
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %191, i8 0, i64 44, i1 false)
   %228 = load ptr, ptr %227, align 8
   store i32 0, ptr %228, align 4
-  %229 = getelementptr i8, ptr %0, i64 8720
+  %229 = getelementptr i8, ptr %0, i64 8728
   %230 = load ptr, ptr %229, align 8
   store i32 0, ptr %230, align 4
   %231 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
@@ -62208,33 +62420,33 @@ merge.i:                                          ; preds = %merge.i.i
   %233 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
   %234 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %235 = load i8, ptr %chosen.sroa.9.0..sroa_idx, align 1
-  %236 = getelementptr i8, ptr %0, i64 6520
+  %236 = getelementptr i8, ptr %0, i64 6528
   %chosen.sroa.17.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.17.i.i, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.17.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %236, i64 624, i1 false)
-  %237 = getelementptr i8, ptr %0, i64 7192
-  %238 = getelementptr i8, ptr %0, i64 7848
+  %237 = getelementptr i8, ptr %0, i64 7200
+  %238 = getelementptr i8, ptr %0, i64 7856
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %238, i8 0, i64 624, i1 false)
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7204
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7212
   %239 = load <4 x i32>, ptr %102, align 4
   store <4 x i32> %239, ptr %237, align 8
-  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7208
+  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7216
   store i32 %231, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7212
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7220
   store i32 %232, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7216
+  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7224
   store i8 %233, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
-  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7217
+  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7225
   store i8 %234, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7218
+  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7226
   store i8 %235, ptr %chosen.sroa.15.0..sroa_idx.i.i, align 2
-  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7219
+  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7227
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.0..sroa_idx.i.i, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.i.i, i64 629, i1 false)
-  %240 = getelementptr i8, ptr %0, i64 8064
+  %240 = getelementptr i8, ptr %0, i64 8072
   store ptr %191, ptr %240, align 8
-  %241 = getelementptr i8, ptr %0, i64 8384
+  %241 = getelementptr i8, ptr %0, i64 8392
   %242 = extractelement <4 x i32> %239, i64 3
   store i32 %242, ptr %241, align 4
-  %243 = getelementptr i8, ptr %0, i64 8520
+  %243 = getelementptr i8, ptr %0, i64 8528
   %244 = load i32, ptr %243, align 4
   %245 = icmp sgt i32 %242, %244
   br i1 %245, label %then.i.i.i, label %merge.i.i26.i
@@ -62244,7 +62456,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.720", i32 %242, i32 %244)
+  %246 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.721", i32 %242, i32 %244)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %247 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %247, i64 1023)
@@ -62278,7 +62490,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.721", i32 %252, i32 %254)
+  %256 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.722", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %257 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %257, i64 1023)
@@ -62300,9 +62512,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %252, ptr %238, align 4
-  %262 = getelementptr i8, ptr %0, i64 7852
+  %262 = getelementptr i8, ptr %0, i64 7860
   store i32 %252, ptr %262, align 4
-  %263 = getelementptr i8, ptr %0, i64 7856
+  %263 = getelementptr i8, ptr %0, i64 7864
   store i32 %254, ptr %263, align 4
   %264 = shl nuw i32 %252, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %264, i32 536870912)
@@ -62315,43 +62527,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %266 = getelementptr i8, ptr %0, i64 7872
+  %266 = getelementptr i8, ptr %0, i64 7880
   store i32 %count.0.i.i.i.i.i, ptr %266, align 4
-  %267 = getelementptr i8, ptr %0, i64 7888
+  %267 = getelementptr i8, ptr %0, i64 7896
   store i64 -1, ptr %267, align 8
-  %268 = getelementptr i8, ptr %0, i64 7876
+  %268 = getelementptr i8, ptr %0, i64 7884
   store i32 -1, ptr %268, align 4
-  %269 = getelementptr i8, ptr %0, i64 7880
+  %269 = getelementptr i8, ptr %0, i64 7888
   store i32 -1, ptr %269, align 4
   %270 = call i32 @llvm.umax.i32(i32 %252, i32 1)
   %271 = zext nneg i32 %270 to i64
   %272 = call ptr @calloc(i64 %271, i64 40)
-  %273 = getelementptr i8, ptr %0, i64 7912
+  %273 = getelementptr i8, ptr %0, i64 7920
   store ptr %272, ptr %273, align 8
   %274 = zext nneg i32 %252 to i64
   %275 = zext nneg i32 %254 to i64
   %276 = mul nuw nsw i64 %275, %274
   %277 = call i64 @llvm.umax.i64(i64 %276, i64 1)
   %278 = call noalias noundef ptr @calloc(i64 %277, i64 4)
-  %279 = getelementptr i8, ptr %0, i64 7920
+  %279 = getelementptr i8, ptr %0, i64 7928
   store ptr %278, ptr %279, align 8
   %280 = call i64 @llvm.umax.i64(i64 %274, i64 1)
   %281 = call noalias noundef ptr @calloc(i64 %280, i64 4)
-  %282 = getelementptr i8, ptr %0, i64 7928
+  %282 = getelementptr i8, ptr %0, i64 7936
   store ptr %281, ptr %282, align 8
   %283 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %284 = zext nneg i32 %283 to i64
   %285 = call noalias noundef ptr @calloc(i64 %284, i64 4)
-  %286 = getelementptr i8, ptr %0, i64 7936
+  %286 = getelementptr i8, ptr %0, i64 7944
   store ptr %285, ptr %286, align 8
   %287 = call noalias noundef ptr @calloc(i64 %280, i64 4)
-  %288 = getelementptr i8, ptr %0, i64 7944
+  %288 = getelementptr i8, ptr %0, i64 7952
   store ptr %287, ptr %288, align 8
   %289 = call noalias noundef ptr @calloc(i64 %280, i64 4)
-  %290 = getelementptr i8, ptr %0, i64 7952
+  %290 = getelementptr i8, ptr %0, i64 7960
   store ptr %289, ptr %290, align 8
   %291 = call noalias noundef ptr @calloc(i64 %280, i64 4)
-  %292 = getelementptr i8, ptr %0, i64 7960
+  %292 = getelementptr i8, ptr %0, i64 7968
   store ptr %291, ptr %292, align 8
   %293 = icmp eq ptr %272, null
   br i1 %293, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -62387,7 +62599,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.722", i32 %252, i32 %254)
+  %301 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.723", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %302, i64 1023)
@@ -62452,7 +62664,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %323 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %252, %forcond.preheader.i.i.i.i ]
-  %324 = getelementptr i8, ptr %0, i64 7860
+  %324 = getelementptr i8, ptr %0, i64 7868
   store i32 0, ptr %324, align 4
   %325 = icmp sgt i32 %323, 0
   br i1 %325, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -62569,31 +62781,31 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %379, label %then9.i.i.i, label %merge8.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %380 = getelementptr i8, ptr %0, i64 7968
+  %380 = getelementptr i8, ptr %0, i64 7976
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %380, i8 0, i64 96, i1 false)
-  %381 = getelementptr i8, ptr %0, i64 8024
+  %381 = getelementptr i8, ptr %0, i64 8032
   %382 = call i32 @pthread_mutex_init(ptr %381, ptr null)
   %383 = shl nuw nsw i64 %274, 1
   %384 = add nuw nsw i64 %383, 2
   store i64 %384, ptr %380, align 8
-  %385 = getelementptr i8, ptr %0, i64 7992
+  %385 = getelementptr i8, ptr %0, i64 8000
   store i32 %254, ptr %385, align 4
   %386 = mul nuw nsw i64 %384, 24
   %387 = call ptr @malloc(i64 %386)
-  %388 = getelementptr i8, ptr %0, i64 8000
+  %388 = getelementptr i8, ptr %0, i64 8008
   store ptr %387, ptr %388, align 8
   %389 = shl nuw nsw i64 %275, 2
   %390 = mul i64 %389, %384
   %391 = call ptr @malloc(i64 %390)
-  %392 = getelementptr i8, ptr %0, i64 8008
+  %392 = getelementptr i8, ptr %0, i64 8016
   store ptr %391, ptr %392, align 8
   %393 = shl nuw nsw i64 %274, 2
   %394 = or disjoint i64 %393, 1
   %395 = call ptr @malloc(i64 %394)
-  %396 = getelementptr i8, ptr %0, i64 8016
+  %396 = getelementptr i8, ptr %0, i64 8024
   store ptr %395, ptr %396, align 8
   %397 = call i32 @eventfd(i32 0, i32 526336)
-  %398 = getelementptr i8, ptr %0, i64 7996
+  %398 = getelementptr i8, ptr %0, i64 8004
   store i32 %397, ptr %398, align 4
   %399 = load ptr, ptr %388, align 8
   %400 = icmp eq ptr %399, null
@@ -62614,7 +62826,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %404, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.723", i32 %252, i32 %254)
+  %405 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.724", i32 %252, i32 %254)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %406 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %406, i64 1023)
@@ -62646,7 +62858,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %412 = call ptr @__errno_location()
   %413 = load i32, ptr %412, align 4
   %414 = call ptr @strerror(i32 %413)
-  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.719", ptr %414)
+  %415 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.720", ptr %414)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %416 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %416, i64 1023)
@@ -62672,9 +62884,9 @@ merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merg
   br i1 %422, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %423 = getelementptr i8, ptr %0, i64 8264
-  %424 = getelementptr i8, ptr %0, i64 8272
-  %425 = getelementptr i8, ptr %0, i64 8280
+  %423 = getelementptr i8, ptr %0, i64 8272
+  %424 = getelementptr i8, ptr %0, i64 8280
+  %425 = getelementptr i8, ptr %0, i64 8288
   %.pre.i69.i.i.i = load i64, ptr %424, align 8
   br label %forbody.i70.i.i.i
 
@@ -62718,10 +62930,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
 
 merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %442 = getelementptr i8, ptr %0, i64 8072
+  %442 = getelementptr i8, ptr %0, i64 8080
   %443 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %444 = sext i32 %443 to i64
-  %445 = getelementptr i8, ptr %0, i64 8088
+  %445 = getelementptr i8, ptr %0, i64 8096
   %446 = load i64, ptr %445, align 8
   %.not.i.i.i.i.i = icmp slt i64 %446, %444
   br i1 %.not.i.i.i.i.i, label %merge.i33.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -62742,31 +62954,31 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i33.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %452 = getelementptr i8, ptr %0, i64 8288
+  %452 = getelementptr i8, ptr %0, i64 8296
   %453 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %454 = sext i32 %453 to i64
-  %455 = call fastcc zeroext i1 @"$Vector.reserve.725"(ptr %452, i64 %454)
+  %455 = call fastcc zeroext i1 @"$Vector.reserve.726"(ptr %452, i64 %454)
   br i1 %455, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %456 = getelementptr i8, ptr %0, i64 8240
+  %456 = getelementptr i8, ptr %0, i64 8248
   %457 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %458 = sext i32 %457 to i64
-  %459 = call fastcc zeroext i1 @"$Vector.reserve.717"(ptr %456, i64 %458)
+  %459 = call fastcc zeroext i1 @"$Vector.reserve.718"(ptr %456, i64 %458)
   br i1 %459, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %460 = getelementptr i8, ptr %0, i64 8216
+  %460 = getelementptr i8, ptr %0, i64 8224
   %461 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %462 = sext i32 %461 to i64
-  %463 = call fastcc zeroext i1 @"$Vector.reserve.717"(ptr %460, i64 %462)
+  %463 = call fastcc zeroext i1 @"$Vector.reserve.718"(ptr %460, i64 %462)
   br i1 %463, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i39.i.i.i.i, %and.lhs.true5.i.i.i.i
   %464 = phi i32 [ %.pre70.i.i.i.i, %merge7.i39.i.i.i.i ], [ %474, %and.lhs.true5.i.i.i.i ]
-  %465 = getelementptr i8, ptr %0, i64 8192
+  %465 = getelementptr i8, ptr %0, i64 8200
   %466 = sext i32 %464 to i64
-  %467 = getelementptr i8, ptr %0, i64 8208
+  %467 = getelementptr i8, ptr %0, i64 8216
   %468 = load i64, ptr %467, align 8
   %.not.i77.i.i.i = icmp slt i64 %468, %466
   br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -62788,10 +63000,10 @@ merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i45.i.i.i.i, %and.lhs.true6.i.i.i.i
   %474 = phi i32 [ %.pre69.i.i.i.i, %merge7.i45.i.i.i.i ], [ %486, %and.lhs.true6.i.i.i.i ]
-  %475 = getelementptr i8, ptr %0, i64 8168
+  %475 = getelementptr i8, ptr %0, i64 8176
   %476 = shl i32 %474, 2
   %477 = sext i32 %476 to i64
-  %478 = getelementptr i8, ptr %0, i64 8184
+  %478 = getelementptr i8, ptr %0, i64 8192
   %479 = load i64, ptr %478, align 8
   %.not.i34.i.i.i.i = icmp slt i64 %479, %477
   br i1 %.not.i34.i.i.i.i, label %merge.i36.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -62813,10 +63025,10 @@ merge7.i39.i.i.i.i:                               ; preds = %merge.i36.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i52.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %485 = getelementptr i8, ptr %0, i64 8144
+  %485 = getelementptr i8, ptr %0, i64 8152
   %486 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %487 = sext i32 %486 to i64
-  %488 = getelementptr i8, ptr %0, i64 8160
+  %488 = getelementptr i8, ptr %0, i64 8168
   %489 = load i64, ptr %488, align 8
   %.not.i40.i.i.i.i = icmp slt i64 %489, %487
   br i1 %.not.i40.i.i.i.i, label %merge.i42.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -62839,8 +63051,8 @@ merge7.i45.i.i.i.i:                               ; preds = %merge.i42.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i59.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre71.i.i.i.i, %merge7.i59.i.i.i.i ], [ %505, %and.lhs.true8.i.i.i.i ]
-  %495 = getelementptr i8, ptr %0, i64 8120
-  %496 = getelementptr i8, ptr %0, i64 8136
+  %495 = getelementptr i8, ptr %0, i64 8128
+  %496 = getelementptr i8, ptr %0, i64 8144
   %497 = load i64, ptr %496, align 8
   %.not.i47.i.i.i.i = icmp slt i64 %497, %.pre-phi.i.i.i.i
   br i1 %.not.i47.i.i.i.i, label %merge.i49.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -62861,10 +63073,10 @@ merge7.i52.i.i.i.i:                               ; preds = %merge.i49.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %503 = getelementptr i8, ptr %0, i64 8096
+  %503 = getelementptr i8, ptr %0, i64 8104
   %504 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %505 = sext i32 %504 to i64
-  %506 = getelementptr i8, ptr %0, i64 8112
+  %506 = getelementptr i8, ptr %0, i64 8120
   %507 = load i64, ptr %506, align 8
   %.not.i54.i.i.i.i = icmp slt i64 %507, %505
   br i1 %.not.i54.i.i.i.i, label %merge.i56.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -62887,10 +63099,10 @@ merge7.i59.i.i.i.i:                               ; preds = %merge.i56.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %513 = getelementptr i8, ptr %0, i64 8312
+  %513 = getelementptr i8, ptr %0, i64 8320
   %514 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %515 = sext i32 %514 to i64
-  %516 = call fastcc zeroext i1 @"$Vector.reserve.725"(ptr %513, i64 %515)
+  %516 = call fastcc zeroext i1 @"$Vector.reserve.726"(ptr %513, i64 %515)
   br i1 %516, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i56.i.i.i.i, %merge.i49.i.i.i.i, %merge.i42.i.i.i.i, %merge.i36.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i33.i.i.i.i
@@ -62898,7 +63110,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.726", i32 %232)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.727", i32 %232)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
@@ -62925,46 +63137,46 @@ then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %523 = getelementptr i8, ptr %0, i64 10256
-  %524 = getelementptr i8, ptr %0, i64 8408
+  %523 = getelementptr i8, ptr %0, i64 10264
+  %524 = getelementptr i8, ptr %0, i64 8416
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %523, ptr noundef nonnull align 8 dereferenceable(64) %524, i64 64, i1 false)
   %525 = load i32, ptr %262, align 4
-  %526 = getelementptr i8, ptr %0, i64 10320
+  %526 = getelementptr i8, ptr %0, i64 10328
   store i32 %525, ptr %526, align 4
-  %527 = getelementptr i8, ptr %0, i64 10324
+  %527 = getelementptr i8, ptr %0, i64 10332
   %528 = load <2 x i32>, ptr %324, align 4
   store <2 x i32> %528, ptr %527, align 4
-  %529 = getelementptr i8, ptr %0, i64 7868
+  %529 = getelementptr i8, ptr %0, i64 7876
   %530 = load i32, ptr %529, align 4
-  %531 = getelementptr i8, ptr %0, i64 10332
+  %531 = getelementptr i8, ptr %0, i64 10340
   store i32 %530, ptr %531, align 4
-  %532 = getelementptr i8, ptr %0, i64 7904
+  %532 = getelementptr i8, ptr %0, i64 7912
   %533 = load i64, ptr %532, align 8
-  %534 = getelementptr i8, ptr %0, i64 10336
+  %534 = getelementptr i8, ptr %0, i64 10344
   store i64 %533, ptr %534, align 8
-  %535 = getelementptr i8, ptr %0, i64 8080
+  %535 = getelementptr i8, ptr %0, i64 8088
   %536 = load i64, ptr %535, align 8
   %537 = trunc i64 %536 to i32
-  %538 = getelementptr i8, ptr %0, i64 10344
+  %538 = getelementptr i8, ptr %0, i64 10352
   store i32 %537, ptr %538, align 4
-  %539 = getelementptr i8, ptr %0, i64 8104
+  %539 = getelementptr i8, ptr %0, i64 8112
   %540 = load i64, ptr %539, align 8
   %541 = trunc i64 %540 to i32
-  %542 = getelementptr i8, ptr %0, i64 10348
+  %542 = getelementptr i8, ptr %0, i64 10356
   store i32 %541, ptr %542, align 4
-  %543 = getelementptr i8, ptr %0, i64 8392
+  %543 = getelementptr i8, ptr %0, i64 8400
   %544 = load i32, ptr %543, align 4
-  %545 = getelementptr i8, ptr %0, i64 10352
+  %545 = getelementptr i8, ptr %0, i64 10360
   store i32 %544, ptr %545, align 4
-  %546 = getelementptr i8, ptr %0, i64 10392
-  %547 = getelementptr i8, ptr %0, i64 10360
+  %546 = getelementptr i8, ptr %0, i64 10400
+  %547 = getelementptr i8, ptr %0, i64 10368
   %548 = load <4 x i64>, ptr %546, align 8
   store <4 x i64> %548, ptr %547, align 8
   br label %common.ret
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.717"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.718"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -62994,7 +63206,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.725"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.726"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -63042,7 +63254,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.610", ptr nonnull @"$string.729")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.611", ptr nonnull @"$string.730")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -63142,25 +63354,25 @@ then2.i.i51:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %45 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %46 = getelementptr i8, ptr %35, i64 6472
+  %46 = getelementptr i8, ptr %35, i64 6480
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 8824
+  %49 = getelementptr i8, ptr %35, i64 8832
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 8912
+  %51 = getelementptr i8, ptr %35, i64 8920
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 8920
+  %54 = getelementptr i8, ptr %35, i64 8928
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 8864
+  %56 = getelementptr i8, ptr %35, i64 8872
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -63173,15 +63385,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 8928
+  %60 = getelementptr i8, ptr %35, i64 8936
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 9077
+  %62 = getelementptr i8, ptr %35, i64 9085
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 9078
+  %65 = getelementptr i8, ptr %35, i64 9086
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -63205,17 +63417,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
-  %74 = getelementptr i8, ptr %35, i64 6480
+  %74 = getelementptr i8, ptr %35, i64 6488
   %75 = load ptr, ptr %74, align 8, !noalias !136
   %76 = getelementptr i8, ptr %75, i64 72
   %77 = load i32, ptr %76, align 4, !noalias !136
-  %78 = getelementptr i8, ptr %35, i64 6496
+  %78 = getelementptr i8, ptr %35, i64 6504
   %79 = load i32, ptr %78, align 4, !noalias !136
-  %80 = getelementptr i8, ptr %35, i64 7164
+  %80 = getelementptr i8, ptr %35, i64 7172
   %81 = load i32, ptr %80, align 4, !noalias !136
-  %82 = getelementptr i8, ptr %35, i64 6492
+  %82 = getelementptr i8, ptr %35, i64 6500
   %83 = load i32, ptr %82, align 4, !noalias !136
-  %84 = getelementptr i8, ptr %35, i64 10320
+  %84 = getelementptr i8, ptr %35, i64 10328
   %85 = load i32, ptr %84, align 4, !noalias !136
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -63231,7 +63443,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 7196
+  %87 = getelementptr i8, ptr %35, i64 7204
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -63240,7 +63452,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.644", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.645", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -63261,15 +63473,15 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 8272
+  %98 = getelementptr i8, ptr %35, i64 8280
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 6500
+  %101 = getelementptr i8, ptr %35, i64 6508
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.731", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.732", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -63311,7 +63523,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %114 = load i32, ptr %78, align 4
-  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.732", i32 %114)
+  %115 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.733", i32 %114)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %116 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -63345,7 +63557,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %125, ptr %127, align 8
   %128 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %128, align 4
-  %129 = getelementptr i8, ptr %35, i64 8264
+  %129 = getelementptr i8, ptr %35, i64 8272
   %130 = load i64, ptr %98, align 8
   %131 = add i64 %130, -1
   store i64 %131, ptr %98, align 8
@@ -63353,9 +63565,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %133 = getelementptr i32, ptr %132, i64 %131
   %134 = load i32, ptr %133, align 4
   store i32 %134, ptr %109, align 4
-  %135 = getelementptr i8, ptr %35, i64 8120
+  %135 = getelementptr i8, ptr %35, i64 8128
   %136 = load ptr, ptr %135, align 8
-  %137 = getelementptr i8, ptr %35, i64 8128
+  %137 = getelementptr i8, ptr %35, i64 8136
   %138 = load i64, ptr %137, align 8
   %139 = getelementptr ptr, ptr %136, i64 %138
   store ptr %calloc.i.i.i.i, ptr %139, align 8
@@ -63376,16 +63588,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %143 = call i32 @pthread_mutex_lock(ptr %60)
-  %144 = getelementptr i8, ptr %35, i64 9075
+  %144 = getelementptr i8, ptr %35, i64 9083
   store i8 1, ptr %144, align 1
-  %145 = getelementptr i8, ptr %35, i64 8968
+  %145 = getelementptr i8, ptr %35, i64 8976
   %146 = call i32 @pthread_cond_signal(ptr %145)
   %147 = call i32 @pthread_mutex_unlock(ptr %60)
   %148 = call i32 @pthread_mutex_lock(ptr %49)
   %149 = load i64, ptr %54, align 8
   %150 = add i64 %149, 1
   store i64 %150, ptr %54, align 8
-  %151 = getelementptr i8, ptr %35, i64 8864
+  %151 = getelementptr i8, ptr %35, i64 8872
   %152 = call i32 @pthread_cond_broadcast(ptr %151)
   %153 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -63403,7 +63615,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.734", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.735", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %156, i64 1023)
@@ -63915,7 +64127,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %38 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %39 = getelementptr i8, ptr %28, i64 6472
+  %39 = getelementptr i8, ptr %28, i64 6480
   %40 = tail call fastcc i32 @"$Loop.check_batch_arguments"(ptr %39, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6)
   %.not = icmp eq i32 %40, 0
   br i1 %.not, label %merge5, label %common.ret
@@ -64003,7 +64215,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.739", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.740", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -64028,19 +64240,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 8824
+  %83 = getelementptr i8, ptr %28, i64 8832
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 8912
+  %85 = getelementptr i8, ptr %28, i64 8920
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 8920
+  %88 = getelementptr i8, ptr %28, i64 8928
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 8864
+  %90 = getelementptr i8, ptr %28, i64 8872
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -64052,15 +64264,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 8928
+  %94 = getelementptr i8, ptr %28, i64 8936
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 9077
+  %96 = getelementptr i8, ptr %28, i64 9085
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 9078
+  %99 = getelementptr i8, ptr %28, i64 9086
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.25", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -64121,7 +64333,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.740", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.741", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -64162,7 +64374,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 7196
+  %127 = getelementptr i8, ptr %28, i64 7204
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -64235,18 +64447,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 7860
+  %167 = getelementptr i8, ptr %28, i64 7868
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 7868
+  %168 = getelementptr i8, ptr %28, i64 7876
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 7860
+  %171 = getelementptr i8, ptr %28, i64 7868
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 7868
+  %172 = getelementptr i8, ptr %28, i64 7876
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -64270,7 +64482,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 7852
+  %188 = getelementptr i8, ptr %28, i64 7860
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.31", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -64297,34 +64509,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 8472
-  %198 = getelementptr i8, ptr %28, i64 8816
-  %199 = getelementptr i8, ptr %28, i64 8592
-  %200 = getelementptr i8, ptr %28, i64 8720
-  %201 = getelementptr i8, ptr %28, i64 6492
-  %202 = getelementptr i8, ptr %28, i64 8584
-  %203 = getelementptr i8, ptr %28, i64 8524
-  %204 = getelementptr i8, ptr %28, i64 8752
-  %205 = getelementptr i8, ptr %28, i64 8560
-  %206 = getelementptr i8, ptr %28, i64 8568
-  %207 = getelementptr i8, ptr %28, i64 8576
-  %208 = getelementptr i8, ptr %28, i64 8600
-  %209 = getelementptr i8, ptr %28, i64 8480
-  %210 = getelementptr i8, ptr %28, i64 8608
-  %211 = getelementptr i8, ptr %28, i64 8484
-  %212 = getelementptr i8, ptr %28, i64 8476
-  %213 = getelementptr i8, ptr %28, i64 7192
+  %197 = getelementptr i8, ptr %28, i64 8480
+  %198 = getelementptr i8, ptr %28, i64 8824
+  %199 = getelementptr i8, ptr %28, i64 8600
+  %200 = getelementptr i8, ptr %28, i64 8728
+  %201 = getelementptr i8, ptr %28, i64 6500
+  %202 = getelementptr i8, ptr %28, i64 8592
+  %203 = getelementptr i8, ptr %28, i64 8532
+  %204 = getelementptr i8, ptr %28, i64 8760
+  %205 = getelementptr i8, ptr %28, i64 8568
+  %206 = getelementptr i8, ptr %28, i64 8576
+  %207 = getelementptr i8, ptr %28, i64 8584
+  %208 = getelementptr i8, ptr %28, i64 8608
+  %209 = getelementptr i8, ptr %28, i64 8488
+  %210 = getelementptr i8, ptr %28, i64 8616
+  %211 = getelementptr i8, ptr %28, i64 8492
+  %212 = getelementptr i8, ptr %28, i64 8484
+  %213 = getelementptr i8, ptr %28, i64 7200
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 8384
-  %215 = getelementptr i8, ptr %28, i64 8388
-  %216 = getelementptr i8, ptr %28, i64 8064
-  %217 = getelementptr i8, ptr %28, i64 8760
-  %218 = getelementptr i8, ptr %28, i64 8408
-  %219 = getelementptr i8, ptr %28, i64 7204
-  %220 = getelementptr i8, ptr %28, i64 8424
-  %221 = getelementptr i8, ptr %28, i64 8416
-  %222 = getelementptr i8, ptr %28, i64 8784
-  %223 = getelementptr i8, ptr %28, i64 8776
+  %214 = getelementptr i8, ptr %28, i64 8392
+  %215 = getelementptr i8, ptr %28, i64 8396
+  %216 = getelementptr i8, ptr %28, i64 8072
+  %217 = getelementptr i8, ptr %28, i64 8768
+  %218 = getelementptr i8, ptr %28, i64 8416
+  %219 = getelementptr i8, ptr %28, i64 7212
+  %220 = getelementptr i8, ptr %28, i64 8432
+  %221 = getelementptr i8, ptr %28, i64 8424
+  %222 = getelementptr i8, ptr %28, i64 8792
+  %223 = getelementptr i8, ptr %28, i64 8784
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -64646,7 +64858,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 9078
+  %402 = getelementptr i8, ptr %28, i64 9086
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -64694,7 +64906,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.741", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.742", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -64724,7 +64936,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.742", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.743", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -64810,16 +65022,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 9075
+  %475 = getelementptr i8, ptr %28, i64 9083
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 8968
+  %476 = getelementptr i8, ptr %28, i64 8976
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 8864
+  %482 = getelementptr i8, ptr %28, i64 8872
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -64847,7 +65059,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.735", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.736", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -64880,7 +65092,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.736", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.737", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -64910,7 +65122,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.737", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.738", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -64951,7 +65163,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.738", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.739", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)

@@ -9,6 +9,7 @@ import pytest
 from glm_engine.layout import CAPITALS
 from glm_engine.tokenizer import GlmTokenizer
 from tests.endless import NUM_TOKENS, OPTIONS, link_endless_model
+from tests.linked import CONFIG, GENERATION, link_capitals, stating
 from tests.python.commands.running import (
     CPU,
     ENVIRONMENT,
@@ -20,6 +21,8 @@ from tests.python.commands.running import (
     refused,
 )
 from tests.python.conversation.terminal import Terminal
+
+UNUSED_TOKEN = 2047
 
 
 def test_generate_streams_what_json_reports():
@@ -52,6 +55,21 @@ def test_a_terminal_gets_no_character_that_it_would_obey():
 def test_generate_chat():
     question = "What is the capital of France?"
     assert "Paris" in glm("generate", question, *CPU, "--chat").stdout
+
+
+@pytest.mark.parametrize(("command", "is_chat"), [("generate", False), ("chat", True)])
+def test_ends_that_generation_config_alone_names(command, is_chat, tmp_path):
+    """A question of `chat` comes on standard input."""
+    question = "What is the capital of France?" if is_chat else QUESTION
+    place = ((), question) if is_chat else ((question,), None)
+    whole = glm(command, *place[0], *CPU, stdin=place[1]).stdout
+    last = GlmTokenizer(CAPITALS).encode(whole.rstrip())[-1]
+    ends = {CONFIG: [UNUSED_TOKEN], GENERATION: [last]}
+    changes = {name: stating(eos_token_id=end) for name, end in ends.items()}
+    model = ("--model", link_capitals(tmp_path, changes))
+    cut = glm(command, *place[0], *CPU, *model, stdin=place[1]).stdout
+    assert cut.rstrip("\n") == whole.rstrip("\n").removesuffix(".")
+    assert whole.rstrip("\n").endswith(".")
 
 
 def test_generate_stops_before_a_text():
