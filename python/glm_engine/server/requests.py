@@ -92,7 +92,7 @@ def make_choices(service, fields, visit, prompt, max_tokens, num_logprobs, first
                 priority=priority,
                 deadline_ns=deadline_ns,
             ),
-            detokenizer=service.detokenizer(fields.skip_special_tokens is not False),
+            detokenizer=service.tokenizer.detokenizer(fields.skip_special_tokens is not False),
             matcher=matcher_of(fields),
             ending_ids=stop_ids(service, fields),
             shows_ending=bool(fields.include_stop_str_in_output),

@@ -4,8 +4,6 @@ from functools import partial
 from pathlib import Path
 
 from glm_engine.chat import template_of
-from glm_engine.detokenizer import IncrementalDetokenizer
-from glm_engine.errors import BadInputError
 from glm_engine.server.admission import Gate
 from glm_engine.server.bridge import EngineBridge
 from glm_engine.server.grammars import Grammars, make_compiler
@@ -15,7 +13,6 @@ from glm_engine.server.model_configs import read_generation_config, sampling_def
 from glm_engine.server.prompts import PromptEncoder
 
 GENERATION_CONFIG_FILE = "generation_config.json"
-UNKNOWN_TOKEN = "\ufffd".encode()
 
 
 class Service:
@@ -47,15 +44,8 @@ class Service:
         self.jobs = set()
 
     def spelling(self, token_id):
-        """Return a token's bytes; an id that only the weights know is U+FFFD."""
-        try:
-            return self.tokenizer.bytes_of(token_id)
-        except BadInputError:
-            return UNKNOWN_TOKEN
-
-    def detokenizer(self, skip_special_tokens=True):
-        skipped = self.tokenizer.special_ids if skip_special_tokens else frozenset()
-        return IncrementalDetokenizer(self.spelling, skipped)
+        """Return a token's bytes."""
+        return self.tokenizer.bytes_of(token_id)
 
     def decode(self, ids, skip_special_tokens=False):
         """Return the text of ids; each of them is looked up once."""
