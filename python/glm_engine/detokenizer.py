@@ -68,22 +68,32 @@ class StopMatcher:
         self.stops = [stop for stop in stops if stop]
         self.keeps_stop = keeps_stop
         self.held = ""
+        self.num_uncounted = 0
         self.found = None
 
     @property
     def stopped(self):
         return self.found is not None
 
-    def push(self, text):
-        """Return the text that is safe to show; after a stop, always empty."""
+    def push(self, text, counts=True):
+        """Return the text that is safe to show; after a stop, always empty.
+
+        counts: whether a stop may end in this text; it may begin in any.
+        """
         if self.stopped:
             return ""
         self.held += text
-        found = [(at, stop) for stop in self.stops if (at := self.held.find(stop)) >= 0]
+        if not counts:
+            self.num_uncounted = len(self.held)
+        found = [(at, stop) for stop in self.stops if (at := self.place_of(stop)) >= 0]
         if found:
             at, self.found = min(found)
             return self.release(at + len(self.found) * self.keeps_stop, drop_rest=True)
         return self.release(len(self.held) - self.open_prefix())
+
+    def place_of(self, stop):
+        """Return where a stop begins that ends in text that counts, else -1."""
+        return self.held.find(stop, max(0, self.num_uncounted - len(stop) + 1))
 
     def finish(self):
         """Return what was held back, now that no more text comes."""
@@ -92,6 +102,7 @@ class StopMatcher:
     def release(self, length, drop_rest=False):
         text, rest = self.held[:length], self.held[length:]
         self.held = "" if drop_rest else rest
+        self.num_uncounted = max(0, self.num_uncounted - length)
         return text
 
     def open_prefix(self):

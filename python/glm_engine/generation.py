@@ -70,13 +70,17 @@ class Generation:
             self.logprobs.append(logprob_row(event))
         if event.token_id in self.ending_ids:
             return ""
-        return self.add(self.matcher.push(self.detokenizer.push(event.token_id)))
+        return self.certain(self.detokenizer.push(event.token_id))
 
     def end(self, reason):
         """Record the end and return the text that was still held back."""
         self.finish_reason = "stop_text" if self.matcher.stopped else reason
-        rest = self.matcher.push(self.detokenizer.finish())
-        return self.add(rest + self.matcher.finish())
+        return self.certain(self.detokenizer.finish()) + self.add(self.matcher.finish())
+
+    def certain(self, text):
+        """Record what no stop text can take back; one that ends within `min_tokens` is none."""
+        is_counted = len(self.tokens) > self.prompt.request.min_tokens
+        return self.add(self.matcher.push(text, is_counted))
 
     def add(self, text):
         if text:

@@ -92,6 +92,17 @@ def prompt_of(text, **values):
     return Prompt(Request([ord(letter) for letter in text], **values), stop_texts)
 
 
+@pytest.mark.parametrize(
+    ("min_tokens", "text"),
+    [(0, "a"), (2, "a"), (3, "abcda"), (6, "abcda"), (7, "abcdabcd"), (8, "abcdabcd")],
+)
+def test_a_stop_text_counts_where_it_ends_behind_the_least_number(min_tokens, text):
+    prompt = prompt_of("abcdabcd", stop_texts=("bc",), min_tokens=min_tokens, max_tokens=9)
+    [done] = Runner(RecordedEngine(), Letters()).run_all([prompt])
+    stops = text != "abcdabcd"
+    assert (done.text, done.finish_reason) == (text, "stop_text" if stops else "length")
+
+
 def test_an_end_token_is_no_text_where_it_ends_the_answer():
     runner = Runner(RecordedEngine(), Letters())
     ended, ignored = runner.run_all([prompt_of("ab$"), prompt_of("a$b", ignore_eos=True)])

@@ -85,10 +85,10 @@ class Choice:
         return text
 
     def certain(self, text):
-        """Return what no stop text can take back; one counts only behind `min_tokens` tokens."""
-        if self.matcher and self.num_tokens > self.request.min_tokens:
-            return self.matcher.push(text)
-        return text
+        """Return what no stop text can take back; one that ends within `min_tokens` is none."""
+        if not self.matcher:
+            return text
+        return self.matcher.push(text, self.num_tokens > self.request.min_tokens)
 
     def finish(self):
         """Return the text that was held back; ApiError where the choice did not end well."""
