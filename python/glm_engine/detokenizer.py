@@ -62,11 +62,15 @@ class StopMatcher:
     """Holds text back while it may still be the beginning of a stop sequence.
 
     The stop itself is dropped, or with `keeps_stop` the last text that comes; `found` is it.
+    With `finder`, an `AnswerFinder`, stops stand in the answer alone, and may begin in the layout
+    before it.
     """
 
-    def __init__(self, stops, keeps_stop=False):
+    def __init__(self, stops, keeps_stop=False, finder=None):
         self.stops = [stop for stop in stops if stop]
         self.keeps_stop = keeps_stop
+        self.finder = finder
+        self.counts = True
         self.held = ""
         self.num_uncounted = 0
         self.found = None
@@ -80,6 +84,17 @@ class StopMatcher:
 
         counts: whether a stop may end in this text; it may begin in any.
         """
+        if self.finder is None:
+            return self.match(text, counts)
+        self.counts = counts
+        return self.match_parts(self.finder.push(text))
+
+    def match_parts(self, parts):
+        """Match what a finder told apart; the thought is over before anything else comes."""
+        thought, layout, answer = parts
+        return thought + self.match(layout, False) + self.match(answer, self.counts)
+
+    def match(self, text, counts):
         if self.stopped:
             return ""
         self.held += text
@@ -97,7 +112,8 @@ class StopMatcher:
 
     def finish(self):
         """Return what was held back, now that no more text comes."""
-        return "" if self.stopped else self.release(len(self.held))
+        rest = "" if self.finder is None else self.match_parts(self.finder.finish())
+        return rest + ("" if self.stopped else self.release(len(self.held)))
 
     def release(self, length, drop_rest=False):
         text, rest = self.held[:length], self.held[length:]

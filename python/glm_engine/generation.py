@@ -15,12 +15,16 @@ CANCEL_SECONDS = 10
 
 @dataclass
 class Prompt:
-    """A request together with what its text must stop at."""
+    """A request together with what its text must stop at.
+
+    finder: an `AnswerFinder` where the text may begin with a thought, in which nothing stops.
+    """
 
     request: Request
     stop_texts: tuple = ()
     skip_special_tokens: bool = True
     name: object = None
+    finder: object = None
 
 
 @dataclass
@@ -140,7 +144,7 @@ class Runner:
             self.live[request_id] = Generation(
                 waiting.popleft(),
                 self.tokenizer.detokenizer(prompt.skip_special_tokens),
-                StopMatcher(prompt.stop_texts),
+                StopMatcher(prompt.stop_texts, finder=prompt.finder),
                 submitted,
                 self.hidden_ends(prompt),
             )

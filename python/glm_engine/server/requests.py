@@ -4,6 +4,7 @@ import secrets
 from array import array
 
 from glm_engine.detokenizer import StopMatcher
+from glm_engine.dialogue import AnswerFinder
 from glm_engine.requests import Request, Sampling
 from glm_engine.server.errors import ApiError
 from glm_engine.server.fields import SEED_MASK
@@ -69,8 +70,13 @@ def stop_ids(service, fields):
     return endings | frozenset(fields.stop_token_ids or ())
 
 
-def make_choices(service, fields, visit, prompt, max_tokens, num_logprobs, first_index=0):
-    """Return the `n` choices of one prompt; the k-th draws with seed + k."""
+def make_choices(
+    service, fields, visit, prompt, max_tokens, num_logprobs, first_index=0, layout=None
+):
+    """Return the `n` choices of one prompt; the k-th draws with seed + k.
+
+    layout: how a turn begins that may hold a thought, from `layout_of`.
+    """
     min_tokens = value_or(fields.min_tokens, 0)
     if min_tokens > max_tokens:
         message = f"min_tokens is {min_tokens}, more than the {max_tokens} tokens that may come"
@@ -93,7 +99,7 @@ def make_choices(service, fields, visit, prompt, max_tokens, num_logprobs, first
                 deadline_ns=deadline_ns,
             ),
             detokenizer=service.tokenizer.detokenizer(fields.skip_special_tokens is not False),
-            matcher=matcher_of(fields),
+            matcher=matcher_of(fields, layout),
             ending_ids=stop_ids(service, fields),
             shows_ending=bool(fields.include_stop_str_in_output),
             counts_prompt=number == 0,
@@ -102,7 +108,8 @@ def make_choices(service, fields, visit, prompt, max_tokens, num_logprobs, first
     ]
 
 
-def matcher_of(fields):
+def matcher_of(fields, layout):
     if not fields.stop:
         return None
-    return StopMatcher(fields.stop, keeps_stop=bool(fields.include_stop_str_in_output))
+    finder = None if layout is None else AnswerFinder(**layout)
+    return StopMatcher(fields.stop, bool(fields.include_stop_str_in_output), finder)

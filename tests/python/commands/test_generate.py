@@ -21,6 +21,7 @@ from tests.python.commands.running import (
     refused,
 )
 from tests.python.conversation.terminal import Terminal
+from tests.scripted import ids_of, write_scripted_model
 
 UNUSED_TOKEN = 2047
 
@@ -55,6 +56,19 @@ def test_a_terminal_gets_no_character_that_it_would_obey():
 def test_generate_chat():
     question = "What is the capital of France?"
     assert "Paris" in glm("generate", question, *CPU, "--chat").stdout
+
+
+def test_a_stop_text_in_a_thought_does_not_end_a_chat(tmp_path):
+    thought = ids_of("<think>", "Question: is it? Yes.", "</think>", "Paris", "<|user|>")
+    model = write_scripted_model(tmp_path / "model", thought)
+    template = model / "chat_template.jinja"
+    thinks = template.read_text().replace("if enable_thinking", "if true")
+    template.unlink()
+    template.write_text(thinks)
+    asked = ("x", *CPU, "--model", model, "--chat")
+    stopped = glm_json("generate", *asked, "--stop", "Question:", "--stop", "ris")
+    assert stopped["completion"] == "Question: is it? Yes.</think>Pa"
+    assert stopped["finish_reason"] == "stop_text"
 
 
 @pytest.mark.parametrize(("command", "is_chat"), [("generate", False), ("chat", True)])

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from glm_engine.dialogue import opening_of
-from glm_engine.server.constraints import compiled, parser_of
+from glm_engine.server.constraints import compiled, layout_of, parser_of
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
@@ -35,12 +35,15 @@ async def make_job(service, fields, visit):
     prompt = await encoded(service, text)
     wanted = value_or(fields.max_completion_tokens, fields.max_tokens)
     room = service.encoder.output_room(len(prompt), wanted, otherwise=None)
-    choices = make_choices(service, fields, visit, prompt, room, num_logprobs(fields))
-    visit.prompt_tokens = len(prompt)
     opening = opening_of(text)
+    layout = layout_of(constraints, opening)
+    choices = make_choices(
+        service, fields, visit, prompt, room, num_logprobs(fields), layout=layout
+    )
+    visit.prompt_tokens = len(prompt)
     if grammar := await compiled(service, fields, constraints):
         await service.guides.guide(choices, grammar, opening)
-    turns = [make_turn(fields, parser_of(constraints, opening, tools)) for _ in choices]
+    turns = [make_turn(fields, parser_of(constraints, layout, tools)) for _ in choices]
     return Job(service, choices, visit), turns
 
 

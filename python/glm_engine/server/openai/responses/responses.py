@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from glm_engine.dialogue import opening_of
-from glm_engine.server.constraints import compiled, parser_of
+from glm_engine.server.constraints import compiled, layout_of, parser_of
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
@@ -39,12 +39,15 @@ async def make_job(service, fields, visit):
     text = await rendered(service, messages, True, tools, variables, PARAM)
     prompt = await encoded(service, text, PARAM)
     room = service.encoder.output_room(len(prompt), fields.max_output_tokens, otherwise=None)
-    choices = make_choices(service, fields, visit, prompt, room, num_logprobs(fields))
-    visit.prompt_tokens = len(prompt)
     opening = opening_of(text)
+    layout = layout_of(constraints, opening)
+    choices = make_choices(
+        service, fields, visit, prompt, room, num_logprobs(fields), layout=layout
+    )
+    visit.prompt_tokens = len(prompt)
     if grammar := await compiled(service, fields, constraints):
         await service.guides.guide(choices, grammar, opening)
-    parser = parser_of(constraints, opening, tools)
+    parser = parser_of(constraints, layout, tools)
     turn = Turn(parser, takes_one_call=fields.parallel_tool_calls is False)
     return Job(service, choices, visit), turn
 
