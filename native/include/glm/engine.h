@@ -116,6 +116,15 @@ typedef struct engine_request {
   float* logits;
   int64_t deadline_ns;
   const uint32_t* mask;
+  int32_t num_allowed_tokens;
+  int32_t num_bad_words;
+  const int32_t* allowed_tokens;
+  const int32_t* bad_word_begin;
+  const int32_t* bad_word_tokens;
+  int32_t max_thought_tokens;
+  int32_t thought_is_open;
+  int32_t thought_begin_token;
+  int32_t thought_end_token;
 } engine_request;
 
 typedef struct engine_mask {
