@@ -15,6 +15,9 @@ FINISH_REASONS = {
 }
 
 
+FAILURE_STATUSES = {Status.GLM_DEVICE_ERROR: 503, Status.GLM_INVALID_ARGUMENT: 400}
+
+
 class DisconnectedError(Exception):
     """The client has gone; nobody reads the answer any more."""
 
@@ -111,9 +114,8 @@ def failure_of(reason, status, message):
         return ApiError(503, "the server cancelled the request", code="cancelled")
     if reason == "refused":
         return ApiError(400, message, code="grammar_error")
-    lost = status == Status.GLM_DEVICE_ERROR
     text = f"the engine failed this request: {message}"
-    return ApiError(503 if lost else 500, text, code=name_of(status))
+    return ApiError(FAILURE_STATUSES.get(status, 500), text, code=name_of(status))
 
 
 class Job:

@@ -71,10 +71,11 @@ def stop_ids(service, fields):
 
 
 def make_choices(
-    service, fields, visit, prompt, max_tokens, num_logprobs, first_index=0, layout=None
+    service, fields, visit, prompt, max_tokens, num_logprobs, rules, first_index=0, layout=None
 ):
     """Return the `n` choices of one prompt; the k-th draws with seed + k.
 
+    rules: fields of the engine's request, from `token_rules`.
     layout: how a turn begins that may hold a thought, from `layout_of`.
     """
     min_tokens = value_or(fields.min_tokens, 0)
@@ -97,6 +98,7 @@ def make_choices(
                 biases=fields.logit_bias or {},
                 priority=priority,
                 deadline_ns=deadline_ns,
+                **rules,
             ),
             detokenizer=service.tokenizer.detokenizer(fields.skip_special_tokens is not False),
             matcher=matcher_of(fields, layout),

@@ -17,6 +17,7 @@ from glm_engine.server.openai.responses.tools import offered_tools
 from glm_engine.server.rendering import encoded, rendered
 from glm_engine.server.requests import check_model, make_choices, value_or
 from glm_engine.server.streaming import WholeAnswer
+from glm_engine.server.token_rules import token_rules
 from glm_engine.server.turn import Turn
 
 PARAM = "input"
@@ -41,8 +42,9 @@ async def make_job(service, fields, visit):
     room = service.encoder.output_room(len(prompt), fields.max_output_tokens, otherwise=None)
     opening = opening_of(text)
     layout = layout_of(constraints, opening)
+    rules = await token_rules(service, fields)
     choices = make_choices(
-        service, fields, visit, prompt, room, num_logprobs(fields), layout=layout
+        service, fields, visit, prompt, room, num_logprobs(fields), rules, layout=layout
     )
     visit.prompt_tokens = len(prompt)
     if grammar := await compiled(service, fields, constraints):
