@@ -163,6 +163,9 @@ terra TokenRules:next_mask(given : &uint32, outputs : &int32, num_outputs : int3
     set_bit(self.mask, self.end_token)
     return self.mask
   end
+  if self.allowed == nil and given == nil and self.bad_word_begin.size <= 1 then
+    return nil
+  end
   C.memset(self.mask, 0xFF, size)
   if self.allowed ~= nil then
     C.memcpy(self.mask, self.allowed, size)

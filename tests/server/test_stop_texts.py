@@ -31,7 +31,7 @@ def ask_chat(http, stop, is_streaming, **more):
     if not is_streaming:
         [choice] = answer.json()["choices"]
         message = choice["message"]
-        thought, text = message["reasoning_content"], message["content"]
+        thought, text = message.get("reasoning_content"), message["content"]
         return thought or "", text or "", choice["finish_reason"]
     choices = [part["choices"][0] for part in collected(answer)]
     text = [one["delta"].get("content") or "" for one in choices]

@@ -1,13 +1,25 @@
 """What a request forbids of its tokens, as the engine takes it."""
 
+from glm_engine.dialogue.tags import THINK_END
+from glm_engine.server.errors import ApiError
 
-async def token_rules(service, fields):
-    """Return the fields of the engine's request that hold the rules; ApiError names a wrong one."""
-    if fields.allowed_token_ids:
-        ids = fields.allowed_token_ids
-        service.encoder.check_known(ids, service.vocab_size, "allowed_token_ids")
+ALLOWED = "allowed_token_ids"
+
+
+async def token_rules(service, fields, thought=None):
+    """Return the fields of the engine's request that hold the rules; ApiError names a wrong one.
+
+    thought: the limit of a thought, or None.
+    """
+    allowed = fields.allowed_token_ids or ()
+    if allowed:
+        service.encoder.check_known(allowed, service.vocab_size, ALLOWED)
+    if allowed and thought is not None and thought.end_token not in allowed:
+        message = f"{ALLOWED} lacks {thought.end_token}, {THINK_END}, which ends a thought in time"
+        raise ApiError(400, message, ALLOWED)
     return {
-        "allowed_tokens": tuple(fields.allowed_token_ids or ()),
+        "thought": thought,
+        "allowed_tokens": tuple(allowed),
         "bad_words": await bad_words(service, fields.bad_words or ()),
     }
 

@@ -4534,8 +4534,8 @@ entry:
   %.not = icmp eq ptr %.val10, null
   br i1 %.not, label %common.ret, label %merge
 
-common.ret:                                       ; preds = %or.end.i, %or.end.thread.i, %then.i, %"$Sequence.is_restricted.exit.thread"
-  %common.ret.op = phi ptr [ %5, %"$Sequence.is_restricted.exit.thread" ], [ %36, %then.i ], [ %113, %or.end.thread.i ], [ %spec.select41.i, %or.end.i ]
+common.ret:                                       ; preds = %or.end.i, %or.end.thread.i, %and.lhs.true.i, %then.i, %"$Sequence.is_restricted.exit.thread"
+  %common.ret.op = phi ptr [ %5, %"$Sequence.is_restricted.exit.thread" ], [ %36, %then.i ], [ null, %and.lhs.true.i ], [ %119, %or.end.thread.i ], [ %spec.select49.i, %or.end.i ]
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %"$Sequence.is_restricted.exit.thread"
@@ -4549,8 +4549,8 @@ merge:                                            ; preds = %"$Sequence.is_restr
   %.val = load i64, ptr %14, align 8
   %15 = trunc i64 %.val to i32
   %16 = sub i32 %15, %11
-  %.val33.i = load i32, ptr %6, align 4
-  %17 = sext i32 %.val33.i to i64
+  %.val41.i = load i32, ptr %6, align 4
+  %17 = sext i32 %.val41.i to i64
   %18 = add nsw i64 %17, 31
   %19 = sdiv i64 %18, 32
   %20 = shl nsw i64 %19, 2
@@ -4562,8 +4562,8 @@ merge:                                            ; preds = %"$Sequence.is_restr
 "$TokenRules.ends_thought.exit.i":                ; preds = %merge
   %24 = getelementptr i8, ptr %0, i64 428
   %25 = load i32, ptr %24, align 4
-  %.not42.i = icmp slt i32 %25, %22
-  br i1 %.not42.i, label %merge.i, label %then.i
+  %.not50.i = icmp slt i32 %25, %22
+  br i1 %.not50.i, label %merge.i, label %then.i
 
 then.i:                                           ; preds = %"$TokenRules.ends_thought.exit.i"
   tail call void @llvm.memset.p0.i64(ptr nonnull align 1 %.val10, i8 0, i64 %20, i1 false)
@@ -4582,176 +4582,189 @@ then.i:                                           ; preds = %"$TokenRules.ends_t
   br label %common.ret
 
 merge.i:                                          ; preds = %"$TokenRules.ends_thought.exit.i", %merge
-  tail call void @llvm.memset.p0.i64(ptr nonnull align 1 %.val10, i8 -1, i64 %20, i1 false)
   %37 = getelementptr i8, ptr %0, i64 360
   %38 = load ptr, ptr %37, align 8
-  %.not.i11 = icmp eq ptr %38, null
-  br i1 %.not.i11, label %merge1.i, label %then2.i
+  %39 = icmp eq ptr %38, null
+  %40 = icmp eq ptr %5, null
+  %or.cond.i = and i1 %40, %39
+  br i1 %or.cond.i, label %and.lhs.true.i, label %merge1.i
 
-then2.i:                                          ; preds = %merge.i
-  %39 = load ptr, ptr %7, align 8
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %39, ptr nonnull align 1 %38, i64 %20, i1 false)
-  br label %merge1.i
+and.lhs.true.i:                                   ; preds = %merge.i
+  %41 = getelementptr i8, ptr %0, i64 384
+  %42 = load i64, ptr %41, align 8
+  %43 = icmp slt i64 %42, 2
+  br i1 %43, label %common.ret, label %merge1.i
 
-merge1.i:                                         ; preds = %then2.i, %merge.i
-  %40 = icmp ne ptr %5, null
-  br i1 %40, label %then5.i, label %merge4.i
+merge1.i:                                         ; preds = %and.lhs.true.i, %merge.i
+  tail call void @llvm.memset.p0.i64(ptr nonnull align 1 %.val10, i8 -1, i64 %20, i1 false)
+  %44 = load ptr, ptr %37, align 8
+  %.not.i11 = icmp eq ptr %44, null
+  br i1 %.not.i11, label %merge6.i, label %then7.i
 
-then5.i:                                          ; preds = %merge1.i
+then7.i:                                          ; preds = %merge1.i
+  %45 = load ptr, ptr %7, align 8
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %45, ptr nonnull align 1 %44, i64 %20, i1 false)
+  br label %merge6.i
+
+merge6.i:                                         ; preds = %then7.i, %merge1.i
+  %46 = icmp ne ptr %5, null
+  br i1 %46, label %then10.i, label %merge9.i
+
+then10.i:                                         ; preds = %merge6.i
   %.val.i12 = load i32, ptr %6, align 4
-  %41 = icmp sgt i32 %.val.i12, 0
-  br i1 %41, label %forbody.preheader.i, label %merge4.i
+  %47 = icmp sgt i32 %.val.i12, 0
+  br i1 %47, label %forbody.preheader.i, label %merge9.i
 
-forbody.preheader.i:                              ; preds = %then5.i
+forbody.preheader.i:                              ; preds = %then10.i
   %narrow.i = add nuw i32 %.val.i12, 31
-  %42 = lshr i32 %narrow.i, 5
-  %.zext.i = zext nneg i32 %42 to i64
-  %43 = add nsw i64 %.zext.i, -1
+  %48 = lshr i32 %narrow.i, 5
+  %.zext.i = zext nneg i32 %48 to i64
+  %49 = add nsw i64 %.zext.i, -1
   %xtraiter = and i64 %.zext.i, 3
-  %44 = icmp ult i64 %43, 3
-  br i1 %44, label %merge4.i.loopexit.unr-lcssa, label %forbody.preheader.i.new
+  %50 = icmp ult i64 %49, 3
+  br i1 %50, label %merge9.i.loopexit.unr-lcssa, label %forbody.preheader.i.new
 
 forbody.preheader.i.new:                          ; preds = %forbody.preheader.i
   %unroll_iter = and i64 %.zext.i, 134217724
   br label %forbody.i
 
 forbody.i:                                        ; preds = %forbody.i, %forbody.preheader.i.new
-  %i.049.i = phi i64 [ 0, %forbody.preheader.i.new ], [ %72, %forbody.i ]
+  %i.057.i = phi i64 [ 0, %forbody.preheader.i.new ], [ %78, %forbody.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.new ], [ %niter.next.3, %forbody.i ]
-  %45 = load ptr, ptr %7, align 8
-  %46 = getelementptr i32, ptr %45, i64 %i.049.i
-  %47 = load i32, ptr %46, align 4
-  %48 = getelementptr i32, ptr %5, i64 %i.049.i
-  %49 = load i32, ptr %48, align 4
-  %50 = and i32 %49, %47
-  store i32 %50, ptr %46, align 4
-  %51 = or disjoint i64 %i.049.i, 1
-  %52 = load ptr, ptr %7, align 8
-  %53 = getelementptr i32, ptr %52, i64 %51
-  %54 = load i32, ptr %53, align 4
-  %55 = getelementptr i32, ptr %5, i64 %51
-  %56 = load i32, ptr %55, align 4
-  %57 = and i32 %56, %54
-  store i32 %57, ptr %53, align 4
-  %58 = or disjoint i64 %i.049.i, 2
-  %59 = load ptr, ptr %7, align 8
-  %60 = getelementptr i32, ptr %59, i64 %58
-  %61 = load i32, ptr %60, align 4
-  %62 = getelementptr i32, ptr %5, i64 %58
-  %63 = load i32, ptr %62, align 4
-  %64 = and i32 %63, %61
-  store i32 %64, ptr %60, align 4
-  %65 = or disjoint i64 %i.049.i, 3
-  %66 = load ptr, ptr %7, align 8
-  %67 = getelementptr i32, ptr %66, i64 %65
-  %68 = load i32, ptr %67, align 4
-  %69 = getelementptr i32, ptr %5, i64 %65
-  %70 = load i32, ptr %69, align 4
-  %71 = and i32 %70, %68
-  store i32 %71, ptr %67, align 4
-  %72 = add nuw nsw i64 %i.049.i, 4
+  %51 = load ptr, ptr %7, align 8
+  %52 = getelementptr i32, ptr %51, i64 %i.057.i
+  %53 = load i32, ptr %52, align 4
+  %54 = getelementptr i32, ptr %5, i64 %i.057.i
+  %55 = load i32, ptr %54, align 4
+  %56 = and i32 %55, %53
+  store i32 %56, ptr %52, align 4
+  %57 = or disjoint i64 %i.057.i, 1
+  %58 = load ptr, ptr %7, align 8
+  %59 = getelementptr i32, ptr %58, i64 %57
+  %60 = load i32, ptr %59, align 4
+  %61 = getelementptr i32, ptr %5, i64 %57
+  %62 = load i32, ptr %61, align 4
+  %63 = and i32 %62, %60
+  store i32 %63, ptr %59, align 4
+  %64 = or disjoint i64 %i.057.i, 2
+  %65 = load ptr, ptr %7, align 8
+  %66 = getelementptr i32, ptr %65, i64 %64
+  %67 = load i32, ptr %66, align 4
+  %68 = getelementptr i32, ptr %5, i64 %64
+  %69 = load i32, ptr %68, align 4
+  %70 = and i32 %69, %67
+  store i32 %70, ptr %66, align 4
+  %71 = or disjoint i64 %i.057.i, 3
+  %72 = load ptr, ptr %7, align 8
+  %73 = getelementptr i32, ptr %72, i64 %71
+  %74 = load i32, ptr %73, align 4
+  %75 = getelementptr i32, ptr %5, i64 %71
+  %76 = load i32, ptr %75, align 4
+  %77 = and i32 %76, %74
+  store i32 %77, ptr %73, align 4
+  %78 = add nuw nsw i64 %i.057.i, 4
   %niter.next.3 = add nuw i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
-  br i1 %niter.ncmp.3, label %merge4.i.loopexit.unr-lcssa, label %forbody.i
+  br i1 %niter.ncmp.3, label %merge9.i.loopexit.unr-lcssa, label %forbody.i
 
-merge4.i.loopexit.unr-lcssa:                      ; preds = %forbody.i, %forbody.preheader.i
-  %i.049.i.unr = phi i64 [ 0, %forbody.preheader.i ], [ %72, %forbody.i ]
+merge9.i.loopexit.unr-lcssa:                      ; preds = %forbody.i, %forbody.preheader.i
+  %i.057.i.unr = phi i64 [ 0, %forbody.preheader.i ], [ %78, %forbody.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
-  br i1 %lcmp.mod.not, label %merge4.i, label %forbody.i.epil
+  br i1 %lcmp.mod.not, label %merge9.i, label %forbody.i.epil
 
-forbody.i.epil:                                   ; preds = %merge4.i.loopexit.unr-lcssa, %forbody.i.epil
-  %i.049.i.epil = phi i64 [ %79, %forbody.i.epil ], [ %i.049.i.unr, %merge4.i.loopexit.unr-lcssa ]
-  %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.epil ], [ 0, %merge4.i.loopexit.unr-lcssa ]
-  %73 = load ptr, ptr %7, align 8
-  %74 = getelementptr i32, ptr %73, i64 %i.049.i.epil
-  %75 = load i32, ptr %74, align 4
-  %76 = getelementptr i32, ptr %5, i64 %i.049.i.epil
-  %77 = load i32, ptr %76, align 4
-  %78 = and i32 %77, %75
-  store i32 %78, ptr %74, align 4
-  %79 = add nuw nsw i64 %i.049.i.epil, 1
+forbody.i.epil:                                   ; preds = %merge9.i.loopexit.unr-lcssa, %forbody.i.epil
+  %i.057.i.epil = phi i64 [ %85, %forbody.i.epil ], [ %i.057.i.unr, %merge9.i.loopexit.unr-lcssa ]
+  %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.epil ], [ 0, %merge9.i.loopexit.unr-lcssa ]
+  %79 = load ptr, ptr %7, align 8
+  %80 = getelementptr i32, ptr %79, i64 %i.057.i.epil
+  %81 = load i32, ptr %80, align 4
+  %82 = getelementptr i32, ptr %5, i64 %i.057.i.epil
+  %83 = load i32, ptr %82, align 4
+  %84 = and i32 %83, %81
+  store i32 %84, ptr %80, align 4
+  %85 = add nuw nsw i64 %i.057.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
-  br i1 %epil.iter.cmp.not, label %merge4.i, label %forbody.i.epil, !llvm.loop !15
+  br i1 %epil.iter.cmp.not, label %merge9.i, label %forbody.i.epil, !llvm.loop !15
 
-merge4.i:                                         ; preds = %merge4.i.loopexit.unr-lcssa, %forbody.i.epil, %then5.i, %merge1.i
-  %80 = getelementptr i8, ptr %0, i64 376
-  %81 = getelementptr i8, ptr %0, i64 384
-  %82 = load i64, ptr %81, align 8
-  %83 = add i64 %82, -1
-  %84 = icmp sgt i64 %83, 0
-  br i1 %84, label %forbody.lr.ph.i.i, label %or.end.i
+merge9.i:                                         ; preds = %merge9.i.loopexit.unr-lcssa, %forbody.i.epil, %then10.i, %merge6.i
+  %86 = getelementptr i8, ptr %0, i64 376
+  %87 = getelementptr i8, ptr %0, i64 384
+  %88 = load i64, ptr %87, align 8
+  %89 = add i64 %88, -1
+  %90 = icmp sgt i64 %89, 0
+  br i1 %90, label %forbody.lr.ph.i.i, label %or.end.i
 
-forbody.lr.ph.i.i:                                ; preds = %merge4.i
-  %85 = getelementptr i8, ptr %0, i64 400
+forbody.lr.ph.i.i:                                ; preds = %merge9.i
+  %91 = getelementptr i8, ptr %0, i64 400
   br label %forbody.i.outer.i
 
 forbody.i.outer.i:                                ; preds = %merge1.i.thread.i, %forbody.lr.ph.i.i
-  %i.017.i.ph.i = phi i64 [ %89, %merge1.i.thread.i ], [ 0, %forbody.lr.ph.i.i ]
-  %.not43.i = phi i1 [ false, %merge1.i.thread.i ], [ true, %forbody.lr.ph.i.i ]
-  %86 = load ptr, ptr %85, align 8
-  %87 = load ptr, ptr %80, align 8
-  %.phi.trans.insert.i = getelementptr i32, ptr %87, i64 %i.017.i.ph.i
+  %i.017.i.ph.i = phi i64 [ %95, %merge1.i.thread.i ], [ 0, %forbody.lr.ph.i.i ]
+  %.not51.i = phi i1 [ false, %merge1.i.thread.i ], [ true, %forbody.lr.ph.i.i ]
+  %92 = load ptr, ptr %91, align 8
+  %93 = load ptr, ptr %86, align 8
+  %.phi.trans.insert.i = getelementptr i32, ptr %93, i64 %i.017.i.ph.i
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.i.outer.i
-  %88 = phi i32 [ %91, %merge1.i.i ], [ %.pre.i, %forbody.i.outer.i ]
-  %i.017.i.i = phi i64 [ %89, %merge1.i.i ], [ %i.017.i.ph.i, %forbody.i.outer.i ]
-  %89 = add nuw nsw i64 %i.017.i.i, 1
-  %90 = getelementptr i32, ptr %87, i64 %89
-  %91 = load i32, ptr %90, align 4
-  %92 = xor i32 %88, -1
-  %93 = add i32 %91, %92
-  %.not.i.i = icmp sgt i32 %93, %16
+  %94 = phi i32 [ %97, %merge1.i.i ], [ %.pre.i, %forbody.i.outer.i ]
+  %i.017.i.i = phi i64 [ %95, %merge1.i.i ], [ %i.017.i.ph.i, %forbody.i.outer.i ]
+  %95 = add nuw nsw i64 %i.017.i.i, 1
+  %96 = getelementptr i32, ptr %93, i64 %95
+  %97 = load i32, ptr %96, align 4
+  %98 = xor i32 %94, -1
+  %99 = add i32 %97, %98
+  %.not.i.i = icmp sgt i32 %99, %16
   br i1 %.not.i.i, label %merge1.i.i, label %and.lhs.true.i.i
 
 merge1.i.i:                                       ; preds = %and.lhs.true.i.i, %forbody.i.i
-  %exitcond.not.i.i = icmp eq i64 %89, %83
+  %exitcond.not.i.i = icmp eq i64 %95, %89
   br i1 %exitcond.not.i.i, label %"$TokenRules.forbid_bad_words.exit.i", label %forbody.i.i
 
 merge1.i.thread.i:                                ; preds = %and.lhs.true.i.i
-  %94 = load ptr, ptr %7, align 8
-  %95 = getelementptr i32, ptr %106, i64 %110
-  %96 = load i32, ptr %95, align 4
-  %97 = sdiv i32 %96, 32
-  %98 = sext i32 %97 to i64
-  %99 = getelementptr i32, ptr %94, i64 %98
-  %100 = load i32, ptr %99, align 4
-  %101 = and i32 %96, 31
-  %102 = shl nuw i32 1, %101
-  %103 = xor i32 %102, -1
-  %104 = and i32 %100, %103
-  store i32 %104, ptr %99, align 4
-  %exitcond.not.i36.i = icmp eq i64 %89, %83
-  br i1 %exitcond.not.i36.i, label %or.end.thread.i, label %forbody.i.outer.i
+  %100 = load ptr, ptr %7, align 8
+  %101 = getelementptr i32, ptr %112, i64 %116
+  %102 = load i32, ptr %101, align 4
+  %103 = sdiv i32 %102, 32
+  %104 = sext i32 %103 to i64
+  %105 = getelementptr i32, ptr %100, i64 %104
+  %106 = load i32, ptr %105, align 4
+  %107 = and i32 %102, 31
+  %108 = shl nuw i32 1, %107
+  %109 = xor i32 %108, -1
+  %110 = and i32 %106, %109
+  store i32 %110, ptr %105, align 4
+  %exitcond.not.i44.i = icmp eq i64 %95, %89
+  br i1 %exitcond.not.i44.i, label %or.end.thread.i, label %forbody.i.outer.i
 
 and.lhs.true.i.i:                                 ; preds = %forbody.i.i
-  %105 = sext i32 %88 to i64
-  %106 = getelementptr i32, ptr %86, i64 %105
-  %107 = sub i32 %16, %93
-  %108 = sext i32 %107 to i64
-  %109 = getelementptr i32, ptr %13, i64 %108
-  %110 = sext i32 %93 to i64
-  %111 = shl nsw i64 %110, 2
-  %bcmp.i.i = tail call i32 @bcmp(ptr readonly %109, ptr %106, i64 %111)
-  %112 = icmp eq i32 %bcmp.i.i, 0
-  br i1 %112, label %merge1.i.thread.i, label %merge1.i.i
+  %111 = sext i32 %94 to i64
+  %112 = getelementptr i32, ptr %92, i64 %111
+  %113 = sub i32 %16, %99
+  %114 = sext i32 %113 to i64
+  %115 = getelementptr i32, ptr %13, i64 %114
+  %116 = sext i32 %99 to i64
+  %117 = shl nsw i64 %116, 2
+  %bcmp.i.i = tail call i32 @bcmp(ptr readonly %115, ptr %112, i64 %117)
+  %118 = icmp eq i32 %bcmp.i.i, 0
+  br i1 %118, label %merge1.i.thread.i, label %merge1.i.i
 
 "$TokenRules.forbid_bad_words.exit.i":            ; preds = %merge1.i.i
-  br i1 %.not43.i, label %or.end.i, label %or.end.thread.i
+  br i1 %.not51.i, label %or.end.i, label %or.end.thread.i
 
 or.end.thread.i:                                  ; preds = %merge1.i.thread.i, %"$TokenRules.forbid_bad_words.exit.i"
-  %113 = load ptr, ptr %7, align 8
+  %119 = load ptr, ptr %7, align 8
   br label %common.ret
 
-or.end.i:                                         ; preds = %"$TokenRules.forbid_bad_words.exit.i", %merge4.i
-  %114 = load ptr, ptr %37, align 8
-  %.fr.i = freeze ptr %114
-  %.not32.i = icmp ne ptr %.fr.i, null
-  %spec.select.i = or i1 %40, %.not32.i
-  %115 = load ptr, ptr %7, align 8
-  %spec.select41.i = select i1 %spec.select.i, ptr %115, ptr null
+or.end.i:                                         ; preds = %"$TokenRules.forbid_bad_words.exit.i", %merge9.i
+  %120 = load ptr, ptr %37, align 8
+  %.fr.i = freeze ptr %120
+  %.not40.i = icmp ne ptr %.fr.i, null
+  %spec.select.i = or i1 %46, %.not40.i
+  %121 = load ptr, ptr %7, align 8
+  %spec.select49.i = select i1 %spec.select.i, ptr %121, ptr null
   br label %common.ret
 }
 

@@ -23,6 +23,7 @@ from glm_engine.server.limits import JsonRoute
 from glm_engine.server.rendering import encoded, rendered
 from glm_engine.server.requests import check_model, make_choices
 from glm_engine.server.streaming import WholeAnswer
+from glm_engine.server.thoughts import thought_limit
 from glm_engine.server.token_rules import token_rules
 
 
@@ -59,7 +60,10 @@ async def make_job(service, fields, visit):
     max_tokens = min(fields.max_tokens, room)
     sampling = sampling_fields(fields)
     layout = layout_of(constraints, opening_of(text), continues_turn(fields))
-    rules = await token_rules(service, sampling)
+    thought = thought_limit(
+        service, fields, opening_of(text), continues_turn=continues_turn(fields)
+    )
+    rules = await token_rules(service, sampling, thought)
     choices = make_choices(service, sampling, visit, prompt, max_tokens, -1, rules, layout=layout)
     if grammar := await compiled(service, sampling, constraints):
         await service.guides.guide(choices, grammar, opening_of(text))

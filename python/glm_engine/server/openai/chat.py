@@ -16,6 +16,7 @@ from glm_engine.server.openai.tool_choice import offered_tools
 from glm_engine.server.rendering import encoded
 from glm_engine.server.requests import check_count, check_model, make_choices, value_or
 from glm_engine.server.streaming import EventStream, WholeAnswer
+from glm_engine.server.thoughts import thought_limit
 from glm_engine.server.token_rules import token_rules
 from glm_engine.server.turn import Turn
 
@@ -38,7 +39,8 @@ async def make_job(service, fields, visit):
     room = service.encoder.output_room(len(prompt), wanted, otherwise=None)
     opening = opening_of(text)
     layout = layout_of(constraints, opening)
-    rules = await token_rules(service, fields)
+    thought = thought_limit(service, fields, opening, fields.reasoning_effort)
+    rules = await token_rules(service, fields, thought)
     choices = make_choices(
         service, fields, visit, prompt, room, num_logprobs(fields), rules, layout=layout
     )

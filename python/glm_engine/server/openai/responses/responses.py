@@ -17,6 +17,7 @@ from glm_engine.server.openai.responses.tools import offered_tools
 from glm_engine.server.rendering import encoded, rendered
 from glm_engine.server.requests import check_model, make_choices, value_or
 from glm_engine.server.streaming import WholeAnswer
+from glm_engine.server.thoughts import thought_limit
 from glm_engine.server.token_rules import token_rules
 from glm_engine.server.turn import Turn
 
@@ -42,7 +43,8 @@ async def make_job(service, fields, visit):
     room = service.encoder.output_room(len(prompt), fields.max_output_tokens, otherwise=None)
     opening = opening_of(text)
     layout = layout_of(constraints, opening)
-    rules = await token_rules(service, fields)
+    thought = thought_limit(service, fields, opening, fields.reasoning_effort)
+    rules = await token_rules(service, fields, thought)
     choices = make_choices(
         service, fields, visit, prompt, room, num_logprobs(fields), rules, layout=layout
     )
