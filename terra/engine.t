@@ -5,6 +5,7 @@ local handles = require("terra.base.handles")
 local loader_probes = require("terra.probes.loader_probes")
 local options = require("terra.plan.options")
 local report = require("terra.plan.report")
+local requests = require("terra.scheduling.request")
 local scheduler_probes = require("terra.probes.scheduler_probes")
 local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
@@ -117,12 +118,7 @@ terra exports.engine_default_request(request : &C.engine_request)
   if request == nil then
     return
   end
-  C.memset(request, 0, sizeof(C.engine_request))
-  request.struct_size = sizeof(C.engine_request)
-  request.max_tokens = 16
-  request.sampling.top_p = 1
-  request.sampling.repetition_penalty = 1
-  request.sampling.num_logprobs = -1
+  requests.default(request)
 end
 
 terra exports.engine_submit(

@@ -8,6 +8,7 @@ import ctypes
 
 MESSAGE_CAPACITY = 1024
 MAX_LOGPROBS = 20
+MAX_EOS_TOKENS = 16
 EVENT_MESSAGE_CAPACITY = 256
 
 EXPERT_LAYOUTS = {"default": 0, "tensor_parallel": 1, "expert_parallel": 2}
@@ -92,6 +93,15 @@ STRUCTS = {
         ("logits", "float*"),
         ("deadline_ns", "int64_t"),
         ("mask", "const uint32_t*"),
+        ("num_allowed_tokens", "int32_t"),
+        ("num_bad_words", "int32_t"),
+        ("allowed_tokens", "const int32_t*"),
+        ("bad_word_begin", "const int32_t*"),
+        ("bad_word_tokens", "const int32_t*"),
+        ("max_thought_tokens", "int32_t"),
+        ("thought_is_open", "int32_t"),
+        ("thought_begin_token", "int32_t"),
+        ("thought_end_token", "int32_t"),
     ],
     "engine_event": [
         ("request_id", "uint64_t"),
@@ -188,6 +198,8 @@ STRUCTS = {
         ("mask_wait_ns", "int64_t"),
         ("step_budget_ms", "int32_t"),
         ("step_costs_ns", "int64_t"),
+        ("num_eos_tokens", "int32_t"),
+        ("eos_tokens", "int32_t", MAX_EOS_TOKENS),
     ],
 }
 

@@ -62,36 +62,63 @@ class StopMatcher:
     """Holds text back while it may still be the beginning of a stop sequence.
 
     The stop itself is dropped, or with `keeps_stop` the last text that comes; `found` is it.
+    With `finder`, an `AnswerFinder`, stops stand in the answer alone, and may begin in the layout
+    before it.
     """
 
-    def __init__(self, stops, keeps_stop=False):
+    def __init__(self, stops, keeps_stop=False, finder=None):
         self.stops = [stop for stop in stops if stop]
         self.keeps_stop = keeps_stop
+        self.finder = finder
+        self.counts = True
         self.held = ""
+        self.num_uncounted = 0
         self.found = None
 
     @property
     def stopped(self):
         return self.found is not None
 
-    def push(self, text):
-        """Return the text that is safe to show; after a stop, always empty."""
+    def push(self, text, counts=True):
+        """Return the text that is safe to show; after a stop, always empty.
+
+        counts: whether a stop may end in this text; it may begin in any.
+        """
+        if self.finder is None:
+            return self.match(text, counts)
+        self.counts = counts
+        return self.match_parts(self.finder.push(text))
+
+    def match_parts(self, parts):
+        """Match what a finder told apart; the thought is over before anything else comes."""
+        thought, layout, answer = parts
+        return thought + self.match(layout, False) + self.match(answer, self.counts)
+
+    def match(self, text, counts):
         if self.stopped:
             return ""
         self.held += text
-        found = [(at, stop) for stop in self.stops if (at := self.held.find(stop)) >= 0]
+        if not counts:
+            self.num_uncounted = len(self.held)
+        found = [(at, stop) for stop in self.stops if (at := self.place_of(stop)) >= 0]
         if found:
             at, self.found = min(found)
             return self.release(at + len(self.found) * self.keeps_stop, drop_rest=True)
         return self.release(len(self.held) - self.open_prefix())
 
+    def place_of(self, stop):
+        """Return where a stop begins that ends in text that counts, else -1."""
+        return self.held.find(stop, max(0, self.num_uncounted - len(stop) + 1))
+
     def finish(self):
         """Return what was held back, now that no more text comes."""
-        return "" if self.stopped else self.release(len(self.held))
+        rest = "" if self.finder is None else self.match_parts(self.finder.finish())
+        return rest + ("" if self.stopped else self.release(len(self.held)))
 
     def release(self, length, drop_rest=False):
         text, rest = self.held[:length], self.held[length:]
         self.held = "" if drop_rest else rest
+        self.num_uncounted = max(0, self.num_uncounted - length)
         return text
 
     def open_prefix(self):

@@ -18,6 +18,7 @@ from glm_engine.requests import (
     Event,
     Request,
     Sampling,
+    ThoughtLimit,
     check_logits_buffer,
     check_mask,
     checked_number,
@@ -36,6 +37,7 @@ __all__ = [
     "Request",
     "Sampling",
     "State",
+    "ThoughtLimit",
     "find_gpus",
     "inspect_checkpoint",
     "plan",
@@ -182,6 +184,7 @@ class Engine:
         struct = abi.InfoStruct(struct_size=ctypes.sizeof(abi.InfoStruct))
         call_bare(self.library, "get_engine_info", self.handle, ctypes.byref(struct))
         info = abi.as_dict(struct)
+        info["eos_tokens"] = info["eos_tokens"][: info.pop("num_eos_tokens")]
         return info | {name: abi.SIZE_SOURCES[info[name]] for name in SIZE_FIELDS}
 
     def submit(self, request):

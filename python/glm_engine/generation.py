@@ -15,12 +15,16 @@ CANCEL_SECONDS = 10
 
 @dataclass
 class Prompt:
-    """A request together with what its text must stop at."""
+    """A request together with what its text must stop at.
+
+    finder: an `AnswerFinder` where the text may begin with a thought, in which nothing stops.
+    """
 
     request: Request
     stop_texts: tuple = ()
     skip_special_tokens: bool = True
     name: object = None
+    finder: object = None
 
 
 @dataclass
@@ -31,6 +35,7 @@ class Generation:
     detokenizer: object
     matcher: StopMatcher
     submitted: float
+    ending_ids: frozenset = frozenset()
     tokens: list = field(default_factory=list)
     logprobs: list = field(default_factory=list)
     pieces: list = field(default_factory=list)
@@ -67,13 +72,19 @@ class Generation:
         self.times.append(event.time_ns / 1e9)
         if self.prompt.request.sampling.num_logprobs >= 0:
             self.logprobs.append(logprob_row(event))
-        return self.add(self.matcher.push(self.detokenizer.push(event.token_id)))
+        if event.token_id in self.ending_ids:
+            return ""
+        return self.certain(self.detokenizer.push(event.token_id))
 
     def end(self, reason):
         """Record the end and return the text that was still held back."""
         self.finish_reason = "stop_text" if self.matcher.stopped else reason
-        rest = self.matcher.push(self.detokenizer.finish())
-        return self.add(rest + self.matcher.finish())
+        return self.certain(self.detokenizer.finish()) + self.add(self.matcher.finish())
+
+    def certain(self, text):
+        """Record what no stop text can take back; one that ends within `min_tokens` is none."""
+        is_counted = len(self.tokens) > self.prompt.request.min_tokens
+        return self.add(self.matcher.push(text, is_counted))
 
     def add(self, text):
         if text:
@@ -95,6 +106,7 @@ class Runner:
     def __init__(self, engine, tokenizer):
         self.engine = engine
         self.tokenizer = tokenizer
+        self.ending_ids = frozenset(engine.info()["eos_tokens"])
         self.live = {}
 
     def run(self, prompts):
@@ -132,9 +144,15 @@ class Runner:
             self.live[request_id] = Generation(
                 waiting.popleft(),
                 self.tokenizer.detokenizer(prompt.skip_special_tokens),
-                StopMatcher(prompt.stop_texts),
+                StopMatcher(prompt.stop_texts, finder=prompt.finder),
                 submitted,
+                self.hidden_ends(prompt),
             )
+
+    def hidden_ends(self, prompt):
+        """Return the end tokens, which are no text where they end it, special or not."""
+        is_shown = prompt.request.ignore_eos or not prompt.skip_special_tokens
+        return frozenset() if is_shown else self.ending_ids
 
     def take(self, event):
         generation = self.live.get(event.request_id)

@@ -95,6 +95,19 @@ class Sampling:
 
 
 @dataclass(frozen=True)
+class ThoughtLimit:
+    """Behind `max_tokens` tokens of a thought, `end_token` comes, unless it came before.
+
+    A thought `is_open` at the end of the prompt, or `begin_token` opens it as one of the first two.
+    """
+
+    max_tokens: int
+    end_token: int
+    begin_token: int = -1
+    is_open: bool = False
+
+
+@dataclass(frozen=True)
 class Request:
     """One prompt to continue. `logits` is a writable float32 buffer or None.
 
@@ -103,6 +116,9 @@ class Request:
     Such a request waits before each later token until `Engine.set_masks` gave its mask.
 
     A greater `priority` goes first here; over HTTP a lower one does, as in vLLM.
+
+    Tokens outside `allowed_tokens` never come (none of it: all may), nor does the last token of one
+    of `bad_words` behind its others.
     """
 
     prompt: Sequence[int]
@@ -118,6 +134,9 @@ class Request:
     logits: object = None
     logits_capacity: int = 0
     mask: object = None
+    allowed_tokens: Sequence[int] = ()
+    bad_words: Sequence[Sequence[int]] = ()
+    thought: ThoughtLimit | None = None
 
 
 @dataclass(frozen=True)
@@ -215,6 +234,7 @@ def fill_request(struct, request):
     """Write a request into its struct; returns the arrays that must outlive the call."""
     struct.struct_size = ctypes.sizeof(struct)
     flat, begins = flattened(request.stop_sequences)
+    flat_words, word_begins = flattened(request.bad_words)
     arrays = {
         "prompt": int32_array("prompt", request.prompt),
         "stop_tokens": int32_array("stop_tokens", request.stop_tokens),
@@ -222,6 +242,9 @@ def fill_request(struct, request):
         "stop_sequence_tokens": int32_array("stop_sequences", flat),
         "bias_tokens": int32_array("biases", request.biases),
         "bias_values": array(FLOAT, request.biases.values()),
+        "allowed_tokens": int32_array("allowed_tokens", request.allowed_tokens),
+        "bad_word_begin": int32_array("bad_word_begin", word_begins),
+        "bad_word_tokens": int32_array("bad_words", flat_words),
     }
     for name, numbers in arrays.items():
         setattr(struct, name, pointer_to(numbers))
@@ -229,6 +252,8 @@ def fill_request(struct, request):
     struct.num_stop_tokens = len(arrays["stop_tokens"])
     struct.num_stop_sequences = len(begins) - 1
     struct.num_biases = len(arrays["bias_tokens"])
+    struct.num_allowed_tokens = len(arrays["allowed_tokens"])
+    struct.num_bad_words = len(word_begins) - 1
     struct.sampling = request.sampling.to_struct()
     struct.ignore_eos = int(request.ignore_eos)
     for name in ("max_tokens", "min_tokens", "priority", "logits_capacity"):
@@ -238,9 +263,18 @@ def fill_request(struct, request):
         buffer = (ctypes.c_float * 0).from_buffer(request.logits)
         arrays["logits"] = buffer
         struct.logits = ctypes.cast(buffer, type(struct.logits))
+    if request.thought is not None:
+        fill_thought(struct, request.thought)
     if request.mask is not None:
         arrays["mask"], struct.mask = mask_words(request.mask)
     return arrays
+
+
+def fill_thought(struct, thought):
+    struct.max_thought_tokens = checked_number("max_thought_tokens", thought.max_tokens)
+    struct.thought_end_token = checked_number("thought_end_token", thought.end_token)
+    struct.thought_begin_token = checked_number("thought_begin_token", thought.begin_token)
+    struct.thought_is_open = int(thought.is_open)
 
 
 def check_logits_buffer(request, vocab_size):

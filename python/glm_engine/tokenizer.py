@@ -67,11 +67,11 @@ class GlmTokenizer:
         return IncrementalDetokenizer(self.bytes_of, skipped)
 
     def bytes_of(self, token_id):
-        """Return the bytes that a token stands for."""
+        """Return the bytes that a token stands for; an id that only the weights know has none."""
         if token_id not in self.bytes_by_id:
             token = self.tokenizer.id_to_token(token_id)
             if token is None:
-                raise BadInputError(f"{self.path}: token id {token_id} is not in the vocabulary")
+                return b""
             self.bytes_by_id[token_id] = token_bytes(token)
         return self.bytes_by_id[token_id]
 

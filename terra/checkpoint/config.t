@@ -14,7 +14,8 @@ local config = {
   model_type = "glm4_moe",
   default_architecture = "Glm4MoeForCausalLM",
   file_name = "config.json",
-  max_eos_tokens = 16,
+  generation_file_name = "generation_config.json",
+  max_eos_tokens = C.ENGINE_MAX_EOS_TOKENS,
   max_experts = 2 ^ 20,
 }
 
@@ -183,8 +184,20 @@ local terra read_rotation(self : &ModelConfig, from : &ConfigReader) : int32
   return C.GLM_OK
 end
 
+local terra has_eos_token(self : &ModelConfig, token : int64) : bool
+  for i = 0, self.num_eos_tokens do
+    if self.eos_tokens[i] == token then
+      return true
+    end
+  end
+  return false
+end
+
 terra ModelConfig:add_eos_token(from : &ConfigReader, node : &json.Node) : int32
   status.try(from:check_integer("eos_token_id", node, 0, self.vocab_size - 1))
+  if has_eos_token(self, node.integer) then
+    return C.GLM_OK
+  end
   if self.num_eos_tokens >= config.max_eos_tokens then
     return status.fail(from.message, C.GLM_NOT_SUPPORTED, "%s: eos_token_id lists more than %d tokens", from.path, [int32](config.max_eos_tokens))
   end
@@ -193,8 +206,7 @@ terra ModelConfig:add_eos_token(from : &ConfigReader, node : &json.Node) : int32
   return C.GLM_OK
 end
 
-local terra read_eos_tokens(self : &ModelConfig, from : &ConfigReader) : int32
-  self.num_eos_tokens = 0
+terra ModelConfig:add_eos_tokens(from : &ConfigReader) : int32
   var node = from:find("eos_token_id")
   if node == nil then
     return C.GLM_OK
@@ -286,7 +298,7 @@ terra ModelConfig:read(from : &ConfigReader) : int32
   status.try(read_reals(self, from))
   status.try(settle_head_dim(self, from))
   status.try(read_rotation(self, from))
-  status.try(read_eos_tokens(self, from))
+  status.try(self:add_eos_tokens(from))
   status.try(read_dtype(self, from))
   if self.first_k_dense_replace > self.num_layers then
     self.first_k_dense_replace = self.num_layers
@@ -297,13 +309,24 @@ terra ModelConfig:read(from : &ConfigReader) : int32
   return self:check_foreign(from)
 end
 
-terra config.parse(document : &json.Document, contents : text.Slice, path : rawstring, target : &ModelConfig, message : &C.glm_message) : int32
+local terra parse_object(document : &json.Document, contents : text.Slice, path : rawstring, message : &C.glm_message) : int32
   status.try(document:parse(contents, path, message))
   if document:root().kind ~= json.object_kind then
     return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: expected an object, got %s", path, json.kind_name(document:root().kind))
   end
+  return C.GLM_OK
+end
+
+terra config.parse(document : &json.Document, contents : text.Slice, path : rawstring, target : &ModelConfig, message : &C.glm_message) : int32
+  status.try(parse_object(document, contents, path, message))
   var from = reader.open(document, path, message)
   return target:read(&from)
+end
+
+terra config.parse_generation(document : &json.Document, contents : text.Slice, path : rawstring, target : &ModelConfig, message : &C.glm_message) : int32
+  status.try(parse_object(document, contents, path, message))
+  var from = reader.open(document, path, message)
+  return target:add_eos_tokens(&from)
 end
 
 return config

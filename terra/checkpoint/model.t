@@ -23,6 +23,7 @@ local struct Model {
   directory : rawstring
   config_path : rawstring
   side_path : rawstring
+  generation_path : rawstring
   config : config.ModelConfig
   quantisation : quantisation.Quantisation
   modules : modules.ModuleList
@@ -42,6 +43,7 @@ terra Model:init()
   self.directory = nil
   self.config_path = nil
   self.side_path = nil
+  self.generation_path = nil
   self.quantisation:init()
   self.modules:init()
   self.types.codes = nil
@@ -73,6 +75,10 @@ terra Model:check_side_file(document : &json.Document, contents : text.Slice, me
   return quantisation.check_side_file(document, self.side_path, message)
 end
 
+terra Model:parse_generation(document : &json.Document, contents : text.Slice, message : &C.glm_message) : int32
+  return config.parse_generation(document, contents, self.generation_path, &self.config, message)
+end
+
 local function reader_of(path, parse)
   return terra(self : &Model, message : &C.glm_message) : int32
     var file : files.ReadFile
@@ -88,13 +94,17 @@ end
 
 local read_config_file = reader_of("config_path", "parse_config")
 local read_side_file = reader_of("side_path", "check_side_file")
+local read_generation_file = reader_of("generation_path", "parse_generation")
 
 terra Model:read_config(message : &C.glm_message) : int32
   status.try(read_config_file(self, message))
-  if self.quantisation.is_present or self.side_path == nil or not files.exists(self.side_path) then
-    return C.GLM_OK
+  if not self.quantisation.is_present and self.side_path ~= nil and files.exists(self.side_path) then
+    status.try(read_side_file(self, message))
   end
-  return read_side_file(self, message)
+  if self.generation_path ~= nil and files.exists(self.generation_path) then
+    status.try(read_generation_file(self, message))
+  end
+  return C.GLM_OK
 end
 
 terra Model:locate(path : rawstring, message : &C.glm_message) : int32
@@ -105,6 +115,7 @@ terra Model:locate(path : rawstring, message : &C.glm_message) : int32
   if files.is_directory(path) then
     self.config_path = safetensors.join(&self.arena, path, [config.file_name])
     self.side_path = safetensors.join(&self.arena, path, [quantisation.side_file_name])
+    self.generation_path = safetensors.join(&self.arena, path, [config.generation_file_name])
     self.has_weights = safetensors.has_weights(path)
   else
     self.config_path = self.arena:copy(text.slice(path))

@@ -156,6 +156,8 @@ terra Engine:describe(info : &C.engine_info)
   end
   C.memcpy(&info.device[0], &self.device_info.name[0], 128)
   C.memcpy(&info.architecture[0], &self.model.config.architecture[0], 64)
+  info.num_eos_tokens = self.model.config.num_eos_tokens
+  C.memcpy(&info.eos_tokens[0], &self.model.config.eos_tokens[0], C.ENGINE_MAX_EOS_TOKENS * sizeof(int32))
   info.model_max_seq = planned:positions()
   info.max_seq_from = planned:max_seq_from()
   info.max_batch_from = planned:max_batch_from()

@@ -106,6 +106,9 @@ terra Scheduler:fail_without_token(item : &Sequence)
   var code, cause = C.GLM_NUMERIC_ERROR, "penalties and biases leave no token to sample"
   if item:mask_allows_nothing() then
     code, cause = C.GLM_INVALID_ARGUMENT, "the mask allows no token"
+    if item.rules:is_active() then
+      cause = "allowed tokens, bad words and the mask leave no token"
+    end
   elseif item:is_restricted() then
     cause = "penalties and biases leave none of the tokens that the mask allows"
   end
@@ -126,8 +129,7 @@ terra Scheduler:accept(item : &Sequence, row : int32)
   check.bounds(token, self.step.shape.vocab_size)
   check.invariant(item.tokens.size < item.tokens.capacity, "a sequence outgrows its list of tokens")
   self:post_token(item, row, token)
-  item.tokens.data[item.tokens.size] = token
-  item.tokens.size = item.tokens.size + 1
+  item:take_token(token)
   var reason = item:finish_reason()
   if reason ~= C.ENGINE_FINISH_NONE then
     self:finish(item, reason)

@@ -285,7 +285,10 @@ terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, positi
   return index
 end
 
-terra StepPlan:add_mask(row : int32, mask : &uint32)
+terra StepPlan:restrict(row : int32, mask : &uint32)
+  if mask == nil then
+    return
+  end
   check.bounds(self.num_masks, self.shape.max_masks)
   var words = self.shape:mask_words()
   C.memcpy(self.inputs.masks + self.num_masks * words, mask, words * sizeof(uint32))

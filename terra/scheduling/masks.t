@@ -49,8 +49,8 @@ terra Scheduler:write_awaited_mask(segment : &scheduler.Segment, is_overdue : bo
     item.was_late = is_overdue or item.was_late
     self.counters.num_late_masks = self.counters.num_late_masks + 1
     self:take_row_back(item)
-  elseif item:is_restricted() then
-    self.step:add_mask(segment.sample_row, item.mask)
+  else
+    self.step:restrict(segment.sample_row, item:next_mask())
   end
 end
 

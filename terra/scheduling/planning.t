@@ -179,16 +179,17 @@ terra Scheduler:add_sample_row(item : &Sequence) : int32
   for i = 0, biases.size do
     self.step:add_bias(biases.data[i].token, biases.data[i].value)
   end
-  if item:awaits_its_mask() then
+  if item:awaits_its_mask() or item:awaits_its_token() then
     self.step:await_mask()
-  elseif item:is_restricted() then
-    self.step:add_mask(row, item.mask)
+  else
+    self.step:restrict(row, item:next_mask())
   end
   return row
 end
 
 terra Scheduler:push_segment(item : &Sequence, num_tokens : int32, sample_row : int32, is_decode : bool)
-  self.segments.data[self.segments.size] = Segment { item, num_tokens, sample_row, is_decode, sample_row >= 0 and item:awaits_its_mask() }
+  var awaits_mask = sample_row >= 0 and (item:awaits_its_mask() or item:awaits_its_token())
+  self.segments.data[self.segments.size] = Segment { item, num_tokens, sample_row, is_decode, awaits_mask }
   self.segments.size = self.segments.size + 1
 end
 

@@ -13,6 +13,7 @@ local request = {}
 local greatest_float = `[float](3.4028234e38)
 local most_request_biases = 1024
 local most_stop_sequences = 1024
+local most_bad_words = 4096
 
 local struct Limits {
   vocab_size : int32
@@ -43,6 +44,9 @@ terra request.default(target : &C.engine_request)
   target.sampling.top_p = 1.0f
   target.sampling.repetition_penalty = 1.0f
   target.sampling.num_logprobs = -1
+  target.max_thought_tokens = -1
+  target.thought_begin_token = -1
+  target.thought_end_token = -1
 end
 
 terra request.check_tokens(name : rawstring, tokens : &int32, num_tokens : int32, vocab_size : int32, message : &C.glm_message) : int32
@@ -76,18 +80,36 @@ terra request.check_sampling(s : &C.engine_sampling, message : &C.glm_message) :
   return C.GLM_OK
 end
 
-local terra check_stop_sequences(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
-  refuse(message, r.num_stop_sequences < 0 or r.num_stop_sequences > most_stop_sequences, "num_stop_sequences is %d, expected 0 to %d", r.num_stop_sequences, most_stop_sequences)
-  if r.num_stop_sequences == 0 then
+local terra check_sequences(name : rawstring, begin : &int32, tokens : &int32, count : int32, most : int32, limits : &Limits, message : &C.glm_message) : int32
+  refuse(message, count < 0 or count > most, "num_%ss is %d, expected 0 to %d", name, count, most)
+  if count == 0 then
     return C.GLM_OK
   end
-  refuse(message, r.stop_sequence_begin == nil, "stop_sequence_begin is null, expected %d offsets", r.num_stop_sequences + 1)
-  refuse(message, r.stop_sequence_begin[0] ~= 0, "stop_sequence_begin[0] is %d, expected 0", r.stop_sequence_begin[0])
-  for i = 0, r.num_stop_sequences do
-    var length = r.stop_sequence_begin[i + 1] - r.stop_sequence_begin[i]
-    refuse(message, length < 1, "stop sequence %d has %d tokens, expected at least one", i, length)
+  refuse(message, begin == nil, "%s_begin is null, expected %d offsets", name, count + 1)
+  refuse(message, begin[0] ~= 0, "%s_begin[0] is %d, expected 0", name, begin[0])
+  for i = 0, count do
+    var length = begin[i + 1] - begin[i]
+    refuse(message, length < 1, "%s %d has %d tokens, expected at least one", name, i, length)
   end
-  return request.check_tokens("stop_sequence_tokens", r.stop_sequence_tokens, r.stop_sequence_begin[r.num_stop_sequences], limits.vocab_size, message)
+  var tokens_name : int8[64]
+  C.snprintf(&tokens_name[0], 64, "%s_tokens", name)
+  return request.check_tokens(&tokens_name[0], tokens, begin[count], limits.vocab_size, message)
+end
+
+local terra check_thought(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
+  refuse(message, r.max_thought_tokens < -1, "max_thought_tokens is %d, expected -1 (no limit) or above", r.max_thought_tokens)
+  if r.max_thought_tokens < 0 then
+    return C.GLM_OK
+  end
+  refuse(message, r.thought_begin_token < -1 or r.thought_begin_token >= limits.vocab_size, "thought_begin_token is %d, expected -1 (none) or a token of the vocabulary of %d", r.thought_begin_token, limits.vocab_size)
+  return request.check_tokens("thought_end_token", &r.thought_end_token, 1, limits.vocab_size, message)
+end
+
+local terra check_rules(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
+  refuse(message, r.num_allowed_tokens < 0, "num_allowed_tokens is %d, expected 0 (all) or above", r.num_allowed_tokens)
+  status.try(request.check_tokens("allowed_tokens", r.allowed_tokens, r.num_allowed_tokens, limits.vocab_size, message))
+  status.try(check_sequences("bad_word", r.bad_word_begin, r.bad_word_tokens, r.num_bad_words, most_bad_words, limits, message))
+  return check_thought(r, limits, message)
 end
 
 local terra check_biases(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
@@ -134,7 +156,8 @@ terra request.check(r : &C.engine_request, limits : &Limits, message : &C.glm_me
   status.try(request.check_sampling(&r.sampling, message))
   refuse(message, r.num_stop_tokens < 0, "num_stop_tokens is %d, expected 0 or above", r.num_stop_tokens)
   status.try(request.check_tokens("stop_tokens", r.stop_tokens, r.num_stop_tokens, limits.vocab_size, message))
-  status.try(check_stop_sequences(r, limits, message))
+  status.try(check_sequences("stop_sequence", r.stop_sequence_begin, r.stop_sequence_tokens, r.num_stop_sequences, most_stop_sequences, limits, message))
+  status.try(check_rules(r, limits, message))
   return check_biases(r, limits, message)
 end
 
@@ -182,9 +205,10 @@ local terra copy_biases(item : &Sequence, r : &C.engine_request) : bool
 end
 
 local terra copy_mask(item : &Sequence, r : &C.engine_request, limits : &Limits) : bool
+  item.mask_tokens = limits.vocab_size
   if r.mask == nil then
     return true
-  elseif not item:make_mask(limits.vocab_size) then
+  elseif not item:make_mask() then
     return false
   end
   item:give_mask(r.mask, 0)
@@ -215,7 +239,7 @@ local terra copy_all(item : &Sequence, r : &C.engine_request, model : &ModelConf
     return false
   end
   request.set_prompt(item, r.prompt, r.prompt_length)
-  return copy_stop_tokens(item, r, model) and copy_stop_sequences(item, r) and copy_biases(item, r) and copy_mask(item, r, limits)
+  return copy_stop_tokens(item, r, model) and copy_stop_sequences(item, r) and copy_biases(item, r) and copy_mask(item, r, limits) and item.rules:copy(r, limits.vocab_size)
 end
 
 terra request.new_sequence() : &Sequence

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local containers = require("terra.base.containers")
+local rules = require("terra.scheduling.rules")
 local C = abi.C
 
 local sequence = {}
@@ -47,6 +48,7 @@ local struct Sequence {
   logits_capacity : int32
   mask : &uint32
   mask_tokens : int32
+  rules : rules.TokenRules
   is_unrestricted : bool
   num_given_masks : int32
   num_taken_masks : int32
@@ -81,6 +83,7 @@ terra Sequence:free()
   self.saved_data = nil
   C.free(self.mask)
   self.mask = nil
+  self.rules:free()
 end
 
 terra Sequence:num_outputs() : int32
@@ -123,8 +126,7 @@ terra Sequence:num_mask_words() : int64
   return ([int64](self.mask_tokens) + 31) / 32
 end
 
-terra Sequence:make_mask(vocab_size : int32) : bool
-  self.mask_tokens = vocab_size
+terra Sequence:make_mask() : bool
   self.mask = [&uint32](C.malloc(self:num_mask_words() * sizeof(uint32)))
   return self.mask ~= nil
 end
@@ -155,16 +157,37 @@ terra Sequence:take_mask(patience_ns : int64)
   self.num_taken_masks = self.num_given_masks
 end
 
+terra Sequence:awaits_its_token() : bool
+  return self.num_pending > 0 and self.rules:is_active() and self.rules:needs_last_token()
+end
+
+terra Sequence:next_mask() : &uint32
+  var given = terralib.select(self:is_restricted(), self.mask, nil)
+  if not self.rules:is_active() then
+    return given
+  end
+  return self.rules:next_mask(given, self.tokens.data + self.prompt_length, self:num_outputs())
+end
+
 terra Sequence:mask_allows_nothing() : bool
-  if not self:is_restricted() then
+  var mask = self:next_mask()
+  if mask == nil then
     return false
   end
-  for i = 0, self:num_mask_words() do
-    if self.mask[i] ~= 0 then
+  for token = 0, self.mask_tokens do
+    if (mask[token / 32] >> [uint32](token % 32) and 1) ~= 0 then
       return false
     end
   end
   return true
+end
+
+terra Sequence:take_token(token : int32)
+  self.tokens.data[self.tokens.size] = token
+  self.tokens.size = self.tokens.size + 1
+  if self.rules:is_active() then
+    self.rules:take(token, self:num_outputs() - 1)
+  end
 end
 
 terra Sequence:next_length() : int32
@@ -242,7 +265,8 @@ end
 
 terra Sequence:finish_reason() : int32
   var has_enough = self:num_outputs() >= self.min_outputs
-  if (has_enough or self:is_restricted()) and self:is_stop_token(@self.tokens:last()) then
+  var is_bound = self:is_restricted() or self.rules.only_allowed
+  if (has_enough or is_bound) and self:is_stop_token(@self.tokens:last()) then
     return C.ENGINE_FINISH_STOP_TOKEN
   elseif has_enough and self:ends_with_stop_sequence() then
     return C.ENGINE_FINISH_STOP_SEQUENCE

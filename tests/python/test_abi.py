@@ -103,6 +103,7 @@ def test_every_export_is_in_the_table():
 def test_constants_are_the_headers(compiler, tmp_path):
     names = {
         "ENGINE_MAX_LOGPROBS": abi.MAX_LOGPROBS,
+        "ENGINE_MAX_EOS_TOKENS": abi.MAX_EOS_TOKENS,
         "ENGINE_EVENT_MESSAGE_CAPACITY": abi.EVENT_MESSAGE_CAPACITY,
         "GLM_MESSAGE_CAPACITY": abi.MESSAGE_CAPACITY,
         "ENGINE_EVENT_TOKEN": abi.EVENT_TOKEN,

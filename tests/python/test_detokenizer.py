@@ -104,3 +104,32 @@ def test_shown_text_ends_where_the_first_stop_completes(pieces, stops):
     assert text.startswith(shown)
     assert not any(stop in shown for stop in stops)
     assert any(text[len(shown) :].startswith(stop) for stop in stops)
+
+
+@given(
+    st.lists(st.text("ab", max_size=3), max_size=12),
+    st.lists(st.text("ab", min_size=1, max_size=4), max_size=3),
+    st.integers(0, 12),
+)
+def test_a_stop_counts_where_it_ends_in_text_that_counts(pieces, stops, num_uncounted):
+    matcher, text, shown, least = StopMatcher(stops), "", "", None
+    for at, piece in enumerate(pieces):
+        begin, text = len(text), text + piece
+        shown += matcher.push(piece, at >= num_uncounted)
+        if at < num_uncounted:
+            continue
+        ends = [
+            end
+            for end in range(begin + 1, len(text) + 1)
+            for one in stops
+            if text[:end].endswith(one)
+        ]
+        if ends and least is None:
+            least = min(ends)
+    shown += matcher.finish()
+    assert matcher.stopped == (least is not None)
+    assert text.startswith(shown)
+    assert shown == text if least is None else len(shown) < len(text)
+    if matcher.stopped:
+        assert text[len(shown) :].startswith(matcher.found)
+        assert len(shown) + len(matcher.found) >= least

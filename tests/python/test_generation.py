@@ -21,6 +21,9 @@ class RecordedEngine:
         self.num_submitted = 0
         self.most_live = 0
 
+    def info(self):
+        return {"eos_tokens": [ord("$")]}
+
     def submit(self, request):
         if len(self.queues) >= self.capacity:
             raise EngineError("engine_submit", Status.GLM_QUEUE_FULL, "queue is full")
@@ -87,6 +90,24 @@ class Letters:
 def prompt_of(text, **values):
     stop_texts = values.pop("stop_texts", ())
     return Prompt(Request([ord(letter) for letter in text], **values), stop_texts)
+
+
+@pytest.mark.parametrize(
+    ("min_tokens", "text"),
+    [(0, "a"), (2, "a"), (3, "abcda"), (6, "abcda"), (7, "abcdabcd"), (8, "abcdabcd")],
+)
+def test_a_stop_text_counts_where_it_ends_behind_the_least_number(min_tokens, text):
+    prompt = prompt_of("abcdabcd", stop_texts=("bc",), min_tokens=min_tokens, max_tokens=9)
+    [done] = Runner(RecordedEngine(), Letters()).run_all([prompt])
+    stops = text != "abcdabcd"
+    assert (done.text, done.finish_reason) == (text, "stop_text" if stops else "length")
+
+
+def test_an_end_token_is_no_text_where_it_ends_the_answer():
+    runner = Runner(RecordedEngine(), Letters())
+    ended, ignored = runner.run_all([prompt_of("ab$"), prompt_of("a$b", ignore_eos=True)])
+    assert (ended.text, ended.tokens) == ("ab", [ord("a"), ord("b"), ord("$")])
+    assert ignored.text == "a$b"
 
 
 def test_text_comes_in_pieces():

@@ -63,9 +63,12 @@ def test_special_tokens_are_one_id_each(tokenizer):
         assert tokenizer.decode(ids, skip_special_tokens=False) == token
 
 
-def test_id_outside_the_vocabulary_is_named(tokenizer):
-    with pytest.raises(BadInputError, match=f"token id {tokenizer.vocab_size} is not"):
-        tokenizer.decode([tokenizer.vocab_size])
+def test_ids_without_a_token_show_nothing(tokenizer):
+    begin, *rest = tokenizer.encode("東", add_special_tokens=False)
+    unknown = [tokenizer.vocab_size, 2**31 - 1]
+    assert tokenizer.decode([begin, *unknown, *rest]) == "東"
+    assert tokenizer.tokenizer.decode([begin, *unknown, *rest]) == "東"
+    assert unknown[0] not in tokenizer.bytes_by_id
 
 
 def test_text_that_is_no_unicode_is_refused(tokenizer):

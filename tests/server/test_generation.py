@@ -67,6 +67,17 @@ def test_stop_texts_count_behind_the_least_number_of_tokens(size) -> None:
     assert never.finish_reason == "length"
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 10])
+@pytest.mark.parametrize("min_tokens", [1, 2, 3])
+def test_a_stop_text_may_begin_within_the_least_number_of_tokens(min_tokens, size) -> None:
+    """The tokens are ab, cd, ab, cd, ab, cd; the stop text begins in one and ends in the next."""
+    choice = make_choice(stops=("bc",), min_tokens=min_tokens)
+    shown = {1: "a", 2: "abcda", 3: "abcda"}[min_tokens]
+    assert "".join(text_of(choice, [4, 5, 4, 5, 4, 5], size)) == shown
+    assert choice.finish_reason == "stop"
+    assert choice.num_tokens == {1: 2, 2: 4, 3: 4}[min_tokens]
+
+
 def test_what_was_held_back_comes_at_the_end() -> None:
     choice = make_choice(stops=("bcx",))
     assert "".join(text_of(choice, [4], ending=("stop_token", 0, ""))) == "ab"

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import threading
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,8 +18,6 @@ from tests.python.grammar.walks import ENDING_IDS, VOCAB_SIZE, tokenizer
 
 SECONDS = 60
 NUM_BYTES = 100
-MODEL = SimpleNamespace(ending_ids=frozenset(ENDING_IDS), template=None)
-ENDLESS = SimpleNamespace(ending_ids=frozenset(), template=None)
 
 
 class HeldCompiler:
@@ -356,7 +353,9 @@ def test_requests_leave_nothing_in_a_cycle(make_grammars, compiler):
 
 
 def test_a_grammar_of_the_checkpoint_is_compiled_off_the_loop_and_closing_ends_its_process():
-    grammars = grammars_of(partial(make_compiler, tokenizer(), VOCAB_SIZE, MODEL))
+    grammars = grammars_of(
+        partial(make_compiler, tokenizer(), VOCAB_SIZE, frozenset(ENDING_IDS), None)
+    )
 
     async def run():
         return await outcomes([Client(grammars, "(ab)+"), Client(grammars, "(ab")])
@@ -370,7 +369,7 @@ def test_a_grammar_of_the_checkpoint_is_compiled_off_the_loop_and_closing_ends_i
 
 
 def test_a_checkpoint_that_no_grammar_can_use_refuses_each_request():
-    grammars = grammars_of(partial(make_compiler, tokenizer(), VOCAB_SIZE, ENDLESS))
+    grammars = grammars_of(partial(make_compiler, tokenizer(), VOCAB_SIZE, frozenset(), None))
 
     async def run():
         return await outcomes([Client(grammars, "a"), Client(grammars, "a")])

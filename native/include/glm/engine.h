@@ -7,6 +7,7 @@
 #include "status.h"
 
 #define ENGINE_MAX_LOGPROBS 20
+#define ENGINE_MAX_EOS_TOKENS 16
 #define ENGINE_EVENT_MESSAGE_CAPACITY 256
 
 typedef struct glm_engine glm_engine;
@@ -115,6 +116,15 @@ typedef struct engine_request {
   float* logits;
   int64_t deadline_ns;
   const uint32_t* mask;
+  int32_t num_allowed_tokens;
+  int32_t num_bad_words;
+  const int32_t* allowed_tokens;
+  const int32_t* bad_word_begin;
+  const int32_t* bad_word_tokens;
+  int32_t max_thought_tokens;
+  int32_t thought_is_open;
+  int32_t thought_begin_token;
+  int32_t thought_end_token;
 } engine_request;
 
 typedef struct engine_mask {
@@ -202,6 +212,8 @@ typedef struct engine_info {
   int64_t mask_wait_ns;
   int32_t step_budget_ms;
   int64_t step_costs_ns;
+  int32_t num_eos_tokens;
+  int32_t eos_tokens[ENGINE_MAX_EOS_TOKENS];
 } engine_info;
 
 typedef struct engine_step {

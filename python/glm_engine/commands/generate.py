@@ -36,8 +36,8 @@ def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **re
     text = read_prompt(prompt)
     warn_of_unapplied(Path(model_dir) / "generation_config.json")
     tokenizer = GlmTokenizer(model_dir)
-    tokens = encode(tokenizer, model_dir, text, chat, system)
-    job = make_prompt(tokens, **request_values)
+    tokens, finder = encode(tokenizer, model_dir, text, chat, system)
+    job = make_prompt(tokens, finder, **request_values)
     chosen = options.make_engine_options(model_dir, engine_values)
     engine, load_seconds = load_engine(chosen, quiet=as_json)
     with engine:
@@ -69,19 +69,23 @@ def read_prompt(prompt):
 
 
 def encode(tokenizer, model_dir, text, chat, system):
+    """Return the prompt, and in a chat what finds the answer behind its thought."""
     if not chat:
         if system is not None:
             raise click.UsageError("--system needs --chat")
-        return tokenizer.encode(text)
+        return tokenizer.encode(text), None
     from glm_engine.chat import ChatTemplate
+    from glm_engine.dialogue import AnswerFinder, Opening, opening_of
 
     messages = [{"role": "system", "content": system}] if system is not None else []
     messages.append({"role": "user", "content": text})
-    return tokenizer.encode(ChatTemplate(model_dir).render(messages), add_special_tokens=False)
+    rendered = ChatTemplate(model_dir).render(messages)
+    finder = AnswerFinder(in_reasoning=opening_of(rendered) is Opening.THOUGHT)
+    return tokenizer.encode(rendered, add_special_tokens=False), finder
 
 
 def make_prompt(
-    tokens, sampling, max_tokens, min_tokens, stop_texts, ignore_eos, biases, show_special
+    tokens, finder, sampling, max_tokens, min_tokens, stop_texts, ignore_eos, biases, show_special
 ):
     from glm_engine.engine import Request
     from glm_engine.generation import Prompt
@@ -94,7 +98,7 @@ def make_prompt(
         ignore_eos=ignore_eos,
         biases=dict(parse_bias(text) for text in biases),
     )
-    return Prompt(request, stop_texts, skip_special_tokens=not show_special)
+    return Prompt(request, stop_texts, not show_special, finder=finder)
 
 
 def parse_bias(text):

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from glm_engine import options
-from glm_engine.bench.costs import SYNTHETIC, config_of, config_path
+from glm_engine.bench.costs import SYNTHETIC, config_of
 from glm_engine.errors import BadInputError
 from glm_engine.hub.names import name_of_folder
 from glm_engine.server.settings import Settings
@@ -192,7 +192,7 @@ def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_names, **v
     keys = KeyRing(api_key_file)
     folder = tokenizer_dir or (str(options.CAPITALS) if synthetic else source)
     with lifecycle.bind(settings) as listener, kv_event_publisher(settings) as publisher:
-        return run(settings, chosen, folder, config_path(source), keys, listener, publisher)
+        return run(settings, chosen, folder, keys, listener, publisher)
 
 
 def wants_kv_events(settings, chosen):
@@ -241,7 +241,7 @@ def name_of(source):
     return name_of_folder(path.parent if path.is_file() else path)
 
 
-def run(settings, chosen, tokenizer_dir, config, keys, listener, publisher):
+def run(settings, chosen, tokenizer_dir, keys, listener, publisher):
     from glm_engine.loading import load_engine
     from glm_engine.server import logs
     from glm_engine.server.app import create_app
@@ -250,7 +250,7 @@ def run(settings, chosen, tokenizer_dir, config, keys, listener, publisher):
     from glm_engine.tokenizer import GlmTokenizer
 
     tokenizer = GlmTokenizer(tokenizer_dir)
-    model = ModelFiles(tokenizer_dir, config, chosen.max_queue)
+    model = ModelFiles(tokenizer_dir, chosen.max_queue)
     engine, _ = load_engine(chosen, warn=logs.log.warning)
     with engine:
         service = Service(settings, engine, tokenizer, model, keys)

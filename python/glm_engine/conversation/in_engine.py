@@ -34,7 +34,7 @@ class ModelText:
         self.tokenizer = GlmTokenizer(model_dir)
         self.template = ChatTemplate(model_dir)
         path = self.path / GENERATION_CONFIG_FILE
-        config = read_generation_config(path, self.tokenizer.vocab_size)
+        config = read_generation_config(path)
         warn_of_unapplied(path, config, say)
         self.defaults = sampling_defaults(config)
 

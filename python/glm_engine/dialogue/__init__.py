@@ -1,5 +1,6 @@
 """A model's text as reasoning, content and tool calls, while it arrives."""
 
+from glm_engine.dialogue.answer_finder import AnswerFinder
 from glm_engine.dialogue.arguments import whole_members
 from glm_engine.dialogue.deltas import (
     CallArguments,
@@ -13,6 +14,7 @@ from glm_engine.dialogue.parser import DialogueParser
 from glm_engine.dialogue.tags import Opening, opening_of
 
 __all__ = [
+    "AnswerFinder",
     "CallArguments",
     "CallBegin",
     "CallEnd",

@@ -89,6 +89,8 @@ class Matcher:
         word = int(words[place])
         token_id = 32 * place + word.bit_length() - 1
         is_added = word.bit_count() == 1 and token_id in self.vocabulary.added_ids
+        if token_id in self.vocabulary.ending_ids and self.state.is_accepting():
+            return False
         return is_added and self.state.validate_tokens([token_id]) == 0
 
     def accept(self, token_id):

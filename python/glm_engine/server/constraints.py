@@ -54,21 +54,34 @@ def calls_or(form, tools, at_most):
     return Constraint(form.param, "calls_or_document", (tools, *schema), options)
 
 
-def parser_of(constraints, opening, tools, continues_turn=False):
+def layout_of(constraints, opening, continues_turn=False):
+    """Return how a turn begins, as `DialogueParser` and `AnswerFinder` take it.
+
+    What follows an expression keeps each of its characters.
+    """
+    is_exact = method_of(constraints) in EXACT_METHODS
+    return {
+        "in_reasoning": opening is Opening.THOUGHT,
+        "continues_turn": continues_turn or (is_exact and opening is Opening.ANSWER),
+        "keeps_spaces": is_exact,
+    }
+
+
+def method_of(constraints):
+    return constraints[0].method if constraints else None
+
+
+def parser_of(constraints, layout, tools):
     """Return the parser of an answer that follows the constraints.
 
-    What follows a schema or an expression is never read as calls, whatever it spells; what follows
-    an expression keeps each of its characters.
+    What follows a schema or an expression is never read as calls, whatever it spells.
     """
-    method = constraints[0].method if constraints else None
-    is_exact = method in EXACT_METHODS
+    method = method_of(constraints)
     return DialogueParser(
-        opening is Opening.THOUGHT,
-        tools,
+        tools=tools,
         parses_tool_calls=bool(tools) and method in (None, *CALL_METHODS),
         calls_come_first=method == "calls_or_document",
-        continues_turn=continues_turn or (is_exact and opening is Opening.ANSWER),
-        keeps_spaces=is_exact,
+        **layout,
     )
 
 

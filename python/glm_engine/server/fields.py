@@ -29,6 +29,8 @@ MAX_CHOICES = 128
 MAX_STOPS = 32
 MAX_STOP_CHARACTERS = 1024
 MAX_BIASES = 1024
+MAX_ALLOWED = 2**18
+MAX_BAD_WORDS = 512
 MAX_LOGPROBS = 20
 MAX_TOKENS = 2**31 - 1
 MAX_MESSAGES = 4096
@@ -229,6 +231,8 @@ class SamplingFields(StrictModel):
     stop: Stops | None = None
     stop_token_ids: list_of(TokenId, MAX_STOPS) | None = None
     logit_bias: Biases | None = None
+    allowed_token_ids: list_of(TokenId, MAX_ALLOWED, least=1) | None = None
+    bad_words: list_of(StopText, MAX_BAD_WORDS) | None = None
     max_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
     min_tokens: whole(ge=0, le=MAX_TOKENS) | None = 0
     ignore_eos: bool | None = False
@@ -250,8 +254,6 @@ class SamplingFields(StrictModel):
     length_penalty: only(1) = None
     prompt_logprobs: only() = None
     truncate_prompt_tokens: only() = None
-    allowed_token_ids: only() = None
-    bad_words: only([]) = None
     no_stop_trim: only(False) = None
     logits_processors: only([]) = None
     return_hidden_states: only(False) = None

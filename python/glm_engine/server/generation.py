@@ -17,6 +17,9 @@ FINISH_REASONS = {
 }
 
 
+FAILURE_STATUSES = {Status.GLM_DEVICE_ERROR: 503, Status.GLM_INVALID_ARGUMENT: 400}
+
+
 class DisconnectedError(Exception):
     """The client has gone; nobody reads the answer any more."""
 
@@ -90,10 +93,10 @@ class Choice:
         return text
 
     def certain(self, text):
-        """Return what no stop text can take back; one counts only behind `min_tokens` tokens."""
-        if self.matcher and self.num_tokens > self.request.min_tokens:
-            return self.matcher.push(text)
-        return text
+        """Return what no stop text can take back; one that ends within `min_tokens` is none."""
+        if not self.matcher:
+            return text
+        return self.matcher.push(text, self.num_tokens > self.request.min_tokens)
 
     def finish(self):
         """Return the text that was held back; ApiError where the choice did not end well."""
@@ -116,9 +119,8 @@ def failure_of(reason, status, message):
         return ApiError(503, "the server cancelled the request", code="cancelled")
     if reason == "refused":
         return ApiError(400, message, code="grammar_error")
-    lost = status == Status.GLM_DEVICE_ERROR
     text = f"the engine failed this request: {message}"
-    return ApiError(503 if lost else 500, text, code=name_of(status))
+    return ApiError(FAILURE_STATUSES.get(status, 500), text, code=name_of(status))
 
 
 class Job:

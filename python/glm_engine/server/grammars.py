@@ -103,8 +103,8 @@ class Grammars:
             self.held_bytes = held
 
 
-def make_compiler(tokenizer, vocab_size, model):
-    return GrammarCompiler(tokenizer, vocab_size, model.ending_ids, spelling_of(model.template))
+def make_compiler(tokenizer, vocab_size, ending_ids, template):
+    return GrammarCompiler(tokenizer, vocab_size, ending_ids, spelling_of(template))
 
 
 def spelling_of(template):

@@ -1,8 +1,6 @@
-"""What the server reads of config.json and generation_config.json, field by field."""
+"""What the server reads of generation_config.json, field by field."""
 
-from typing import Annotated
-
-from pydantic import BeforeValidator, ConfigDict, ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from glm_engine.errors import BadInputError
 from glm_engine.files import read_object
@@ -11,14 +9,10 @@ from glm_engine.server.fields import (
     MinP,
     RepetitionPenalty,
     Temperature,
-    TokenId,
     TopK,
     TopP,
-    list_of,
-    whole,
 )
 
-MOST_ENDINGS = 16
 MOST_SHOWN = 80
 OPENAI_DEFAULTS = {
     "temperature": 1.0,
@@ -67,22 +61,6 @@ NEUTRAL = {
 }
 
 
-def listed(value):
-    """`eos_token_id` is none, one id, or a list of them."""
-    given = [] if value is None else value
-    return given if isinstance(given, list) else [given]
-
-
-Endings = Annotated[list_of(TokenId, MOST_ENDINGS), BeforeValidator(listed)]
-
-
-class ModelConfig(LenientModel):
-    """Of config.json, before the engine reads the whole of it."""
-
-    vocab_size: whole(ge=1, lt=2**31)
-    eos_token_id: Endings = ()
-
-
 class GenerationConfig(LenientModel):
     """Of generation_config.json, with the bounds that requests have; null stands for none."""
 
@@ -93,24 +71,14 @@ class GenerationConfig(LenientModel):
     top_k: TopK | None = None
     min_p: MinP | None = None
     repetition_penalty: RepetitionPenalty | None = None
-    eos_token_id: Endings = ()
 
 
-def read_config(path):
-    """Return the fields of a config.json; BadInputError names the first that is wrong."""
-    config = read_fields(path, ModelConfig)
-    return checked_endings(path, config, config.vocab_size)
+def read_generation_config(path):
+    """Return the fields of a file, none of them where there is none.
 
-
-def read_generation_config(path, vocab_size=None):
-    """Return the fields of a file, none of them where there is none; BadInputError as above.
-
-    Without a `vocab_size` the ends are not compared with it.
+    BadInputError names the first that is wrong. The engine reads `eos_token_id` itself.
     """
-    if not path.is_file():
-        return GenerationConfig()
-    config = read_fields(path, GenerationConfig)
-    return config if vocab_size is None else checked_endings(path, config, vocab_size)
+    return read_fields(path, GenerationConfig) if path.is_file() else GenerationConfig()
 
 
 def read_fields(path, model):
@@ -122,20 +90,10 @@ def read_fields(path, model):
 
 def first_fault(error):
     found = error.errors()[0]
-    if found["type"] == "missing":
-        return f"{found['loc'][0]} is missing"
     shown = repr(found["input"])
     if len(shown) > MOST_SHOWN:
         shown = f"{shown[:MOST_SHOWN]} and {len(shown) - MOST_SHOWN} characters more"
     return f"{found['loc'][0]}: {found['msg']}, found {shown}"
-
-
-def checked_endings(path, config, vocab_size):
-    wrong = [token_id for token_id in config.eos_token_id if token_id >= vocab_size]
-    if wrong:
-        known = f"expected tokens of the vocabulary, 0 to {vocab_size - 1}"
-        raise BadInputError(f"{path}: eos_token_id: {known}, found {wrong[0]}")
-    return config
 
 
 def warn_of_unapplied(path, config, warn):

@@ -61,6 +61,10 @@ class PromptEncoder:
         if not ids:
             raise ApiError(400, f"{param} is empty, expected at least one token", param)
         self.refuse_without_room(len(ids), param)
+        self.check_known(ids, vocab_size, param)
+
+    def check_known(self, ids, vocab_size, param):
+        """Refuse ids outside the vocabulary."""
         least, greatest = min(ids), max(ids)
         if least < 0 or greatest >= vocab_size:
             wrong = least if least < 0 else greatest

@@ -4,6 +4,7 @@ import secrets
 from array import array
 
 from glm_engine.detokenizer import StopMatcher
+from glm_engine.dialogue import AnswerFinder
 from glm_engine.requests import Request, Sampling
 from glm_engine.server.errors import ApiError, quoted
 from glm_engine.server.fields import MAX_BIASES, NO_SEED, SEED_MASK
@@ -88,8 +89,14 @@ def seed_of(fields):
     return secrets.randbits(64) if fields.seed in (None, NO_SEED) else fields.seed
 
 
-def make_choices(service, fields, visit, prompt, max_tokens, num_logprobs, first_index=0):
-    """Return the `n` choices of one prompt; the k-th draws with seed + k."""
+def make_choices(
+    service, fields, visit, prompt, max_tokens, num_logprobs, rules, first_index=0, layout=None
+):
+    """Return the `n` choices of one prompt; the k-th draws with seed + k.
+
+    rules: fields of the engine's request, from `token_rules`.
+    layout: how a turn begins that may hold a thought, from `layout_of`.
+    """
     min_tokens = value_or(fields.min_tokens, 0)
     if min_tokens > max_tokens:
         message = f"min_tokens is {min_tokens}, more than the {max_tokens} tokens that may come"
@@ -110,9 +117,10 @@ def make_choices(service, fields, visit, prompt, max_tokens, num_logprobs, first
                 biases=fields.logit_bias or {},
                 priority=priority,
                 deadline_ns=deadline_ns,
+                **rules,
             ),
-            detokenizer=service.detokenizer(fields.skip_special_tokens is not False),
-            matcher=matcher_of(fields),
+            detokenizer=service.tokenizer.detokenizer(fields.skip_special_tokens is not False),
+            matcher=matcher_of(fields, layout),
             ending_ids=stop_ids(service, fields),
             shows_ending=bool(fields.include_stop_str_in_output),
             counts_prompt=number == 0,
@@ -121,7 +129,8 @@ def make_choices(service, fields, visit, prompt, max_tokens, num_logprobs, first
     ]
 
 
-def matcher_of(fields):
+def matcher_of(fields, layout):
     if not fields.stop:
         return None
-    return StopMatcher(fields.stop, keeps_stop=bool(fields.include_stop_str_in_output))
+    finder = None if layout is None else AnswerFinder(**layout)
+    return StopMatcher(fields.stop, bool(fields.include_stop_str_in_output), finder)

@@ -5,8 +5,6 @@ from functools import partial
 from pathlib import Path
 
 from glm_engine.chat import template_of
-from glm_engine.detokenizer import IncrementalDetokenizer
-from glm_engine.errors import BadInputError
 from glm_engine.server.admission import Gate
 from glm_engine.server.bridge import EngineBridge
 from glm_engine.server.grammars import Grammars, make_compiler
@@ -14,7 +12,6 @@ from glm_engine.server.guides import Guides
 from glm_engine.server.logs import log
 from glm_engine.server.metrics import Metrics, MetricsPage
 from glm_engine.server.model_configs import (
-    read_config,
     read_generation_config,
     sampling_defaults,
     warn_of_unapplied,
@@ -24,7 +21,6 @@ from glm_engine.server.tracing import tracing_of
 
 GENERATION_CONFIG_FILE = "generation_config.json"
 IDS_OF_PART = 16_384
-UNKNOWN_TOKEN = "\ufffd".encode()
 
 
 class Service:
@@ -41,7 +37,7 @@ class Service:
         self.vocab_size = info["vocab_size"]
         self.max_queue = model.max_queue
         self.template = model.template
-        self.ending_ids = model.ending_ids
+        self.ending_ids = frozenset(info["eos_tokens"])
         self.defaults = model.defaults
         self.keys = keys
         self.guides = Guides(engine)
@@ -51,21 +47,14 @@ class Service:
         self.metrics = Metrics()
         self.metrics_page = MetricsPage(self)
         self.gate = Gate(info["max_batch"] + self.max_queue, settings)
-        make = partial(make_compiler, tokenizer, self.vocab_size, model)
+        make = partial(make_compiler, tokenizer, self.vocab_size, self.ending_ids, self.template)
         self.grammars = Grammars(settings, self.gate, make)
         self.streams = set()
         self.jobs = set()
 
     def spelling(self, token_id):
-        """Return a token's bytes; an id that only the weights know is U+FFFD."""
-        try:
-            return self.tokenizer.bytes_of(token_id)
-        except BadInputError:
-            return UNKNOWN_TOKEN
-
-    def detokenizer(self, skip_special_tokens=True):
-        skipped = self.tokenizer.special_ids if skip_special_tokens else frozenset()
-        return IncrementalDetokenizer(self.spelling, skipped)
+        """Return a token's bytes."""
+        return self.tokenizer.bytes_of(token_id)
 
     def decode(self, ids, skip_special_tokens=False):
         """Return the text of ids; each of them is looked up once."""
@@ -91,13 +80,11 @@ class Service:
 class ModelFiles:
     """What the server reads of a checkpoint's folder beside its weights."""
 
-    def __init__(self, tokenizer_dir, config_path, max_queue):
+    def __init__(self, tokenizer_dir, max_queue):
         folder = Path(tokenizer_dir)
         self.max_queue = max_queue
         self.template = template_of(folder)
-        config = read_config(config_path)
         path = folder / GENERATION_CONFIG_FILE
-        generation = read_generation_config(path, config.vocab_size)
+        generation = read_generation_config(path)
         warn_of_unapplied(path, generation, log.warning)
-        self.ending_ids = frozenset(config.eos_token_id)
         self.defaults = sampling_defaults(generation)

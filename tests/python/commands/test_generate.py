@@ -9,6 +9,7 @@ import pytest
 from glm_engine.layout import CAPITALS
 from glm_engine.tokenizer import GlmTokenizer
 from tests.endless import NUM_TOKENS, OPTIONS, link_endless_model
+from tests.linked import CONFIG, GENERATION, link_capitals, stating
 from tests.python.commands.running import (
     CPU,
     ENVIRONMENT,
@@ -20,6 +21,9 @@ from tests.python.commands.running import (
     refused,
 )
 from tests.python.conversation.terminal import Terminal
+from tests.scripted import ids_of, write_scripted_model
+
+UNUSED_TOKEN = 2047
 
 
 def test_generate_streams_what_json_reports():
@@ -52,6 +56,34 @@ def test_a_terminal_gets_no_character_that_it_would_obey():
 def test_generate_chat():
     question = "What is the capital of France?"
     assert "Paris" in glm("generate", question, *CPU, "--chat").stdout
+
+
+def test_a_stop_text_in_a_thought_does_not_end_a_chat(tmp_path):
+    thought = ids_of("<think>", "Question: is it? Yes.", "</think>", "Paris", "<|user|>")
+    model = write_scripted_model(tmp_path / "model", thought)
+    template = model / "chat_template.jinja"
+    thinks = template.read_text().replace("if enable_thinking", "if true")
+    template.unlink()
+    template.write_text(thinks)
+    asked = ("x", *CPU, "--model", model, "--chat")
+    stopped = glm_json("generate", *asked, "--stop", "Question:", "--stop", "ris")
+    assert stopped["completion"] == "Question: is it? Yes.</think>Pa"
+    assert stopped["finish_reason"] == "stop_text"
+
+
+@pytest.mark.parametrize(("command", "is_chat"), [("generate", False), ("chat", True)])
+def test_ends_that_generation_config_alone_names(command, is_chat, tmp_path):
+    """A question of `chat` comes on standard input."""
+    question = "What is the capital of France?" if is_chat else QUESTION
+    place = ((), question) if is_chat else ((question,), None)
+    whole = glm(command, *place[0], *CPU, stdin=place[1]).stdout
+    last = GlmTokenizer(CAPITALS).encode(whole.rstrip())[-1]
+    ends = {CONFIG: [UNUSED_TOKEN], GENERATION: [last]}
+    changes = {name: stating(eos_token_id=end) for name, end in ends.items()}
+    model = ("--model", link_capitals(tmp_path, changes))
+    cut = glm(command, *place[0], *CPU, *model, stdin=place[1]).stdout
+    assert cut.rstrip("\n") == whole.rstrip("\n").removesuffix(".")
+    assert whole.rstrip("\n").endswith(".")
 
 
 def test_generate_stops_before_a_text():

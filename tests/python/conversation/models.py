@@ -1,8 +1,7 @@
 """Capitals whose answers go on until somebody stops them."""
 
-import json
-
-from tests.endless import CONFIG, OPTIONS, link_endless_model
+from tests.endless import CONTEXT, OPTIONS
+from tests.linked import CONFIG, GENERATION, link_capitals, stating
 
 UNUSED_TOKEN = 2047
 __all__ = ["OPTIONS", "link_talkative_model"]
@@ -10,8 +9,6 @@ __all__ = ["OPTIONS", "link_talkative_model"]
 
 def link_talkative_model(folder):
     """Link the checkpoint into a folder, with a long context and an end that no model writes."""
-    model = link_endless_model(folder)
-    path = model / CONFIG
-    config = json.loads(path.read_bytes())
-    path.write_text(json.dumps({**config, "eos_token_id": UNUSED_TOKEN}))
-    return model
+    end = {"eos_token_id": UNUSED_TOKEN}
+    config = stating(max_position_embeddings=CONTEXT, **end)
+    return link_capitals(folder, {CONFIG: config, GENERATION: stating(**end)})

@@ -6,8 +6,11 @@ import random
 import numpy
 import pytest
 
+from glm_engine.grammar import GrammarCompiler
 from tests.python.grammar.walks import (
     ENDING_IDS,
+    VOCAB_SIZE,
+    EagerCompiler,
     allowed,
     compiler_of_capitals,
     next_token,
@@ -113,3 +116,14 @@ def test_tags_that_must_come_as_text_come_in_letters(compiler, text):
             matcher.accept(tokens[-1])
         assert not added & set(tokens)
         assert tokenizer().decode(tokens, skip_special_tokens=False) == expected
+
+
+@pytest.mark.parametrize("end", ENDING_IDS)
+def test_a_text_ends_where_there_is_one_end_token(end):
+    compiler = EagerCompiler(GrammarCompiler(tokenizer(), VOCAB_SIZE, [end]))
+    matcher = compiler.choice([" Paris", "<|user|>"]).start()
+    for token in tokenizer().encode(" Paris", add_special_tokens=False):
+        matcher.accept(token)
+    assert allowed(matcher.mask()) == [end]
+    spelled = compiler.choice(["<|user|>"]).start()
+    assert end not in allowed(spelled.mask())

@@ -70,8 +70,6 @@ class ToolChoice(StrictModel):
 
 
 class Thinking(StrictModel):
-    """The budget is not kept: only `max_tokens` bounds a thought."""
-
     type: Literal["enabled", "adaptive", "disabled"]
     budget_tokens: whole(ge=1, le=MAX_TOKENS) | None = None
     display: Literal["summarized", "omitted"] | None = None

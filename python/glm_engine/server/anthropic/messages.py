@@ -15,7 +15,7 @@ from glm_engine.server.anthropic.conversation import (
 from glm_engine.server.anthropic.errors import PREFIX, RESPONSES, anthropic_body
 from glm_engine.server.anthropic.fields import CountRequest, MessagesRequest
 from glm_engine.server.anthropic.turn import MessageTurn
-from glm_engine.server.constraints import compiled, parser_of
+from glm_engine.server.constraints import compiled, layout_of, parser_of
 from glm_engine.server.errors import BODIES_BY_PREFIX
 from glm_engine.server.fields import SamplingFields
 from glm_engine.server.generation import Job
@@ -23,6 +23,8 @@ from glm_engine.server.limits import JsonRoute
 from glm_engine.server.rendering import encoded, rendered
 from glm_engine.server.requests import check_model, make_choices
 from glm_engine.server.streaming import WholeAnswer
+from glm_engine.server.thoughts import thought_limit
+from glm_engine.server.token_rules import token_rules
 
 
 async def prompt_text(service, fields):
@@ -57,11 +59,16 @@ async def make_job(service, fields, visit):
     room = service.encoder.output_room(len(prompt), None, otherwise=None)
     max_tokens = min(fields.max_tokens, room)
     sampling = sampling_fields(fields)
-    choices = make_choices(service, sampling, visit, prompt, max_tokens, num_logprobs=-1)
+    layout = layout_of(constraints, opening_of(text), continues_turn(fields))
+    thought = thought_limit(
+        service, fields, opening_of(text), continues_turn=continues_turn(fields)
+    )
+    rules = await token_rules(service, sampling, thought)
+    choices = make_choices(service, sampling, visit, prompt, max_tokens, -1, rules, layout=layout)
     if grammar := await compiled(service, sampling, constraints):
         await service.guides.guide(choices, grammar, opening_of(text))
     visit.prompt_tokens = len(prompt)
-    parser = parser_of(constraints, opening_of(text), tools, continues_turn(fields))
+    parser = parser_of(constraints, layout, tools)
     turn = make_turn(fields, parser, is_cut_short=max_tokens < fields.max_tokens)
     return Job(service, choices, visit), turn
 

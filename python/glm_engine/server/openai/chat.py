@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from glm_engine.dialogue import opening_of
-from glm_engine.server.constraints import compiled, parser_of
+from glm_engine.server.constraints import compiled, layout_of, parser_of
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
@@ -17,6 +17,8 @@ from glm_engine.server.openai.tool_choice import offered_tools
 from glm_engine.server.rendering import encoded
 from glm_engine.server.requests import check_count, check_model, make_choices, value_or
 from glm_engine.server.streaming import EventStream, WholeAnswer
+from glm_engine.server.thoughts import thought_limit
+from glm_engine.server.token_rules import token_rules
 from glm_engine.server.turn import Turn
 
 
@@ -36,15 +38,24 @@ async def make_job(service, fields, visit):
     prompt = await encoded(service, text)
     wanted = value_or(fields.max_completion_tokens, fields.max_tokens)
     room = service.encoder.output_room(len(prompt), wanted, otherwise=None)
-    choices = make_choices(service, fields, visit, prompt, room, num_logprobs(fields))
-    visit.prompt_tokens = len(prompt)
     opening = opening_of(text)
+    layout = layout_of(constraints, opening, bool(fields.continue_final_message))
+    thought = thought_limit(
+        service,
+        fields,
+        opening,
+        fields.reasoning_effort,
+        continues_turn=bool(fields.continue_final_message),
+    )
+    rules = await token_rules(service, fields, thought)
+    choices = make_choices(
+        service, fields, visit, prompt, room, num_logprobs(fields), rules, layout=layout
+    )
+    visit.prompt_tokens = len(prompt)
     if grammar := await compiled(service, fields, constraints):
         await service.guides.guide(choices, grammar, opening)
-    parsers = [
-        parser_of(constraints, opening, tools, bool(fields.continue_final_message)) for _ in choices
-    ]
-    return Job(service, choices, visit), [make_turn(fields, parser) for parser in parsers]
+    turns = [make_turn(fields, parser_of(constraints, layout, tools)) for _ in choices]
+    return Job(service, choices, visit), turns
 
 
 def echoed(fields):

@@ -18,9 +18,10 @@ from glm_engine.server.openai.tool_choice import ToolChoice
 REASONING_EFFORTS = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
-class Thinking(StrictModel):
-    """The budget is not kept: only the length of the whole answer bounds a thought."""
+Budget = whole(ge=-1, le=MAX_TOKENS)
 
+
+class Thinking(StrictModel):
     type: Literal["enabled", "adaptive", "disabled"]
     budget_tokens: whole(ge=0, le=MAX_TOKENS) | None = None
     clear_thinking: bool | None = None
@@ -43,6 +44,8 @@ class ConversationFields(StrictModel):
 
 
 class ChatRequest(SamplingFields, ConversationFields, ConstraintFields):
+    thinking_budget: Budget | None = None
+    thinking_token_budget: Budget | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = True
     logprobs: bool | None = False

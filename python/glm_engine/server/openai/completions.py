@@ -22,6 +22,7 @@ from glm_engine.server.openai.logprobs import completion_lists
 from glm_engine.server.openai.usage import usage_of
 from glm_engine.server.requests import check_count, check_model, make_choices
 from glm_engine.server.streaming import EventStream, WholeAnswer
+from glm_engine.server.token_rules import token_rules
 
 DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 256
@@ -140,6 +141,7 @@ async def make_job(service, fields, visit):
         )
         raise ApiError(400, message, "echo")
     check_count(service, len(fields.prompt), fields.n)
+    rules = await token_rules(service, fields)
     choices, echoes, num_prompt_tokens = [], [], 0
     for prompt in fields.prompt:
         ids = await encode_prompt(service, prompt, fields.add_special_tokens is not False)
@@ -148,7 +150,7 @@ async def make_job(service, fields, visit):
             len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS, "prompt"
         )
         num_logprobs = -1 if fields.logprobs is None else fields.logprobs
-        made = make_choices(service, fields, visit, ids, room, num_logprobs, len(choices))
+        made = make_choices(service, fields, visit, ids, room, num_logprobs, rules, len(choices))
         echoes += [echoed(service, fields, prompt, ids)] * len(made)
         choices += made
     if grammar := await compiled(service, fields, constraints_of(fields)):

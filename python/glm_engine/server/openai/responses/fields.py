@@ -16,7 +16,7 @@ from glm_engine.server.fields import (
     only,
     whole,
 )
-from glm_engine.server.openai.chat_fields import REASONING_EFFORTS, Thinking
+from glm_engine.server.openai.chat_fields import REASONING_EFFORTS, Budget, Thinking
 from glm_engine.server.openai.responses.items import Input
 
 LOGPROBS = "message.output_text.logprobs"
@@ -139,6 +139,8 @@ class ResponsesRequest(SamplingFields):
     text: TextConfig | None = None
     reasoning: Reasoning | None = None
     thinking: Thinking | None = None
+    thinking_budget: Budget | None = None
+    thinking_token_budget: Budget | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     include: list_of(Included, MAX_INCLUDED) | None = None
     top_logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from glm_engine.dialogue import opening_of
-from glm_engine.server.constraints import compiled, parser_of
+from glm_engine.server.constraints import compiled, layout_of, parser_of
 from glm_engine.server.errors import ApiError, quoted
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
@@ -17,6 +17,8 @@ from glm_engine.server.openai.responses.tools import offered_tools
 from glm_engine.server.rendering import encoded, rendered, total_length
 from glm_engine.server.requests import check_model, make_choices, value_or
 from glm_engine.server.streaming import WholeAnswer
+from glm_engine.server.thoughts import thought_limit
+from glm_engine.server.token_rules import token_rules
 from glm_engine.server.turn import Turn
 
 PARAM = "input"
@@ -40,12 +42,17 @@ async def make_job(service, fields, visit):
     text = await rendered(service, messages, True, tools, variables, PARAM)
     prompt = await encoded(service, text, PARAM)
     room = service.encoder.output_room(len(prompt), fields.max_output_tokens, None, PARAM)
-    choices = make_choices(service, fields, visit, prompt, room, num_logprobs(fields))
-    visit.prompt_tokens = len(prompt)
     opening = opening_of(text)
+    layout = layout_of(constraints, opening)
+    thought = thought_limit(service, fields, opening, fields.reasoning_effort)
+    rules = await token_rules(service, fields, thought)
+    choices = make_choices(
+        service, fields, visit, prompt, room, num_logprobs(fields), rules, layout=layout
+    )
+    visit.prompt_tokens = len(prompt)
     if grammar := await compiled(service, fields, constraints):
         await service.guides.guide(choices, grammar, opening)
-    parser = parser_of(constraints, opening, tools)
+    parser = parser_of(constraints, layout, tools)
     turn = Turn(parser, takes_one_call=fields.parallel_tool_calls is False)
     return Job(service, choices, visit), turn
 
