@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from glm_engine.bounded_process import NoAnswerError
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.calls import CallRules, tools_of
 from glm_engine.grammar.lark import alternatives, checked_text
@@ -49,7 +50,8 @@ class GrammarCompiler:
         self.spelling = spelling
         self.parser_limits = LLParserLimits(**PARSER_LIMITS)
         self.proof = Proof(self.limits, self.limits.seconds, NICENESS)
-        self.quick_proof = Proof(self.limits, self.limits.quick_seconds)
+        quick = self.limits.quick_seconds, 0, self.limits.quick_patience_seconds
+        self.quick_proof = Proof(self.limits, *quick)
 
     def close(self):
         """Give up what is being proved, and end the processes."""
@@ -66,15 +68,15 @@ class GrammarCompiler:
 
         CostlyGrammarError where that, and the place of a problem, cannot be had in time.
         """
-        inquiry = Inquiry(self.quick_proof if is_quick else self.proof)
+        if not is_quick:
+            return prove_all(draft, Inquiry(self.proof))
         try:
-            for part in draft.parts:
-                prove(part, inquiry)
-            return prove(draft, inquiry)
-        except CostlyGrammarError as error:
-            raise CostlyGrammarError(f"{draft.name}: {error}") from error
+            inquiry = Inquiry(self.quick_proof)
+            return prove_all(draft, inquiry)
+        except NoAnswerError as error:
+            raise self.quick_proof.costly() from error
         except BadInputError as error:
-            if is_quick and inquiry.is_spent:
+            if inquiry.is_spent:
                 raise self.quick_proof.costly() from error
             raise
 
@@ -158,6 +160,16 @@ def schema_grammar(schema):
     from llguidance import LLMatcher
 
     return LLMatcher.grammar_from_json_schema(schema)
+
+
+def prove_all(draft, inquiry):
+    """Return how many bytes a draft takes whose parts make grammars, too."""
+    try:
+        for part in draft.parts:
+            prove(part, inquiry)
+        return prove(draft, inquiry)
+    except CostlyGrammarError as error:
+        raise CostlyGrammarError(f"{draft.name}: {error}") from error
 
 
 def prove(draft, inquiry):

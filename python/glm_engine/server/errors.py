@@ -15,6 +15,7 @@ CLIENT_CLOSED_REQUEST = 499
 MAX_MESSAGE_CHARACTERS = 2048
 MAX_PARAM_CHARACTERS = 256
 CUT = " [cut] "
+RETRY = {"retry-after": "5"}
 NO_RETRY = {"x-should-retry": "false"}
 TYPES = {
     400: "invalid_request_error",
@@ -104,6 +105,11 @@ def of_engine(error, settings):
     if error.status == Status.GLM_OUT_OF_MEMORY:
         return ApiError(400, str(error), code="context_length_exceeded")
     return ApiError(status, str(error), code=getattr(error.status, "name", None))
+
+
+def of_no_answer(error):
+    """Turn the end or the silence of a process that was asked into what the client is told."""
+    return ApiError(503, str(error), code="no_answer", headers=RETRY)
 
 
 def of_bad_input(error, param=None):

@@ -102,6 +102,7 @@ class Server(uvicorn.Server):
         )
 
     async def shutdown(self, sockets=None):
+        self.service.end_processes()
         await super().shutdown(sockets)
         self.care.cancel()
         self.watch.cancel()
@@ -139,6 +140,7 @@ class Server(uvicorn.Server):
         elif number != signal.SIGHUP:
             try:
                 log.warning("second signal, ending at once", signal=signal.Signals(number).name)
+                self.service.end_processes()
             finally:
                 os._exit(ExitCode.INTERRUPTED)
 
