@@ -141,6 +141,7 @@ class Server(uvicorn.Server):
             try:
                 log.warning("second signal, ending at once", signal=signal.Signals(number).name)
                 self.service.end_processes()
+                error_output.settle()
             finally:
                 os._exit(ExitCode.INTERRUPTED)
 
@@ -190,5 +191,6 @@ def serve(app, service, listener):
     gc.freeze()
     gc.set_threshold(*COLLECTION_THRESHOLDS)
     server = Server(app, service, listener)
-    server.run(sockets=[listener])
+    with error_output.unblocked():
+        server.run(sockets=[listener])
     return server.exit_code if service.is_usable() else ExitCode.ENGINE
