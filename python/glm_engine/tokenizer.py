@@ -115,7 +115,9 @@ def error_output_dropped():
 
 
 def require_byte_level(path, tokenizer):
-    """Refuse a tokenizer whose tokens do not spell bytes."""
+    """Refuse a tokenizer whose tokens do not spell bytes, or that has none."""
+    if not any(tokenizer.get_vocab()):
+        raise BadInputError(f"{path}: expected tokens, found none that spells a text")
     name = type(tokenizer.decoder).__name__
     if name != "ByteLevel":
         raise BadInputError(f"{path}: decoder is {name}; a ByteLevel one is expected")

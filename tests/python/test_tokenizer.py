@@ -125,6 +125,16 @@ def test_a_text_is_read_whole_and_alone(tmp_path, tokenizer, changes):
     assert GlmTokenizer(tmp_path).encode("The capital") == tokenizer.encode("The capital")
 
 
+@pytest.mark.parametrize("tokens", [{}, {"": 0}])
+def test_a_tokenizer_that_spells_nothing_is_refused(tmp_path, tokens):
+    table = json.loads((CAPITALS / "tokenizer.json").read_text())
+    table["model"] |= {"vocab": tokens, "merges": []}
+    table["added_tokens"] = []
+    (tmp_path / "tokenizer.json").write_text(json.dumps(table))
+    with pytest.raises(BadInputError, match="expected tokens, found none"):
+        GlmTokenizer(tmp_path)
+
+
 def test_a_tokenizer_that_makes_the_library_panic_is_one_line(tmp_path, capfd):
     """A prefix of subwords that is longer than a token is cut out of what is not there."""
     table = json.loads((CAPITALS / "tokenizer.json").read_text())
