@@ -1,9 +1,11 @@
-"""A process of its own for work that may never end: asked and answered in lines of JSON.
+"""Processes of their own for work that may never end: asked and answered in lines of JSON.
 
-It is bounded in memory and, for each question, in processor time; it ends with its input, and its
-parent ends it when it does not answer.
+Each has of the environment only what Python needs to run, no open file but its pipes, and ends with
+its input. Its parent waits by the clock, for the question to be taken as for the answer.
 """
 
+import contextlib
+import errno
 import json
 import os
 import resource
@@ -11,11 +13,45 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 
 import orjson
 
+from glm_engine.errors import GlmError
+
 MILLISECONDS = 1000
+PIECE_BYTES = 1 << 16
+OUT_OF_MEMORY = errno.ENOMEM
+OVERSPENT = (OUT_OF_MEMORY, -signal.SIGPROF)
+KEPT_VARIABLES = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "PYTHONHOME",
+    "PYTHONPYCACHEPREFIX",
+    "PYTHONDONTWRITEBYTECODE",
+    "HOME",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LC_TIME",
+    "TZ",
+)
+
+
+class NoAnswerError(GlmError):
+    """A process that was asked gave no answer, by no fault of the question."""
+
+
+class EndedError(NoAnswerError):
+    """The process was ended from outside while it was asked."""
+
+
+class OverspentError(Exception):
+    """An answer takes more memory or processor time than the process may take."""
 
 
 @dataclass(frozen=True)
@@ -31,43 +67,103 @@ class Bounds:
 
 
 class BoundedProcess:
-    """One process that runs a module, which calls `answer_questions`."""
+    """A process that Python runs by `arguments`, apart from the terminal's signals.
 
-    def __init__(self, module, bounds):
-        self.bounds = bounds
-        path = os.pathsep.join(filter(None, sys.path))
+    name: what errors call it.
+    """
+
+    def __init__(self, name, *arguments):
+        self.name = name
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, json.dumps([bounds.seconds, bounds.memory_bytes])],
+            [sys.executable, "-P", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path},
-            process_group=0,
+            env=clean_environment(),
+            start_new_session=True,
         )
-        self.ready = select.poll()
-        self.ready.register(self.process.stdout, select.POLLIN)
+        self.pid = self.process.pid
+        self.writer, self.reader = self.process.stdin.fileno(), self.process.stdout.fileno()
+        for pipe in (self.writer, self.reader):
+            os.set_blocking(pipe, False)
 
     @property
     def is_running(self):
         return self.process.poll() is None
 
-    def ask(self, question):
-        """Return the answer; None where there is none within the bounds: then it is ended."""
+    def ask(self, question, until):
+        """Return the answer that is there until then, by the clock; else the process is ended.
+
+        OverspentError, EndedError and NoAnswerError say why there is none.
+        """
         try:
-            self.process.stdin.write(line_of(question))
-            self.process.stdin.flush()
-            is_ready = self.ready.poll(self.bounds.patience_seconds * MILLISECONDS)
-            answer = self.process.stdout.readline() if is_ready else b""
-        except BrokenPipeError:
-            answer = b""
-        if not answer.endswith(b"\n"):
+            self.send(line_of(question), until)
+            return read_line(self.receive(until))
+        except TimeoutError as error:
             self.stop()
-            return None
-        return read_line(answer)
+            raise NoAnswerError(f"{self.name} did not answer in time") from error
+        except (BrokenPipeError, EOFError) as error:
+            if self.stop() in OVERSPENT:
+                raise OverspentError from error
+            raise EndedError(f"{self.name} was ended from outside") from error
+
+    def send(self, message, until):
+        rest = memoryview(message)
+        while rest:
+            wait_for(self.writer, select.POLLOUT, until)
+            rest = rest[os.write(self.writer, rest) :]
+
+    def receive(self, until):
+        """Return a line."""
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            wait_for(self.reader, select.POLLIN, until)
+            piece = os.read(self.reader, PIECE_BYTES)
+            if not piece:
+                raise EOFError
+            line += piece
+        return line
+
+    def kill(self):
+        """End it and all that it has started; another thread may be asking it."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
 
     def stop(self):
-        self.process.kill()
-        self.process.communicate()
+        """End it, and return its exit code as `subprocess` has it."""
+        self.kill()
+        for pipe in (self.process.stdin, self.process.stdout):
+            pipe.close()
+        return self.process.wait()
+
+
+def clean_environment():
+    """Return the environment of a process that has nothing to do with keys and settings."""
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def wait_for(pipe, event, until):
+    """Return when a pipe is ready; TimeoutError where the time comes first."""
+    ready = select.poll()
+    ready.register(pipe, event)
+    if not ready.poll(max(0, until - time.monotonic()) * MILLISECONDS):
+        raise TimeoutError
+
+
+def ask_once_more(take, question, seconds):
+    """Return the process that answers a question, and its answer.
+
+    `take` gives the process, and another one where the first is ended from outside.
+    """
+    until = time.monotonic() + seconds
+    process = take()
+    try:
+        return process, process.ask(question, until)
+    except EndedError:
+        process = take()
+        return process, process.ask(question, until)
 
 
 def line_of(question):
@@ -87,11 +183,14 @@ def read_line(answer):
 
 
 def answer_questions(answer):
-    """What the process does: bound itself, and answer each line of its input."""
+    """What a process does: bound itself, and answer each line of its input."""
     seconds, memory_bytes = json.loads(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    for line in sys.stdin:
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-        sys.stdout.write(json.dumps(answer(json.loads(line))) + "\n")
-        sys.stdout.flush()
+    try:
+        for line in sys.stdin:
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            sys.stdout.write(json.dumps(answer(json.loads(line))) + "\n")
+            sys.stdout.flush()
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)

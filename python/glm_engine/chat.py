@@ -1,14 +1,25 @@
 """Chat messages to prompt text through the checkpoint's own template, in a bounded process."""
 
+import json
+import threading
 from pathlib import Path
+from types import MappingProxyType
 
-from glm_engine.bounded_process import BoundedProcess, Bounds
+from glm_engine.bounded_process import (
+    BoundedProcess,
+    Bounds,
+    NoAnswerError,
+    OverspentError,
+    ask_once_more,
+)
 from glm_engine.errors import BadInputError
 from glm_engine.files import read_text
 from glm_engine.tokenizer import TOKENIZER_CONFIG_FILE, tokenizer_config
 
 TEMPLATE_FILE = "chat_template.jinja"
 PROCESS = "glm_engine.template_process"
+PROCESS_NAME = "the process that renders the chat template"
+NOTHING = MappingProxyType({})
 SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
 BOUNDS = Bounds(seconds=2.0, patience_seconds=30.0, memory_bytes=1 << 29)
 
@@ -23,31 +34,51 @@ class ChatTemplate:
         self.special_tokens = {
             name: content(config[name]) for name in SPECIAL_TOKENS if config.get(name)
         }
-        self.idle = [self.begun()]
+        self.idle, self.running = [], []
+        self.lock = threading.Lock()
+        self.is_closed = False
+        self.idle.append(self.begun())
 
     def begun(self):
         """Return a process that has compiled the template."""
-        process = BoundedProcess(PROCESS, self.bounds)
-        self.text_of(process.ask(self.text), "not a template")
+        process, answer = self.ask(self.started, self.text, "not a template")
+        if "problem" in answer:
+            process.stop()
+        self.text_of(answer, "not a template")
         return process
+
+    def started(self):
+        """Return a process that knows no template yet."""
+        limits = json.dumps([self.bounds.seconds, self.bounds.memory_bytes])
+        with self.lock:
+            if self.is_closed:
+                raise NoAnswerError(f"{PROCESS_NAME} has ended")
+            process = BoundedProcess(PROCESS_NAME, "-m", PROCESS, limits)
+            self.running = [one for one in self.running if one.is_running] + [process]
+        return process
+
+    def ask(self, take, question, fault):
+        """Return a process that `take` gives and its answer; BadInputError where it costs much."""
+        try:
+            return ask_once_more(take, question, self.bounds.patience_seconds)
+        except OverspentError as error:
+            message = f"{self.source}: {fault}: it takes more than {self.bounds}"
+            raise BadInputError(message) from error
 
     def text_of(self, answer, fault):
         """Return the text of a process's answer; else BadInputError."""
-        if answer is None:
-            raise BadInputError(f"{self.source}: {fault}: it takes more than {self.bounds}")
         if "problem" in answer:
             raise BadInputError(f"{self.source}: {fault}: {answer['problem']}")
         return answer["text"]
 
-    def render(self, messages, add_generation_prompt=True, **variables):
+    def render(self, messages, add_generation_prompt=True, variables=NOTHING):
         """Return the prompt text of messages, each with a role and its content."""
+        fault = "cannot render these messages"
         question = {"tools": None, "documents": None, **self.special_tokens, **variables}
         question |= {"messages": messages, "add_generation_prompt": add_generation_prompt}
-        process = self.taken()
-        answer = process.ask(question)
-        if answer is not None:
-            self.idle.append(process)
-        return self.text_of(answer, "cannot render these messages")
+        process, answer = self.ask(self.taken, question, fault)
+        self.idle.append(process)
+        return self.text_of(answer, fault)
 
     def taken(self):
         """Return a process that no other thread uses."""
@@ -61,9 +92,13 @@ class ChatTemplate:
         return self.begun()
 
     def close(self):
-        for process in self.idle:
-            process.stop()
-        self.idle.clear()
+        """End the processes, and with them what threads ask them; none is started any more."""
+        with self.lock:
+            self.is_closed = True
+            for process in self.running:
+                process.kill()
+        while self.idle:
+            self.idle.pop().stop()
 
 
 def template_of(folder):

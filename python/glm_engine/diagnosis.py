@@ -12,6 +12,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from glm_engine import abi, layout, libraries
+from glm_engine.bounded_process import clean_environment
 from glm_engine.console import human_bytes
 from glm_engine.engine import find_gpus
 from glm_engine.errors import GlmError
@@ -230,7 +231,12 @@ def tool(name, variable, version_option):
 def first_version_line(path, version_option):
     try:
         result = subprocess.run(
-            [path, version_option], capture_output=True, text=True, timeout=20, check=False
+            [path, version_option],
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"does not run: {error}"

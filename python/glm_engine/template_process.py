@@ -34,7 +34,7 @@ class Renderer:
             if self.template is None:
                 self.template = compiled(question)
                 return {"text": ""}
-            text = self.template.render(**question)
+            text = self.template.render(question)
         except MemoryError:
             raise
         except Exception as error:

@@ -1,14 +1,16 @@
 """Text to token ids and back, from the checkpoint's own tokenizer.json."""
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 from glm_engine.detokenizer import IncrementalDetokenizer, token_bytes
-from glm_engine.errors import BadInputError, no_checkpoint
+from glm_engine.errors import BadInputError, GlmError, no_checkpoint
 from glm_engine.files import read_object, read_text
 
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+ERROR_OUTPUT = 2
 LIBRARY_THREADS = "TOKENIZERS_PARALLELISM"
 
 
@@ -29,10 +31,8 @@ class GlmTokenizer:
         if not path.is_file():
             raise BadInputError(f"{path}: not a file; the checkpoint has no tokenizer")
         text = read_text(path)
-        try:
+        with faults_as_bad_input(f"{path}: not a tokenizer"), error_output_dropped():
             self.tokenizer = Tokenizer.from_str(text)
-        except Exception as error:
-            raise BadInputError(f"{path}: not a tokenizer: {error}") from error
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self.path = path
@@ -53,7 +53,10 @@ class GlmTokenizer:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise BadInputError(f"the prompt is not valid Unicode: {error}") from error
-        [found] = self.tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        with faults_as_bad_input(f"{self.path}: cannot encode this text"):
+            [found] = self.tokenizer.encode_batch_fast(
+                [text], add_special_tokens=add_special_tokens
+            )
         return found.ids
 
     def decode(self, ids, skip_special_tokens=True):
@@ -87,8 +90,34 @@ class GlmTokenizer:
         return self.tokenizer.get_vocab_size(with_added_tokens=True)
 
 
+@contextmanager
+def faults_as_bad_input(fault):
+    """Turn any error of a library into BadInputError, a panic of its Rust, no Exception, too."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GlmError):
+        raise
+    except BaseException as error:
+        raise BadInputError(f"{fault}: {error}") from error
+
+
+@contextmanager
+def error_output_dropped():
+    """Let what is written to standard error go nowhere, as a panic's own words."""
+    kept, nothing = os.dup(ERROR_OUTPUT), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, ERROR_OUTPUT)
+    try:
+        yield
+    finally:
+        os.dup2(kept, ERROR_OUTPUT)
+        os.close(kept)
+        os.close(nothing)
+
+
 def require_byte_level(path, tokenizer):
-    """Refuse a tokenizer whose tokens do not spell bytes."""
+    """Refuse a tokenizer whose tokens do not spell bytes, or that has none."""
+    if not any(tokenizer.get_vocab()):
+        raise BadInputError(f"{path}: expected tokens, found none that spells a text")
     name = type(tokenizer.decoder).__name__
     if name != "ByteLevel":
         raise BadInputError(f"{path}: decoder is {name}; a ByteLevel one is expected")

@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from glm_engine.bounded_process import Bounds
+from glm_engine.bounded_process import Bounds, NoAnswerError
 from glm_engine.chat import BOUNDS, ChatTemplate
 from glm_engine.errors import BadInputError
 from glm_engine.options import CAPITALS
@@ -170,13 +172,44 @@ def test_a_process_that_was_ended_is_replaced(tmp_path):
     assert template.render([]) == "text"
 
 
+def test_a_process_that_does_not_read_is_given_up(tmp_path):
+    template = template_of(tmp_path, "text", patience_seconds=0.5)
+    process = template.idle[0]
+    os.kill(process.pid, signal.SIGSTOP)
+    with pytest.raises(NoAnswerError, match="did not answer in time"):
+        template.render(["x" * 200_000])
+    assert not process.is_running
+    assert template.render([]) == "text"
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+def test_closing_ends_the_process_that_is_asked(tmp_path, is_slow):
+    template = template_of(tmp_path, NESTED if is_slow else "text", seconds=60)
+    process = template.idle[0]
+    if not is_slow:
+        os.kill(process.pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(template.render, [])
+        while template.idle:
+            time.sleep(0.01)
+        template.close()
+        assert isinstance(asked.exception(), NoAnswerError)
+    assert not process.is_running
+
+
 def test_interrupts_do_not_reach_the_process(tmp_path):
     template = template_of(tmp_path, "text")
     assert os.getpgid(template.idle[0].process.pid) != os.getpgid(0)
 
 
+@pytest.mark.parametrize("name", ["self", "args", "caller", "loop", "", "a b", "é", "x" * 9999])
+def test_a_variable_may_have_any_name(tmp_path, name):
+    template = template_of(tmp_path, "{{ messages[0] }}{{ tools is none }}")
+    assert template.render(["a"], variables={name: [{"deep": 1}]}) == "aTrue"
+
+
 def test_all_that_json_knows_reaches_the_template(tmp_path):
     template = template_of(tmp_path, "{{ messages[0] | tojson }}{{ x is none }}{{ tools is none }}")
     message = {"a": [1, 2.5, True, None, 2**70, "\ud800é\u2028\n"], "b": {"c": {}}}
-    text = template.render([message], x=None)
+    text = template.render([message], variables={"x": None})
     assert json.loads(text.removesuffix("TrueTrue")) == message

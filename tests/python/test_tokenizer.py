@@ -126,3 +126,26 @@ def test_a_text_is_read_whole_and_alone(tmp_path, tokenizer, changes):
     stated = {name: {**common, **value} for name, value in changes.items()}
     (tmp_path / "tokenizer.json").write_text(json.dumps({**table, **stated}))
     assert GlmTokenizer(tmp_path).encode("The capital") == tokenizer.encode("The capital")
+
+
+@pytest.mark.parametrize("tokens", [{}, {"": 0}])
+def test_a_tokenizer_that_spells_nothing_is_refused(tmp_path, tokens):
+    table = json.loads((CAPITALS / "tokenizer.json").read_text())
+    table["model"] |= {"vocab": tokens, "merges": []}
+    table["added_tokens"] = []
+    (tmp_path / "tokenizer.json").write_text(json.dumps(table))
+    with pytest.raises(BadInputError, match="expected tokens, found none"):
+        GlmTokenizer(tmp_path)
+
+
+def test_a_tokenizer_that_makes_the_library_panic_is_one_line(tmp_path, capfd):
+    """A prefix of subwords that is longer than a token is cut out of what is not there."""
+    table = json.loads((CAPITALS / "tokenizer.json").read_text())
+    table["model"]["continuing_subword_prefix"] = "ab"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(table))
+    with pytest.raises(
+        BadInputError, match=r"tokenizer\.json: not a tokenizer: slice index"
+    ) as one:
+        GlmTokenizer(tmp_path)
+    assert len(str(one.value).splitlines()) == 1
+    assert capfd.readouterr().err == ""

@@ -365,7 +365,7 @@ def test_a_grammar_of_the_checkpoint_is_compiled_off_the_loop_and_closing_ends_i
     assert statuses([wrong]) == [400]
     process = grammars.compiler.result().quick_proof.process
     grammars.close()
-    assert process.poll() is not None
+    assert not process.is_running
 
 
 def test_a_checkpoint_that_no_grammar_can_use_refuses_each_request():

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
@@ -12,6 +13,55 @@ from tests.server.serving import QUESTION
 from tests.server.test_drain import CHAT, start_compiling
 
 COMPLETIONS = "/v1/completions"
+RESPONSES, MESSAGES = "/v1/responses", "/v1/messages"
+PANIC = {"type": "integer", "minimum": "é" * 60}
+PANIC_TOOL = {"name": "f", "parameters": {"type": "object", "properties": {"x": PANIC}}}
+PANIC_SECONDS = 8
+ASKED = [{"role": "user", "content": QUESTION}]
+PANICS = [
+    (COMPLETIONS, {"prompt": "x", "guided_json": PANIC}),
+    (COMPLETIONS, {"prompt": "x", "structured_outputs": {"json": PANIC}}),
+    (
+        CHAT,
+        {
+            "messages": ASKED,
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "x", "schema": PANIC},
+            },
+        },
+    ),
+    (
+        CHAT,
+        {
+            "messages": ASKED,
+            "tools": [{"type": "function", "function": PANIC_TOOL}],
+            "tool_choice": "required",
+        },
+    ),
+    (
+        RESPONSES,
+        {"input": "x", "text": {"format": {"type": "json_schema", "name": "x", "schema": PANIC}}},
+    ),
+    (RESPONSES, {"input": "x", "tools": [{"type": "function", "strict": True, **PANIC_TOOL}]}),
+    (
+        MESSAGES,
+        {
+            "max_tokens": 2,
+            "messages": ASKED,
+            "output_config": {"format": {"type": "json_schema", "schema": PANIC}},
+        },
+    ),
+    (
+        MESSAGES,
+        {
+            "max_tokens": 2,
+            "messages": ASKED,
+            "tools": [{"name": "f", "input_schema": PANIC_TOOL["parameters"]}],
+            "tool_choice": {"type": "any"},
+        },
+    ),
+]
 NUM_HOSTILE = 8
 NUM_KINDS_TWICE = 26
 MOST_LEFT = 128 << 20
@@ -43,6 +93,16 @@ def test_hostile_grammars_hold_up_neither_known_ones_nor_other_requests(
         assert server.http.post(COMPLETIONS, json={"prompt": QUESTION}).status_code == 200
         assert new.result().status_code == 200
     assert server.log().count('"status":400') < NUM_HOSTILE
+
+
+@pytest.mark.parametrize(("path", "fields"), PANICS)
+def test_a_panic_of_the_compiler_is_refused_at_once(server, path, fields) -> None:
+    began = time.monotonic()
+    answer = server.http.post(path, json={"model": "capitals", **fields})
+    assert answer.status_code == 400, answer.text
+    assert "its compiler fails on it" in answer.json()["error"]["message"]
+    assert time.monotonic() - began < PANIC_SECONDS
+    assert asked_with(server, "Par(is|ade)").status_code == 200
 
 
 def test_four_clients_with_costly_grammars_shut_nobody_out(start_server) -> None:

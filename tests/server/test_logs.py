@@ -1,14 +1,18 @@
 """A server goes on, and ends as it should, when nobody can take its log."""
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from glm_engine.server.logs import MOST_WAITING_BYTES, ErrorOutput
 from tests.server.raw import connect, read_all, read_until
 from tests.server.serving import (
     COMMAND,
@@ -49,6 +53,23 @@ def start_for_a_reader_that_goes(*arguments):
     return SimpleNamespace(process=process, url=found[2])
 
 
+def start_for_a_reader_that_stands_still(*arguments):
+    """Start a server whose standard error is a pipe that is full and that nobody reads."""
+    reader, writer = os.pipe()
+    process = launch(writer, "--port", 0, *arguments)
+    found, rest = None, b""
+    while not found:
+        rest += os.read(reader, 4096)
+        found = READY.search(rest.decode())
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writer, b"x" * 4096):
+            pass
+    os.set_blocking(writer, True)
+    os.close(writer)
+    return SimpleNamespace(process=process, url=found[2], reader=reader)
+
+
 def start_on_a_full_disk(*arguments):
     with held_port() as port, open(FULL_DISK, "wb") as full:
         process = launch(full, "--port", port, *arguments)
@@ -69,7 +90,13 @@ def is_listening(server):
     return answer.status_code == 200
 
 
-@pytest.fixture(params=[start_for_a_reader_that_goes, start_on_a_full_disk])
+@pytest.fixture(
+    params=[
+        start_for_a_reader_that_goes,
+        start_on_a_full_disk,
+        start_for_a_reader_that_stands_still,
+    ]
+)
 def start_unheard(request):
     """Start servers whose log nobody can take; they are ended with the test."""
     started = []
@@ -82,6 +109,8 @@ def start_unheard(request):
     for one in started:
         one.process.kill()
         one.process.wait()
+        if hasattr(one, "reader"):
+            os.close(one.reader)
 
 
 def end(server, number):
@@ -119,3 +148,23 @@ def test_it_ends_at_once_with_a_second_signal(start_unheard, endless_model) -> N
         while is_listening(server):
             assert time.monotonic() < until
         assert end(server, signal.SIGTERM) == 130
+
+
+def test_a_reader_that_goes_on_has_what_was_kept(monkeypatch) -> None:
+    """What waits has a bound; all that Python itself writes goes the same way."""
+    reader, writer = os.pipe()
+    output, line = ErrorOutput(), b"x" * 1023 + b"\n"
+    monkeypatch.setattr(sys, "__stderr__", io.FileIO(writer, "w"))
+    with output.unblocked():
+        for _ in range(4 * MOST_WAITING_BYTES // len(line)):
+            output.write(line)
+        began = time.monotonic()
+        print("no room for it", file=sys.stderr)
+        assert time.monotonic() - began < 1
+        while not output.settle():
+            assert os.read(reader, 1 << 16)
+        print("a later line", file=sys.stderr)
+    sys.__stderr__.close()
+    with open(reader, "rb") as rest:
+        assert rest.read().endswith(b"\na later line\n")
+    assert MOST_WAITING_BYTES <= output.num_written < 2 * MOST_WAITING_BYTES

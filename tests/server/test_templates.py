@@ -1,11 +1,12 @@
 """Chat templates that fail or never end, over HTTP: 400 in one line, and the server goes on."""
 
+import json
 import os
 
 import pytest
 
 from glm_engine.options import CAPITALS
-from tests.server.serving import QUESTION
+from tests.server.serving import QUESTION, ServerProcess
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 NESTED = "{% for a in range(99999) %}" * 4 + "x" + "{% endfor %}" * 4
@@ -17,6 +18,14 @@ TEMPLATE = (
     "{% if messages | length > 1 %}{{ raise_exception('one message\nat a time') }}{% endif %}"
     "The capital of France is"
 )
+
+
+@pytest.fixture(scope="module")
+def whole_server(tmp_path_factory):
+    running = ServerProcess(tmp_path_factory.mktemp("serve"))
+    yield running
+    assert running.stop() == 0
+    assert "Traceback" not in running.log()
 
 
 @pytest.fixture
@@ -63,3 +72,52 @@ def test_a_template_that_fails_leaves_guided_requests_as_they_are(server) -> Non
     refused = asked(server, "fine", tools=tools, tool_choice="required")
     assert refused.status_code == 400
     assert "spells no calls" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/responses", "/tokenize"])
+@pytest.mark.parametrize("name", ["self", "messages", "tools", "add_generation_prompt"])
+def test_names_that_are_not_the_client_s_to_set_are_named(whole_server, path, name) -> None:
+    asked_for = "input" if path == "/v1/responses" else "messages"
+    fields = {asked_for: [{"role": "user", "content": "x"}], "chat_template_kwargs": {name: 1}}
+    answer = whole_server.http.post(path, json=fields)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["message"] == f"chat_template_kwargs may not set {name}"
+    assert error["param"] == "chat_template_kwargs"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("caller", 1),
+        ("args", [1]),
+        ("kwargs", {"a": 1}),
+        ("context", None),
+        ("name", "x"),
+        ("source", {}),
+        ("loop", 1),
+        ("varargs", 1),
+        ("bos_token", 7),
+        ("", 1),
+        ("a b", 1),
+        ("\u00e9\u0000", 1),
+        ("__class__", "x"),
+        ("x" * 60_000, 1),
+        ("deep", json.loads("[" * 50 + "]" * 50)),
+        ("long", "x" * 1_000_000),
+        ("number", 10**300),
+    ],
+)
+def test_any_other_name_and_value_is_the_template_s(whole_server, name, value) -> None:
+    fields = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
+    answer = whole_server.http.post(CHAT, json={**fields, "chat_template_kwargs": {name: value}})
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("name", ["range", "namespace", "raise_exception", "enable_thinking"])
+def test_a_template_that_a_variable_breaks_is_400_or_goes_on(whole_server, name) -> None:
+    fields = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
+    answer = whole_server.http.post(
+        CHAT, json={**fields, "chat_template_kwargs": {name: {"x": [1]}}}
+    )
+    assert answer.status_code == 200 or refusal_of(answer)

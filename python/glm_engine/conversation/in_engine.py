@@ -45,7 +45,7 @@ class ModelText:
             found = template_messages(checked(MESSAGES, messages, "messages"))
         except ApiError as error:
             raise BadInputError(error.detail) from error
-        return self.template.render(found, tools=list(settings.tools) or None, **variables)
+        return self.template.render(found, variables={"tools": settings.tools or None, **variables})
 
 
 class EngineBackend:

@@ -1,6 +1,7 @@
 """Runs the commands of `glm` as processes of their own, as a user would."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -8,6 +9,9 @@ from glm_engine.errors import ExitCode, GlmError
 
 GLM = (sys.executable, "-m", "glm_engine")
 PREFIX = "glm: "
+HUB_SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+SECRETS = (*HUB_SECRETS, "GLM_API_KEYS", "GLM_API_KEY", "MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")
+USED_SECRETS = {"pull": HUB_SECRETS, "serve": ("GLM_API_KEYS",)}
 
 
 class StageFailedError(GlmError):
@@ -18,10 +22,22 @@ class StageFailedError(GlmError):
         self.exit_code = exit_code
 
 
+def environment_of(command):
+    """Return the environment without the secrets that a command does not use."""
+    used = USED_SECRETS.get(command, ())
+    return {
+        name: value for name, value in os.environ.items() if name not in SECRETS or name in used
+    }
+
+
 def report_of(*arguments):
     """Run `glm ARGUMENTS --json` and return its report; its one line of failure is raised."""
     done = subprocess.run(
-        [*GLM, *arguments, "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        [*GLM, *arguments, "--json"],
+        stdin=subprocess.DEVNULL,
+        env=environment_of(arguments[0]),
+        capture_output=True,
+        text=True,
     )
     if done.returncode in (ExitCode.OK, ExitCode.FAILED) and done.stdout:
         return json.loads(done.stdout)

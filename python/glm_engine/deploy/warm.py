@@ -8,7 +8,7 @@ import threading
 import urllib.request
 
 from glm_engine.deploy.events import log_event
-from glm_engine.deploy.program import GLM, StageFailedError, failure
+from glm_engine.deploy.program import GLM, StageFailedError, environment_of, failure
 from glm_engine.errors import ExitCode
 
 READY = re.compile(r"^glm: serving (\S+) on http://\S+:(\d+)$")
@@ -36,6 +36,7 @@ class WarmServer:
         self.process = subprocess.Popen(
             [*GLM, "serve", *model, *address, *self.job.engine_arguments()],
             stdin=subprocess.DEVNULL,
+            env=environment_of("serve"),
             stderr=subprocess.PIPE,
             text=True,
             process_group=0,

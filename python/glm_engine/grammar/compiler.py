@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from glm_engine.bounded_process import NoAnswerError
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.calls import CallRules
 from glm_engine.grammar.documents import Document, schema_grammar
@@ -57,7 +58,8 @@ class GrammarCompiler:
         self.spelling = spelling
         self.parser_limits = LLParserLimits(**PARSER_LIMITS)
         self.proof = Proof(self.limits, self.limits.seconds, NICENESS)
-        self.quick_proof = Proof(self.limits, self.limits.quick_seconds)
+        quick = self.limits.quick_seconds, 0, self.limits.quick_patience_seconds
+        self.quick_proof = Proof(self.limits, *quick)
 
     def close(self):
         """Give up what is being proved, and end the processes."""
@@ -75,15 +77,25 @@ class GrammarCompiler:
         BadInputError where it makes none; CostlyGrammarError where that, and the place of a
         problem, cannot be had in time.
         """
-        inquiry = Inquiry(self.quick_proof if is_quick else self.proof)
+        if is_quick:
+            return self.prove_quickly(draft)
         try:
-            return prove(draft, inquiry)
+            return prove(draft, Inquiry(self.proof))
         except CostlyGrammarError as error:
-            if draft.least and not is_quick:
+            if draft.least:
                 return self.prove(draft.least())
             raise CostlyGrammarError(f"{draft.name}: {error}") from error
+
+    def prove_quickly(self, draft):
+        inquiry = Inquiry(self.quick_proof)
+        try:
+            return prove(draft, inquiry)
+        except NoAnswerError as error:
+            raise self.quick_proof.costly() from error
+        except CostlyGrammarError as error:
+            raise CostlyGrammarError(f"{draft.name}: {error}") from error
         except BadInputError as error:
-            if is_quick and inquiry.is_spent:
+            if inquiry.is_spent:
                 raise self.quick_proof.costly() from error
             raise
 

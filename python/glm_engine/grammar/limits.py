@@ -7,16 +7,17 @@ from dataclasses import dataclass
 class Limits:
     """Bounds of what a client's schema may ask for.
 
-    seconds: processor time of all that is done for one grammar; quick_seconds: the same for one
-    that is to hold up nobody; patience_seconds: time until its answer. memory_bytes: what compiling
-    it may add to a process.
+    seconds: processor time of all that is done for one grammar; patience_seconds: the same by the
+    clock; quick_seconds, quick_patience_seconds: the same for one that is to hold up nobody.
+    memory_bytes: what compiling it may add to a process.
     """
 
     max_bytes: int = 131_072
     max_depth: int = 64
     seconds: float = 2.0
     quick_seconds: float = 0.2
-    patience_seconds: float = 30.0
+    quick_patience_seconds: float = 0.5
+    patience_seconds: float = 10.0
     memory_bytes: int = 64 << 20
 
 
@@ -31,6 +32,7 @@ PARSER_LIMITS = {
 
 
 REWORDED = {
+    "panic: ": "its compiler fails on it",
     "NoExtensionBias": "no text fits it",
     "oneOf constraints are not supported": "the alternatives of oneOf may overlap; use anyOf",
 }

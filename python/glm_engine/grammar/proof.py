@@ -1,22 +1,19 @@
 """Asks the process of `prover.py` whether a grammar compiles, and ends it when it will not say."""
 
-import contextlib
-import json
-import os
-import select
-import signal
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from glm_engine.bounded_process import BoundedProcess, NoAnswerError, ask_once_more
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.limits import PARSER_LIMITS
 
 PROVER = Path(__file__).with_name("prover.py")
+PROCESS_NAME = "the process that compiles grammars"
 LEAST_SECONDS = 0.001
+START_SECONDS = 60.0
+GRACE_SECONDS = 1.0
 
 
 class CostlyGrammarError(BadInputError):
@@ -35,30 +32,28 @@ class Answer:
 class Proof:
     """One such process, started when it is first asked; one question at a time.
 
-    seconds: processor time that all questions about one grammar may take together.
+    seconds: processor time that all questions about one grammar may take together;
+    patience_seconds: the same by the clock.
     """
 
-    def __init__(self, limits, seconds, niceness=0):
+    def __init__(self, limits, seconds, niceness=0, patience_seconds=None):
         self.limits = limits
         self.seconds = seconds
         self.niceness = niceness
+        self.patience_seconds = patience_seconds or limits.patience_seconds
         self.lock = threading.Lock()
         self.process = None
         self.is_closed = False
 
-    def answer(self, grammar, seconds, patience):
-        """Return the `Answer` about a grammar; CostlyGrammarError where it will not say."""
+    def answer(self, grammar, seconds, patience_seconds):
+        """Return the `Answer` about a grammar; NoAnswerError where the process will not say.
+
+        The process itself gives up its child in time, unless it cannot run.
+        """
+        question = {"grammar": grammar, "seconds": seconds, "patience_seconds": patience_seconds}
         with self.lock:
-            if not self.is_closed and (self.process is None or self.process.poll() is not None):
-                self.stop()
-                self.start()
-            if self.is_closed:
-                raise CostlyGrammarError("the compiler of grammars has ended")
-            line = self.ask({"grammar": grammar, "seconds": seconds}, patience)
-            if not line:
-                self.stop()
-                raise self.costly()
-            return Answer(**json.loads(line))
+            _, answer = ask_once_more(self.running, question, patience_seconds + GRACE_SECONDS)
+        return Answer(**answer)
 
     def costly(self):
         return CostlyGrammarError(
@@ -66,71 +61,54 @@ class Proof:
             f"{self.limits.memory_bytes >> 20} MiB"
         )
 
+    def open(self):
+        """Start the process where none runs."""
+        with self.lock:
+            self.running()
+
+    def running(self):
+        """Return the process, which is there to be asked."""
+        if not self.is_closed and (self.process is None or not self.process.is_running):
+            self.stop()
+            self.start()
+        if self.is_closed:
+            raise NoAnswerError(f"{PROCESS_NAME} has ended")
+        return self.process
+
     def start(self):
-        self.process = subprocess.Popen(
-            [sys.executable, str(PROVER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
         bounds = {"memory_bytes": self.limits.memory_bytes, "niceness": self.niceness}
-        self.send({**PARSER_LIMITS, **bounds})
-
-    def send(self, message):
-        """Return whether the process, which may have ended, took the line."""
-        try:
-            self.process.stdin.write(json.dumps(message).encode() + b"\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            return False
-        return True
-
-    def ask(self, question, patience):
-        """Return the line of the answer; empty where the process ended or did not say in time."""
-        if not self.send(question):
-            return b""
-        ready, _, _ = select.select([self.process.stdout], [], [], max(0, patience))
-        return self.process.stdout.readline() if ready else b""
+        self.process = BoundedProcess(PROCESS_NAME, str(PROVER))
+        if not self.is_closed:
+            self.process.ask({**PARSER_LIMITS, **bounds}, time.monotonic() + START_SECONDS)
 
     def close(self):
         """Let the question that is asked, and all later ones, end without an answer."""
         self.is_closed = True
         if process := self.process:
-            kill(process)
+            process.kill()
         with self.lock:
             self.stop()
 
     def stop(self):
         if self.process is not None:
-            kill(self.process)
-            self.process.wait()
-            with contextlib.suppress(BrokenPipeError):
-                self.process.stdin.close()
-            self.process.stdout.close()
+            self.process.stop()
             self.process = None
-
-
-def kill(process):
-    """End a process and the child that answers for it."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 class Inquiry:
     """The questions about one grammar, which share the processor's time and the clock's."""
 
     def __init__(self, proof):
+        proof.open()
         self.proof = proof
         self.seconds_left = proof.seconds
-        self.until = time.monotonic() + proof.limits.patience_seconds
+        self.until = time.monotonic() + proof.patience_seconds
         self.is_spent = False
 
     def answer(self, grammar, share=1.0):
         """Return the `Answer` that takes no more than a share of what is left."""
         seconds, patience = share * self.seconds_left, self.until - time.monotonic()
-        self.is_spent = seconds < LEAST_SECONDS or patience <= 0
+        self.is_spent = min(seconds, patience) < LEAST_SECONDS
         if self.is_spent:
             raise self.proof.costly()
         answer = self.proof.answer(grammar, seconds, patience)

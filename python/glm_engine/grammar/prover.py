@@ -1,9 +1,10 @@
 """A process of its own in which a client's grammar is compiled for the first time.
 
-Reads one question a line, `{"grammar", "seconds"}`, and answers each with `{"problem", "seconds",
-"num_bytes"}`: the problem, "" for none, null where it was given up; the processor's time that it
-took; what it added to a process. Each question has a child of its own, which takes no more than the
-seconds and the memory that it may, so no grammar can hold or crash this process or the server.
+Reads a line of settings, which it answers with `{}`, then one question a line, `{"grammar",
+"seconds", "patience_seconds"}`, and answers each with `{"problem", "seconds", "num_bytes"}`: the
+problem, "" for none, null where it was given up; the processor's time that it took; what it added
+to a process. Each question has a child of its own, which takes no more than the seconds, the time
+by the clock and the memory that it may, so no grammar can hold or crash this process or the server.
 """
 
 import json
@@ -19,6 +20,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 TAG = re.compile(r"<\[\d+\]>")
 SMALLEST = "start: /a/"
 PLENTY_SECONDS = 60.0
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 MOST_FORCED = 16_384
 
 
@@ -55,19 +57,25 @@ def address_space():
         return int(sizes.read().split()[0]) * resource.getpagesize()
 
 
-def allow(seconds, memory_bytes):
-    """Let this process compute for so long and grow by so much from now on."""
+def allow(seconds, patience_seconds, memory_bytes):
+    """Let this process compute and wait for so long, grow by so much, and open no file from now on.
+
+    Without files, llguidance reads no tables for the back trace of a panic: those of Python's are
+    more than the memory, and where that fails within a panic, it waits for itself without an end.
+    """
     size = address_space() + memory_bytes
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
     signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, patience_seconds)
 
 
-def write_problem(writer, find_problem, seconds, memory_bytes):
+def write_problem(writer, find_problem, *bounds):
     """Find a problem in the child and end it: with 0 where the problem has been written whole."""
     code = 1
     try:
-        allow(seconds, memory_bytes)
+        allow(*bounds)
         problem = find_problem()
         with open(writer, "w", encoding="utf-8") as pipe:
             pipe.write(problem)
@@ -76,18 +84,28 @@ def write_problem(writer, find_problem, seconds, memory_bytes):
         os._exit(code)
 
 
-def answered(find_problem, seconds, memory_bytes):
-    """Return (problem, None where the child was ended; its seconds; its greatest size)."""
+def answered(find_problem, *bounds):
+    """Return (problem, None where the child was ended; its seconds; its greatest size).
+
+    A child that was ended from outside ends this process, too.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        write_problem(writer, find_problem, seconds, memory_bytes)
+        write_problem(writer, find_problem, *bounds)
     os.close(writer)
     with open(reader, encoding="utf-8") as pipe:
         problem = pipe.read()
     _, status, usage = os.wait4(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in FROM_OUTSIDE:
+        sys.exit(f"the child was ended by signal {os.WTERMSIG(status)}")
     spent = usage.ru_utime + usage.ru_stime
     return problem if status == 0 else None, spent, usage.ru_maxrss << 10
+
+
+def say(answer):
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
 
 
 def main():
@@ -96,15 +114,13 @@ def main():
     memory_bytes = settings.pop("memory_bytes")
     tokens = LLTokenizer(TokenizerWrapper(ByteTokens()))
     find = partial(problem_of, tokens, LLParserLimits(**settings))
-    _, _, least = answered(partial(find, SMALLEST), PLENTY_SECONDS, memory_bytes)
+    _, _, least = answered(partial(find, SMALLEST), PLENTY_SECONDS, PLENTY_SECONDS, memory_bytes)
+    say({})
     for line in sys.stdin:
         asked = json.loads(line)
-        problem, seconds, most = answered(
-            partial(find, asked["grammar"]), asked["seconds"], memory_bytes
-        )
-        answer = {"problem": problem, "seconds": seconds, "num_bytes": max(0, most - least)}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+        bounds = asked["seconds"], asked["patience_seconds"], memory_bytes
+        problem, seconds, most = answered(partial(find, asked["grammar"]), *bounds)
+        say({"problem": problem, "seconds": seconds, "num_bytes": max(0, most - least)})
 
 
 if __name__ == "__main__":

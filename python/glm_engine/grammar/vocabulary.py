@@ -6,6 +6,7 @@ from glm_engine.detokenizer import token_of_bytes
 from glm_engine.dialogue.tags import ARG_VALUE, ARG_VALUE_END, THINK, THINK_END, TOOL_CALL
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.free_text import FreeText, words_of
+from glm_engine.tokenizer import faults_as_bad_input
 
 LONGEST_TOKEN = 255
 
@@ -23,15 +24,13 @@ class Vocabulary:
         self.size = vocab_size
         self.num_words = -(-vocab_size // 32)
         self.ending_ids = checked_endings(tokenizer, ending_ids)
-        try:
+        with faults_as_bad_input(f"{tokenizer.path.name}: no grammar can use it"):
             self.tokens = LLTokenizer(
                 text_with_special_tags(tokenizer),
                 n_vocab=vocab_size,
                 eos_token=self.ending_ids,
                 slices=LLTokenizer.json_slices(),
             )
-        except ValueError as error:
-            raise BadInputError(f"{tokenizer.path.name}: no grammar can use it: {error}") from error
         self.added_ids = frozenset(tokenizer.tokenizer.get_added_tokens_decoder())
         self.thought = self.thought_text()
         self.think_id = tokenizer.id_of(THINK)

@@ -1,5 +1,7 @@
 """The hub as huggingface_hub speaks to it: its client, and its faults as one line each."""
 
+import threading
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 import httpx2
@@ -22,17 +24,71 @@ BUSY = (408, 429, 500, 502, 503, 504)
 REFUSED = (401, 403)
 PARTIAL = 206
 FAULTS = (httpx2.HTTPError, httpx2.InvalidURL)
-MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
+MALFORMED = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+MOST_BYTES, LEAST_BYTES = 16 << 20, 16 << 10
+MOST_SECONDS = 60.0
+OF_A_FILE = "glm_file"
 
 
 class HubError(GlmError):
     """The hub, the way to it or the disk failed a pull."""
 
 
+class Allowance:
+    """What answers of a hub may take together, each for a little at least."""
+
+    def __init__(self):
+        self.bytes_left = MOST_BYTES
+
+    def take(self, size):
+        self.bytes_left -= size
+        if self.bytes_left < 0:
+            raise HubError(
+                f"{constants.ENDPOINT} says more than {MOST_BYTES >> 20} MiB "
+                f"or {MOST_BYTES // LEAST_BYTES} answers of what a model holds"
+            )
+
+    def bound(self, response):
+        """Count an answer, unless it is a file, which has a size of its own."""
+        if encoding := response.headers.get("Content-Encoding"):
+            raise HubError(f"{response.url}: expected no Content-Encoding, got {encoding!r}")
+        is_file = OF_A_FILE in response.request.extensions
+        allowance = Allowance() if is_file else self
+        if not (is_file and response.is_success):
+            allowance.take(LEAST_BYTES)
+            response.stream = BoundedBody(response.stream, allowance)
+
+
+class BoundedBody(httpx2.SyncByteStream):
+    """The body of an answer, for which an allowance is used up."""
+
+    def __init__(self, body, allowance):
+        self.body, self.allowance = body, allowance
+
+    def __iter__(self):
+        for piece in self.body:
+            self.allowance.take(len(piece))
+            yield piece
+
+    def close(self):
+        self.body.close()
+
+
 def open_hub():
-    """Return the hub's interface: it prints nothing, and none of its requests waits for ever."""
+    """Return the hub's interface: it prints nothing, and none of its requests waits for ever.
+
+    It asks for no list of agents, which would be kept and, where it is none, fail all later pulls.
+    """
     logging.set_verbosity_error()
-    hooks = {"request": [limit_silence]}
+    constants.HF_HUB_DISABLE_TELEMETRY = True
+    hooks = {"request": [limit_request], "response": [Allowance().bound]}
     set_client_factory(lambda: httpx2.Client(event_hooks=hooks, follow_redirects=True))
     try:
         get_session()
@@ -41,20 +97,48 @@ def open_hub():
     return HfApi(**LIBRARY)
 
 
-def limit_silence(request):
-    """Give a request the hub's own patience: huggingface_hub sends listings without any."""
+def limit_request(request):
+    """Give a request the hub's own patience, and let no answer be larger than it seems.
+
+    huggingface_hub sends listings without any patience.
+    """
     patience = httpx2.Timeout(constants.HF_HUB_DOWNLOAD_TIMEOUT)
     request.extensions["timeout"] = patience.as_dict()
+    request.headers["Accept-Encoding"] = "identity"
+
+
+def in_time(function, *arguments):
+    """Return what a function that asks the hub returns; HubError where it takes too long.
+
+    The limit of each wait is no limit of all of them: an answer may come byte by byte.
+    """
+    outcome = Future()
+
+    def run():
+        try:
+            outcome.set_result(function(*arguments))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return outcome.result(MOST_SECONDS)
+    except TimeoutError as error:
+        if not outcome.done():
+            said = f"has not said in {MOST_SECONDS:g} s what the model holds"
+            raise HubError(f"{constants.ENDPOINT} {said}") from error
+        raise
 
 
 @contextmanager
 def stream_file(name, commit, path, start):
     """Give a response with a file's bytes from `start` on, or from 0 where its status says so."""
-    headers = {**build_hf_headers(**LIBRARY), "Accept-Encoding": "identity"}
+    headers = build_hf_headers(**LIBRARY)
     if start:
         headers["Range"] = f"bytes={start}-"
     url = hf_hub_url(name, path, revision=commit)
-    with get_session().stream("GET", url, headers=headers) as response:
+    marked = {OF_A_FILE: True}
+    with get_session().stream("GET", url, headers=headers, extensions=marked) as response:
         hf_raise_for_status(response)
         yield response
 

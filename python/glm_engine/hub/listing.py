@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from huggingface_hub import constants
 from huggingface_hub.hf_api import RepoFile
 
-from glm_engine.hub.client import FAULTS, MALFORMED, HubError, explain
+from glm_engine.hub.client import FAULTS, MALFORMED, HubError, explain, in_time
 
 WANTED = re.compile(
     r"config\.json|generation_config\.json|tokenizer\.json|tokenizer_config\.json|chat_template\.jinja"
@@ -46,7 +46,7 @@ class Listing:
 def list_model(api, name, revision):
     """Ask the hub for the commit of a revision and for its files."""
     try:
-        commit, entries = ask(api, name, revision)
+        commit, entries = in_time(ask, api, name, revision)
     except (*FAULTS, *MALFORMED) as error:
         raise explain(name, revision, error) from error
     files = tuple(hub_file(name, one) for one in entries)

@@ -6,19 +6,24 @@ or the end of its parent, is an interruption.
 """
 
 import ctypes
+import math
 import os
 import signal
+import socket
+import struct
 import sys
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import connection, get_context, resource_tracker
 
+from glm_engine.bounded_process import clean_environment
 from glm_engine.errors import GlmError
 from glm_engine.load.records import Outcome
 from glm_engine.load.worker import Job, ignore_interrupts, run_job
 
 LOOK_SECONDS = 0.1
+READY_SECONDS, STOP_SECONDS, PIPE_SECONDS = 120, 30, 60
 PR_SET_PDEATHSIG = 1
 READY, START, STOP = "ready", "start", "stop"
 
@@ -67,17 +72,19 @@ def noted_interrupts():
 def started(count):
     """Pipes to as many processes, which Ctrl-C does not reach; they are ended at the end."""
     context = get_context("spawn")
-    resource_tracker.ensure_running()
     pipes, processes = [], []
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        for _ in range(count):
-            mine, its = context.Pipe()
-            process = context.Process(target=serve_parent, args=(its, os.getpid()), daemon=True)
-            process.start()
-            its.close()
-            pipes.append(mine)
-            processes.append(process)
+        with only_clean_variables():
+            resource_tracker.ensure_running()
+            for _ in range(count):
+                mine, its = context.Pipe()
+                process = context.Process(target=serve_parent, args=(its, os.getpid()), daemon=True)
+                process.start()
+                its.close()
+                limit_waiting(mine)
+                pipes.append(mine)
+                processes.append(process)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         yield pipes
     finally:
@@ -87,11 +94,32 @@ def started(count):
             process.join()
 
 
+@contextmanager
+def only_clean_variables():
+    """Let what is started have no environment but that of processes without secrets."""
+    kept = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(clean_environment())
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+
+
+def limit_waiting(pipe):
+    """Let no write to a pipe, and no read of what has begun, wait for longer than PIPE_SECONDS."""
+    with socket.socket(fileno=os.dup(pipe.fileno())) as both_ways:
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            both_ways.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", PIPE_SECONDS, 0))
+
+
 def run_together(jobs, pipes, interrupts):
     """Start the jobs together; returns the outcomes, of a lost worker the number of its asks."""
     gather_ready(pipes, interrupts)
     for pipe, job in zip(pipes, jobs, strict=True):
-        pipe.send(job)
+        with suppress(OSError):
+            pipe.send(job)
     gather_ready(pipes, interrupts)
     began = time.monotonic()
     tell(pipes, START)
@@ -106,17 +134,22 @@ def gather_ready(pipes, interrupts):
     def end(_pending):
         raise KeyboardInterrupt
 
-    if None in gather(pipes, interrupts, end):
+    if None in gather(pipes, interrupts, end, READY_SECONDS):
         raise ProcessLostError("a client process ended before it had begun")
 
 
-def gather(pipes, interrupts, on_interrupt):
-    """One thing from each pipe, None from one that ends; an interruption is passed on once."""
+def gather(pipes, interrupts, on_interrupt, seconds=math.inf):
+    """One thing from each pipe, None from one that ends or is silent for so many seconds.
+
+    An interruption is passed on once, and leaves them STOP_SECONDS.
+    """
     got, pending, is_told = dict.fromkeys(pipes), list(pipes), False
-    while pending:
+    until = time.monotonic() + seconds
+    while pending and time.monotonic() < until:
         if interrupts and not is_told:
             is_told = True
             on_interrupt(pending)
+            until = time.monotonic() + STOP_SECONDS
         for pipe in connection.wait(pending, LOOK_SECONDS):
             pending.remove(pipe)
             with suppress(EOFError, OSError):

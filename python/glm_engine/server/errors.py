@@ -19,6 +19,7 @@ MAX_VALUE_CHARACTERS = 512
 CUT = " [cut] "
 UNKNOWN_FIELD = "unknown_field"
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+RETRY = {"retry-after": "5"}
 NO_RETRY = {"x-should-retry": "false"}
 TYPES = {
     400: "invalid_request_error",
@@ -125,6 +126,11 @@ def of_engine(error, settings):
     if error.status == Status.GLM_OUT_OF_MEMORY:
         return ApiError(400, str(error), code=CONTEXT_LENGTH_EXCEEDED)
     return ApiError(status, str(error), code=getattr(error.status, "name", None))
+
+
+def of_no_answer(error):
+    """Turn the end or the silence of a process that was asked into what the client is told."""
+    return ApiError(503, str(error), code="no_answer", headers=RETRY)
 
 
 def of_bad_input(error, param=None):

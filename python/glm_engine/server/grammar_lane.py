@@ -4,9 +4,7 @@ import asyncio
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 
-from glm_engine.server.errors import ApiError
-
-RETRY = {"retry-after": "5"}
+from glm_engine.server.errors import RETRY, ApiError
 
 
 class Compilation:

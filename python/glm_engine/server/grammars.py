@@ -7,10 +7,11 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from glm_engine.bounded_process import NoAnswerError
 from glm_engine.errors import BadInputError
 from glm_engine.grammar import CallSpelling, CostlyGrammarError, Draft, GrammarCompiler
-from glm_engine.server.errors import ApiError
-from glm_engine.server.grammar_lane import RETRY, Lane
+from glm_engine.server.errors import RETRY, ApiError, of_no_answer
+from glm_engine.server.grammar_lane import Lane
 
 NUM_DRAFTING = 2
 MEBIBYTE = 1 << 20
@@ -33,10 +34,15 @@ class Grammars:
         self.held_bytes = 0
         self.lock = threading.Lock()
 
+    def end_processes(self):
+        """End the processes that compile, and with them what is being compiled."""
+        if self.compiler.done() and self.compiler.exception() is None:
+            self.compiler.result().close()
+
     def close(self):
         self.drafting.shutdown(cancel_futures=True)
-        if self.compiler.exception() is None:
-            self.compiler.result().close()
+        self.compiler.exception()
+        self.end_processes()
         self.quick.pool.shutdown(cancel_futures=True)
         self.thorough.pool.shutdown(cancel_futures=True)
 
@@ -49,6 +55,8 @@ class Grammars:
             return await self.grammar_of(draft, compiler, param)
         except BadInputError as error:
             raise ApiError(400, str(error), param, "invalid_grammar") from error
+        except NoAnswerError as error:
+            raise of_no_answer(error) from error
 
     async def grammar_of(self, draft, compiler, param):
         key = hashlib.sha256(draft.text.encode()).digest()

@@ -102,6 +102,7 @@ class Server(uvicorn.Server):
         )
 
     async def shutdown(self, sockets=None):
+        self.service.end_processes()
         await super().shutdown(sockets)
         self.care.cancel()
         self.watch.cancel()
@@ -139,6 +140,8 @@ class Server(uvicorn.Server):
         elif number != signal.SIGHUP:
             try:
                 log.warning("second signal, ending at once", signal=signal.Signals(number).name)
+                self.service.end_processes()
+                error_output.settle()
             finally:
                 os._exit(ExitCode.INTERRUPTED)
 
@@ -188,7 +191,8 @@ def serve(app, service, listener):
     gc.freeze()
     gc.set_threshold(*COLLECTION_THRESHOLDS)
     server = Server(app, service, listener)
-    server.run(sockets=[listener])
-    if service.tracing:
-        service.tracing.close()
+    with error_output.unblocked():
+        server.run(sockets=[listener])
+        if service.tracing:
+            service.tracing.close()
     return server.exit_code if service.is_usable() else ExitCode.ENGINE

@@ -1,28 +1,88 @@
 """Structured logs: one JSON object a line, on standard error."""
 
 import contextlib
+import io
 import logging
 import os
+import queue
 import sys
+import threading
+import time
 
 import orjson
 import structlog
 
 QUIET_ENDPOINTS = ("/health", "/healthz", "/readyz", "/metrics", "/gauges", "/")
+MOST_WAITING_BYTES = 1 << 20
+SETTLE_SECONDS = 0.5
+LOOK_SECONDS = 0.005
 log = structlog.get_logger("server")
 
 
-class ErrorOutput:
-    """Standard error as a file without a buffer; what nobody can take is dropped silently."""
+class ErrorOutput(io.RawIOBase):
+    """Standard error as a file without a buffer; what nobody can take is dropped silently.
+
+    Within `unblocked()` a thread writes, so that a reader who stands still stops nobody else. It
+    has so many bytes to write at most, and what comes beyond them is dropped.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.text = io.TextIOWrapper(self, "utf-8", "backslashreplace", line_buffering=True)
+        self.waiting = queue.SimpleQueue()
+        self.lock = threading.RLock()
+        self.num_taken = self.num_written = 0
+        self.has_thread = False
+
+    def writable(self):
+        return True
 
     def write(self, data):
-        rest = memoryview(data)
-        with contextlib.suppress(OSError):
-            while rest:
-                rest = rest[os.write(sys.__stderr__.fileno(), rest) :]
+        data = bytes(data)
+        if not self.has_thread:
+            write_now(data)
+            return len(data)
+        with self.lock:
+            if self.num_taken - self.num_written + len(data) <= MOST_WAITING_BYTES:
+                self.num_taken += len(data)
+                self.waiting.put(data)
+        return len(data)
 
-    def flush(self):
-        """Do nothing: nothing is held back."""
+    def write_all(self):
+        """What the thread does."""
+        while True:
+            data = self.waiting.get()
+            write_now(data)
+            self.num_written += len(data)
+
+    def settle(self):
+        """Wait a little for what has yet to be written; return whether all is."""
+        until = time.monotonic() + SETTLE_SECONDS
+        while self.num_written < self.num_taken and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+        return self.num_written == self.num_taken
+
+    @contextlib.contextmanager
+    def unblocked(self):
+        """Let a thread write, all that Python writes to standard error too.
+
+        It does so to the end of the process where the reader still stands still then.
+        """
+        previous, sys.stderr = sys.stderr, self.text
+        threading.Thread(target=self.write_all, name="glm-log", daemon=True).start()
+        self.has_thread = True
+        try:
+            yield
+        finally:
+            if self.settle():
+                self.has_thread, sys.stderr = False, previous
+
+
+def write_now(data):
+    rest = memoryview(data)
+    with contextlib.suppress(OSError):
+        while rest:
+            rest = rest[os.write(sys.__stderr__.fileno(), rest) :]
 
 
 error_output = ErrorOutput()

@@ -1,9 +1,8 @@
 """Conversations through the checkpoint's template, to text and to token ids."""
 
-from functools import partial
-
+from glm_engine.bounded_process import NoAnswerError
 from glm_engine.errors import BadInputError
-from glm_engine.server.errors import ApiError
+from glm_engine.server.errors import ApiError, of_no_answer
 from glm_engine.server.limits import check_shape
 
 CHARACTERS_OF_ITEM = 2
@@ -30,8 +29,11 @@ async def rendered(service, messages, adds_turn, tools, variables, param="messag
     service.encoder.refuse_hopeless(total_length(one["content"] for one in messages), param)
     noun = f"the JSON of {param}, arguments and tools"
     size = CHARACTERS_OF_ITEM * check_shape([messages, tools, variables], service.settings, noun)
-    render_plain = partial(service.template.render, tools=tools or None, **variables)
+    variables = {"tools": tools or None, **variables}
+    render = service.template.render
     try:
-        return await service.encoder.in_thread(size, render_plain, messages, adds_turn)
+        return await service.encoder.in_thread(size, render, messages, adds_turn, variables)
     except BadInputError as error:
         raise ApiError(400, str(error), param, "template_error") from error
+    except NoAnswerError as error:
+        raise of_no_answer(error) from error

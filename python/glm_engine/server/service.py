@@ -73,6 +73,12 @@ class Service:
             stream.break_off_if_writing()
         self.gate.refuse_unanswered()
 
+    def end_processes(self):
+        """End the processes that render and compile, and with them what threads wait for."""
+        if self.template is not None:
+            self.template.close()
+        self.grammars.end_processes()
+
     def is_usable(self):
         return bool(self.engine.info()["is_usable"])
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from glm_engine.bounded_process import NoAnswerError
 from glm_engine.grammar import Limits
 from glm_engine.grammar.proof import CostlyGrammarError, Inquiry, Proof
+from glm_engine.grammar.prover import answered
 
 PACKAGE = Path(__file__).resolve().parents[3] / "python"
 MOST_CPU_SECONDS = 5
@@ -60,31 +62,81 @@ def test_what_takes_too_long_is_ended_and_the_next_is_answered(proof):
     assert proof.process is process
 
 
-class EndedBefore(Proof):
-    """A proof whose first process ends before it is sent its `last` line."""
+def test_a_child_that_waits_without_computing_is_ended():
+    began = time.monotonic()
+    problem, seconds, _ = answered(lambda: time.sleep(60), 1, 0.2, 64 << 20)
+    assert problem is None
+    assert seconds < 1
+    assert time.monotonic() - began < 20
 
-    def __init__(self, last):
+
+def test_a_panic_is_told(proof):
+    schema = '{"type": "integer", "minimum": "%s"}' % ("é" * 60)
+    began = time.monotonic()
+    problem = problem_of(proof, f"start: x\nx: %json {schema}")
+    assert problem.startswith("panic: ")
+    assert time.monotonic() - began < 5
+
+
+class Ended(Proof):
+    """A proof whose process is ended when it is asked, as often as it is said."""
+
+    def __init__(self, times):
         super().__init__(Limits(), 1.0)
-        self.lines_left = last
+        self.times_left = times
 
-    def send(self, message):
-        self.lines_left -= 1
-        if self.lines_left == 0:
-            os.kill(self.process.pid, signal.SIGKILL)
-            os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
-        return super().send(message)
+    def running(self):
+        process = super().running()
+        if self.is_asked and self.times_left:
+            self.times_left -= 1
+            process.process.kill()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        return process
+
+    is_asked = False
+
+    def answer(self, *arguments):
+        self.is_asked = True
+        return super().answer(*arguments)
 
 
-@pytest.mark.parametrize("last", [1, 2])
-@pytest.mark.parametrize(
-    "grammar", ["start: /a/", f"start: /{'a' * 500_000}/"], ids=["few", "many"]
-)
-def test_a_process_that_ends_before_it_is_asked_is_told_and_another_answers(last, grammar):
-    proof = EndedBefore(last)
-    with pytest.raises(CostlyGrammarError, match="64 MiB"):
-        problem_of(proof, grammar)
-    assert problem_of(proof, "start: /a/") == ""
-    proof.close()
+@pytest.mark.parametrize("grammar", ["start: /a/", f"start: /{'a' * 16_000}/"], ids=["few", "many"])
+def test_a_process_that_is_ended_is_replaced_once(grammar):
+    for times in (1, 2):
+        proof = Ended(times)
+        if times == 1:
+            assert problem_of(proof, grammar) == ""
+        else:
+            with pytest.raises(NoAnswerError, match="was ended from outside"):
+                problem_of(proof, grammar)
+            assert problem_of(proof, grammar) == ""
+        proof.close()
+
+
+def test_a_child_that_is_ended_from_outside_is_replaced(proof):
+    problem_of(proof, "start: /a/")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(problem_of, proof, COSTLY)
+        kill_a_child_of(proof)
+        assert isinstance(asked.exception(), CostlyGrammarError)
+        asked = pool.submit(problem_of, proof, COSTLY)
+        for _ in range(2):
+            kill_a_child_of(proof)
+        assert type(asked.exception()) is not CostlyGrammarError
+        assert isinstance(asked.exception(), NoAnswerError)
+
+
+def kill_a_child_of(proof):
+    """End the child that answers, and wait until its parent has ended with it."""
+    until = time.monotonic() + MOST_SECONDS
+    while time.monotonic() < until:
+        with contextlib.suppress(psutil.NoSuchProcess, AttributeError):
+            parent = psutil.Process(proof.process.pid)
+            if (children := parent.children()) and proof.process.pid == parent.pid:
+                children[0].kill()
+                psutil.wait_procs([parent], MOST_SECONDS)
+                return
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("pattern", ["a{1000000}", "x" * 500_000, "z(w{1000}){1000}"])
@@ -117,21 +169,22 @@ def test_all_questions_of_an_inquiry_share_its_seconds(proof):
 
 def test_time_in_which_it_cannot_run_does_not_count(proof):
     assert problem_of(proof, "start: /a/") == ""
-    proof.process.send_signal(signal.SIGSTOP)
+    os.kill(proof.process.pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(problem_of, proof, "start: /b/")
         time.sleep(1.5 * proof.seconds)
-        proof.process.send_signal(signal.SIGCONT)
+        os.kill(proof.process.pid, signal.SIGCONT)
         assert asked.result() == ""
 
 
 def test_who_never_answers_is_ended():
     proof = Proof(Limits(patience_seconds=0.5), 1.0)
     proof.start()
-    proof.process.send_signal(signal.SIGSTOP)
-    with pytest.raises(CostlyGrammarError):
+    process = proof.process
+    os.kill(process.pid, signal.SIGSTOP)
+    with pytest.raises(NoAnswerError, match="did not answer in time"):
         problem_of(proof, "start: /a/")
-    assert proof.process is None
+    assert not process.is_running
 
 
 def test_what_a_terminal_sends_its_commands_does_not_reach_it(proof):
@@ -146,7 +199,7 @@ def test_closing_ends_the_question_that_is_asked(proof):
         asked = [pool.submit(problem_of, proof, COSTLY) for _ in range(2)]
         proof.close()
         for one in asked:
-            assert isinstance(one.exception(), CostlyGrammarError)
+            assert isinstance(one.exception(), NoAnswerError)
 
 
 @pytest.mark.parametrize("state", ["idle", "busy"])

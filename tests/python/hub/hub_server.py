@@ -5,6 +5,7 @@ bytes of files under LFS. Xet is off: no answer carries its headers. What networ
 pull on a bad day is asked for by `Behaviour`.
 """
 
+import contextlib
 import hashlib
 import json
 import struct
@@ -70,6 +71,7 @@ class Behaviour:
     obeys_ranges: bool = True
     statuses: list[int] = field(default_factory=list)
     bodies: dict[str, bytes] = field(default_factory=dict)
+    answers: Callable | None = None
 
 
 class LoopbackHub:
@@ -177,7 +179,11 @@ class HubHandler(Handler):
         address = urlsplit(self.path)
         parts = [unquote(part) for part in address.path.strip("/").split("/")]
         self.owner.asked[parts[0] if parts[0] != "api" else parts[1]] += 1
-        if self.path in self.owner.behaviour.bodies:
+        if self.owner.behaviour.answers:
+            self.close_connection = True
+            with contextlib.suppress(OSError):
+                self.owner.behaviour.answers(self)
+        elif self.path in self.owner.behaviour.bodies:
             body = self.owner.behaviour.bodies[self.path]
             self.send_headers(200, Content_Length=len(body))
             self.wfile.write(body)

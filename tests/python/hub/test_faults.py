@@ -3,11 +3,14 @@
 import fcntl
 import json
 import socket
+import time
+from functools import partial
 
 import httpx2
 import pytest
 from huggingface_hub import constants, get_session
 
+from glm_engine.hub import client
 from glm_engine.hub.client import open_hub
 from tests.python.hub.hub_server import CutError
 from tests.python.hub.repositories import random_model
@@ -121,6 +124,106 @@ def test_a_hub_that_answers_nonsense(hub, nursery, name, body, message):
     hub.repositories[name] = random_model(name)
     hub.behaviour.bodies[f"/api/models/{name}/revision/main"] = body
     assert message in failed(nursery, name)
+
+
+def send_without_an_end(handler, begin, piece, pause=0.0, **headers):
+    handler.send_headers(200, Content_Type="application/json", **headers)
+    handler.wfile.write(begin)
+    while True:
+        handler.wfile.write(piece)
+        time.sleep(pause)
+
+
+def redirect_to_itself(handler):
+    handler.redirect(307, handler.path, Connection="close")
+
+
+def say_that_more_comes(handler):
+    """One entry on each page, and always a next page."""
+    if "/revision/" in handler.path:
+        handler.send_json({"id": "a", "sha": "a" * 40})
+        return
+    row = {"type": "file", "oid": "b" * 40, "size": 1, "path": "a" * 200 + ".safetensors"}
+    path = f"http://{handler.headers['Host']}/api/models/a/b/tree/main?cursor={handler.path[-9:]}1"
+    handler.send_json([row], Link=f'<{path}>; rel="next"')
+
+
+def send_headers_without_an_end(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        handler.wfile.write(b"X-More: " + b"x" * 1000 + b"\r\n")
+
+
+def go_on_to_continue(handler):
+    while True:
+        handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+
+
+def refuse_without_an_end(handler):
+    handler.send_response(500)
+    handler.end_headers()
+    while True:
+        handler.wfile.write(b"x" * 65536)
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (
+            partial(send_without_an_end, begin=b"[", piece=b'{"a": 1},' * 9999),
+            "says more than 16 MiB",
+        ),
+        (say_that_more_comes, "says more than 16 MiB or 1024 answers"),
+        (refuse_without_an_end, "says more than 16 MiB"),
+        (redirect_to_itself, "Exceeded maximum allowed redirects"),
+        (send_headers_without_an_end, "cannot be reached"),
+        (
+            partial(send_without_an_end, begin=b"", piece=b"\0" * 99, Content_Encoding="gzip"),
+            "expected no Content-Encoding, got 'gzip'",
+        ),
+    ],
+)
+def test_a_hub_that_never_ends(hub, nursery, name, answers, message):
+    hub.behaviour.answers = answers
+    assert message in failed(nursery, name)
+
+
+@pytest.mark.parametrize(
+    "answers", [go_on_to_continue, partial(send_without_an_end, begin=b"", piece=b" ", pause=0.01)]
+)
+def test_a_hub_that_is_slow_without_an_end(hub, monkeypatch, answers):
+    monkeypatch.setattr(client, "MOST_SECONDS", 1.0)
+    hub.behaviour.answers = answers
+    client.open_hub()
+    with pytest.raises(client.HubError, match="has not said in 1 s what the model holds"):
+        client.in_time(get_session().get, f"{hub.endpoint}/api/models/a/b")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        b'{"sha": "a", "lastModified": "9999999-99-99"}',
+        b'{"sha": "a", "lastModified": 1e999}',
+        b'{"sha": 1' + b"0" * 5000 + b"}",
+        b'{"id": [], "siblings": 7, "sha": {}}',
+        b'"\\ud800"',
+        b"\xff\xfe",
+        b"",
+    ],
+)
+@pytest.mark.parametrize("place", ["revision", "tree"])
+def test_a_hub_whose_json_is_none_or_of_another_kind(hub, nursery, name, body, place):
+    hub.repositories[name] = repository = random_model(name)
+    paths = {
+        "revision": f"/api/models/{name}/revision/main",
+        "tree": f"/api/models/{name}/tree/{repository.commit}?recursive=false&expand=false",
+    }
+    hub.behaviour.bodies[paths[place]] = body
+    line = failed(nursery, name)
+    assert len(line) < 1000
+    assert "unexpected" not in line
 
 
 @pytest.mark.parametrize(

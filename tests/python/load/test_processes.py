@@ -86,6 +86,32 @@ def test_what_processes_saw_may_be_more_than_a_pipe_holds(server, start):
     assert report["points"][0]["num_events"] == 40 * 3000
 
 
+def test_processes_of_a_load_see_no_secret(server, start, monkeypatch):
+    monkeypatch.setitem(ENVIRONMENT, "GLM_API_KEY", "a-key-of-the-target")
+    monkeypatch.setitem(ENVIRONMENT, "HF_TOKEN", "a-token-of-the-hub")
+    server.reset(delay=FOREVER)
+    process = start(server.url, *AT_ONCE, "--workers", 2)
+    wait_until(lambda: len(server.seen) == 12)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) == 3
+    for one in family:
+        with open(f"/proc/{one.pid}/environ", "rb") as environment:
+            content = environment.read()
+        assert b"a-key-of" not in content
+        assert b"a-token-of" not in content
+
+
+def test_a_process_of_a_load_that_stands_still_does_not_hold_its_end(server, start):
+    server.reset(delay=FOREVER)
+    process = start(server.url, *AT_ONCE, "--workers", 2)
+    wait_until(lambda: len(server.seen) == 12)
+    workers_of(process)[0].suspend()
+    os.killpg(process.pid, signal.SIGINT)
+    code, report, _ = end_of(process)
+    assert code == 130
+    assert report is not None
+
+
 def test_an_interruption_of_the_warm_up_is_the_end(server, start):
     server.reset(delay=FOREVER)
     process = start(server.url, "--warm-up", 2)

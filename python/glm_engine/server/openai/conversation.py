@@ -4,7 +4,7 @@ from glm_engine.server.errors import ApiError
 from glm_engine.server.openai.messages import argument_texts, template_messages
 from glm_engine.server.rendering import rendered, total_length
 
-RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+RESERVED = frozenset({"self", "messages", "tools", "documents", "add_generation_prompt"})
 HINTS = ("reasoning_effort", "verbosity")
 
 
