@@ -12,6 +12,7 @@ from glm_engine.dialogue.tags import (
     ARG_KEY_END,
     ARG_VALUE,
     ARG_VALUE_END,
+    CALL_TAGS,
     SPACES,
     THINK,
     THINK_END,
@@ -145,8 +146,13 @@ def check_parameters(place, parameters):
     if not isinstance(required or [], list):
         raise BadInputError(f"{place}#/required: expected a list")
     for key in [*(properties or {}), *(required or [])]:
-        if ARG_KEY_END in checked_text(f"{place}: a name of a property", key):
-            raise BadInputError(f"{place}: the name {key!r} of a property holds {ARG_KEY_END}")
+        if tag := tag_in(checked_text(f"{place}: a name of a property", key)):
+            raise BadInputError(f"{place}: the name {key!r} of a property holds {tag}")
+
+
+def tag_in(text):
+    """Return a tag of calls that text holds, so that no call can hold the text; "" for none."""
+    return next((tag for tag in CALL_TAGS if tag in text), "")
 
 
 class CallRules:
@@ -234,8 +240,8 @@ class CallRules:
         if value.strings is None:
             found.append(f"{self.free_text(value.types)}?")
         elif texts := bare_texts(value):
-            if wrong := [text for text in texts if ARG_VALUE_END in text]:
-                raise BadInputError(f"{place}: the text {wrong[0]!r} holds {ARG_VALUE_END}")
+            if wrong := [text for text in texts if tag_in(text)]:
+                raise BadInputError(f"{place}: the text {wrong[0]!r} holds {tag_in(wrong[0])}")
             found.append(alternatives(texts))
         if not found:
             raise BadInputError(f"{place}: no text fits it")
@@ -246,7 +252,7 @@ class CallRules:
         names = sorted(types & JSON_LOOKS.keys())
         refused = "".join(f" & ~/{WHITE}{JSON_LOOKS[name]}{WHITE}/" for name in names)
         terminal = "-".join(["TEXT", *map(str.upper, names)])
-        line = f"{terminal}: {text_without(ARG_VALUE_END)}{refused}"
+        line = f"{terminal}: {text_without(*CALL_TAGS)}{refused}"
         if line not in self.lines:
             self.add(line)
         return terminal

@@ -25,7 +25,7 @@ def message_delta(deltas):
 
 
 def finish_reason(turn, piece):
-    calls = piece.finish_reason and turn.asks_for_calls(piece.finish_reason)
+    calls = piece.finish_reason and turn.asks_for_calls
     return "tool_calls" if calls else piece.finish_reason
 
 
@@ -68,13 +68,14 @@ class Answer:
         else:
             self.calls[-1]["function"]["arguments"] += call["function"]["arguments"]
 
-    def message(self):
+    def message(self, num_calls):
+        """Return the message with so many calls: one that did not end is left out."""
         content = "".join(self.texts["content"])
         reasoning = "".join(self.texts["reasoning_content"])
         made = {"role": "assistant", "content": content, "refusal": None}
-        if self.calls:
+        if num_calls:
             made["content"] = content or None
-            made["tool_calls"] = self.calls
+            made["tool_calls"] = self.calls[:num_calls]
         if reasoning:
             made["reasoning_content"] = made["reasoning"] = reasoning
         return made
@@ -122,7 +123,7 @@ class ChatPresenter:
         entries = {"content": answer.entries.fragment(), "refusal": None}
         return {
             "index": choice.index,
-            "message": answer.message(),
+            "message": answer.message(self.turns[choice.index].num_calls),
             "logprobs": entries if self.wants_logprobs else None,
             "finish_reason": answer.finish_reason,
         }
