@@ -15,13 +15,16 @@ END = 0
 BYTES = {END: b"<end>", 1: "Grü".encode(), 2: b"\xe2\x82", 3: b"\xac", 4: b"ab", 5: b"cd"}
 
 
-def make_choice(index=0, stops=(), keeps_stop=False, shows_ending=False, min_tokens=0):
+def make_choice(
+    index=0, stops=(), keeps_stop=False, shows_ending=False, min_tokens=0, cutting_ids=()
+):
     return Choice(
         index=index,
         request=Request([1, 2, 3], min_tokens=min_tokens),
         detokenizer=IncrementalDetokenizer(BYTES.get),
         matcher=StopMatcher(stops, keeps_stop) if stops else None,
-        ending_ids=frozenset({END}),
+        ending_ids=frozenset({END, *cutting_ids}),
+        cutting_ids=frozenset(cutting_ids),
         shows_ending=shows_ending,
     )
 
@@ -82,6 +85,31 @@ def test_what_was_held_back_comes_at_the_end() -> None:
     choice = make_choice(stops=("bcx",))
     assert "".join(text_of(choice, [4], ending=("stop_token", 0, ""))) == "ab"
     assert choice.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens", "reason", "is_cut"),
+    [
+        ({}, [4, END], "stop_token", False),
+        ({}, [4], "length", True),
+        ({"stops": ("cd",)}, [4, 5], "length", True),
+        ({"stops": ("cd",)}, [4, END], "stop_token", False),
+        ({"stops": ("\u20ac",)}, [4, 2, 3, END], "stop_token", True),
+        ({"cutting_ids": (5,)}, [4, 5], "stop_token", True),
+        ({"cutting_ids": (5,)}, [4, END], "stop_token", False),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 9])
+def test_who_ended_a_choice(options, tokens, reason, is_cut, size) -> None:
+    choice, pieces = make_choice(**options), []
+    for at in range(0, len(tokens), size):
+        choice.arrived += tokens[at : at + size]
+        choice.ending = (reason, 0, "") if at + size >= len(tokens) else None
+        pieces.append(choice.advance())
+        if choice.finish_reason:
+            break
+    assert pieces[-1].finish_reason == ("length" if reason == "length" and not options else "stop")
+    assert pieces[-1].is_cut is is_cut
 
 
 def test_the_ending_token() -> None:

@@ -3,8 +3,13 @@
 import orjson
 import pydantic_core
 
+from glm_engine.dialogue.readings import begins_like_a_piece, ends_like_a_piece
 from glm_engine.dialogue.schema import argument_name, argument_types, is_string
+from glm_engine.dialogue.tags import SPACES, TOOL_CALL_END
 from glm_engine.dialogue.values import quoted, value_json
+
+PROPER, MISSING, WRONG = "<arg_value>", "no tag", "a wrong tag"
+LONGEST_PIECE = 16
 
 
 def escaped(text):
@@ -43,9 +48,16 @@ class ArgumentsWriter:
         self.key.append(text)
         return ""
 
+    @property
+    def unwritten_key(self):
+        return "".join(self.key)
+
+    def forget_key(self):
+        self.key.clear()
+
     def begin_value(self):
         """Return the key, now whole, and the quote if the value is written as it comes."""
-        key = argument_name(self.parameters, "".join(self.key))
+        key = argument_name(self.parameters, self.unwritten_key)
         self.types = argument_types(self.parameters, key)
         text = f"{self.separator}{quoted(key)}: "
         self.separator, self.key = ", ", []
@@ -56,6 +68,12 @@ class ArgumentsWriter:
             return escaped(text)
         self.value.append(text)
         return ""
+
+    def fits(self, rest):
+        """Say whether the value that was gathered, with the rest of it, is of the key's types."""
+        if self.types is None or "string" in self.types:
+            return True
+        return not value_json("".join([*self.value, *rest]), self.types).startswith('"')
 
     def end_value(self):
         if is_string(self.types):
@@ -69,10 +87,68 @@ class ArgumentsWriter:
 
     def unfinished_key(self):
         """Return a key that text ended in; its string and its object stay open."""
-        return f'{self.separator}"{escaped("".join(self.key))}'
+        return f'{self.separator}"{escaped(self.unwritten_key)}'
 
     def unfinished_value(self):
         """Return the value that text ended in; its string and its object stay open."""
         if is_string(self.types):
             return ""
         return f'"{escaped("".join(self.value))}'
+
+
+class Value:
+    """One value: what a proper tag opened is given on as it comes, other text when it has ended.
+
+    opening: the tag before it is the `PROPER` one, `MISSING` or a `WRONG` one.
+    """
+
+    def __init__(self, writer, write, opening):
+        self.writer = writer
+        self.write = write
+        self.opening = opening
+        self.held = []
+        self.spaces = []
+        self.last = ""
+
+    def push(self, text):
+        """Take text; white space stays behind until it is certain that it is no layout."""
+        body = text.rstrip(SPACES)
+        if body:
+            self.give("".join([*self.spaces, body]))
+            self.last = (self.last + body)[-LONGEST_PIECE:]
+            self.spaces.clear()
+        self.spaces.append(text[len(body) :])
+
+    def give(self, text):
+        if self.opening == PROPER:
+            self.write(self.writer.push_value(text))
+        else:
+            self.held.append(text)
+
+    @property
+    def may_begin_with_piece(self):
+        return self.opening != PROPER and begins_like_a_piece("".join(self.held))
+
+    @property
+    def is_certain(self):
+        """Whether a value that its own tag ends has one reading."""
+        fits = self.opening == PROPER or self.writer.fits(self.held)
+        return fits and not self.may_begin_with_piece
+
+    def may_end_at(self, tag):
+        """Say whether the value can only end where a tag stands that is not its own."""
+        if self.opening == WRONG or (self.opening == MISSING and tag != TOOL_CALL_END):
+            return False
+        if self.may_begin_with_piece or ends_like_a_piece(self.last):
+            return False
+        return self.writer.fits(self.held) and (bool(self.last) or tag == TOOL_CALL_END)
+
+    def end(self, is_proper):
+        """Write the end; white space before a tag that is not its own is layout."""
+        self.give("".join(self.spaces) if is_proper else "")
+        self.write(self.writer.push_value("".join(self.held)) + self.writer.end_value())
+
+    def leave(self):
+        """Write what came of it; its string and its object stay open."""
+        self.give("".join(self.spaces))
+        self.write(self.writer.push_value("".join(self.held)) + self.writer.unfinished_value())

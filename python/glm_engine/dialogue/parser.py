@@ -11,6 +11,7 @@ THOUGHT = TagSet(tags.THINK_END, tags.TOOL_CALL)
 THOUGHT_WITHOUT_CALLS = TagSet(tags.THINK_END)
 ANSWER = TagSet(tags.TOOL_CALL)
 ANSWER_WITHOUT_CALLS = TagSet()
+DOUBLED_ENDS = TagSet(tags.TOOL_CALL_END, tags.ARG_VALUE_END, tags.ARG_KEY_END)
 
 
 class DialogueParser:
@@ -44,7 +45,6 @@ class DialogueParser:
         self.spaces = []
         self.layout_of_calls = []
         self.has_answered = continues_turn and not in_reasoning
-        self.is_cut = False
         self.grammar = self.turn(in_reasoning, continues_turn)
         next(self.grammar)
 
@@ -60,10 +60,9 @@ class DialogueParser:
     def finish(self, is_cut=False):
         """Return the deltas of what was held back, now that no more text comes.
 
-        is_cut: the model did not end the turn itself, so that a thought might have gone on.
+        is_cut: the model did not end the turn itself, so that it might have gone on.
         """
-        self.is_cut = is_cut
-        self.reader.end()
+        self.reader.end(is_cut)
         next(self.grammar, None)
         return self.taken()
 
@@ -97,11 +96,11 @@ class DialogueParser:
         calls = CallReader(self.reader, self.parameters, [], (tags.THINK_END,))
         self.reader.begin_record()
         tag = tags.TOOL_CALL
-        while tag and not (yield from calls.read()) and calls.has_whole_calls:
-            yield from self.reader.layout()
+        while tag and not (yield from calls.read()) and calls.are_whole:
+            yield from self.after_call()
             tag = yield from self.reader.tag(ANSWER)
         text = self.reader.end_record()
-        if not tag and self.reader.is_at_end and not self.is_cut:
+        if not tag and self.reader.is_at_end and not self.reader.is_cut:
             self.spaces.clear()
             self.deltas += calls.deltas
             return
@@ -122,8 +121,18 @@ class DialogueParser:
             else:
                 self.set_apart("".join(self.spaces), begin)
                 self.spaces.clear()
-                layout = yield from self.reader.layout()
+                yield from self.after_call(keeps_layout=True)
+            if not calls.are_whole:
+                self.answer_tags = ANSWER_WITHOUT_CALLS
+
+    def after_call(self, keeps_layout=False):
+        """Read layout and closing tags that a call has twice; text behind them keeps the layout."""
+        is_over = False
+        while not is_over:
+            layout = yield from self.reader.layout()
+            if keeps_layout:
                 self.set_apart(layout, self.reader.position)
+            is_over = not (yield from self.reader.tag(DOUBLED_ENDS))
 
     def set_apart(self, layout, end):
         """Keep layout beside a call for text after it; an answer does not begin with spaces."""

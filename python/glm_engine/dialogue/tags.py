@@ -13,10 +13,21 @@ ARG_KEY_END = "</arg_key>"
 ARG_VALUE = "<arg_value>"
 ARG_VALUE_END = "</arg_value>"
 
+CALL_TAGS = (TOOL_CALL, TOOL_CALL_END, ARG_KEY, ARG_KEY_END, ARG_VALUE, ARG_VALUE_END)
+CALL_PARTS = (ARG_KEY, TOOL_CALL_END)
+
 SPACES = " \t\r\n"
 SPACE_RUN = re.compile(f"[{SPACES}]*")
 NAME_RUN = re.compile(f"[^<{SPACES}]*")
 NOTHING = re.compile(r"(?!)")
+
+
+def bare(text):
+    """Return text without layout around it: white space, and newlines that are spelled out."""
+    before = None
+    while before != text:
+        before, text = text, text.strip(SPACES).removeprefix("\\n").removesuffix("\\n")
+    return text
 
 
 class Opening(Enum):
@@ -38,13 +49,34 @@ def opening_of(prompt_text):
     return Opening.EITHER if assistant and not turn.strip(SPACES) else Opening.ANSWER
 
 
-class TagSet:
-    """Tags that mean something at one place of the grammar; `<` only begins a tag."""
+def beginnings(tags, after=""):
+    """Return a pattern of the beginnings of tags that go on after some text in them."""
+    parts = {
+        tag[:size] for tag in tags for size in range(tag.find(after) + len(after) + 1, len(tag))
+    }
+    return "|".join(map(re.escape, sorted(parts, key=len, reverse=True)))
 
-    def __init__(self, *tags):
-        self.longest = max(map(len, tags), default=0)
-        self.pattern = re.compile("|".join(map(re.escape, tags))) if tags else NOTHING
-        self.beginnings = frozenset(tag[:size] for tag in tags for size in range(1, len(tag)))
+
+GAP = rf"(?:[{SPACES}]|\\n){{0,8}}+"
+PIECES = beginnings(CALL_TAGS, after="_")
+LONGEST_PIECE = max(map(len, CALL_TAGS)) + 2 * 8
+
+
+class TagSet:
+    """Tags that mean something at one place of the grammar; `<` only begins a tag.
+
+    takes_pieces: the beginning of another tag of calls may stand before one; it is dropped.
+    """
+
+    def __init__(self, *tags, takes_pieces=False):
+        before, open_before = "", ""
+        if takes_pieces:
+            before, open_before = f"(?:(?:{PIECES}){GAP})?", rf"(?:(?:{PIECES}){GAP}\\?)?"
+        begun = (*tags, *CALL_TAGS) if takes_pieces else tags
+        whole = "|".join(map(re.escape, tags))
+        self.longest = max(map(len, tags), default=0) + LONGEST_PIECE * takes_pieces
+        self.pattern = re.compile(f"{before}({whole})") if tags else NOTHING
+        self.tail = re.compile(rf"{open_before}(?:{beginnings(begun)})?\Z")
 
 
 ESCAPED_NEWLINE = TagSet("\\n")
@@ -62,6 +94,8 @@ class TagReader:
         self.at = 0
         self.num_forgotten = 0
         self.ended = False
+        self.is_cut = False
+        self.dropped_piece = False
         self.record = None
         self.record_at = 0
 
@@ -73,8 +107,9 @@ class TagReader:
         self.num_forgotten += self.at
         self.at = 0
 
-    def end(self):
-        self.ended = True
+    def end(self, is_cut=False):
+        """Say that no more text comes; `is_cut`: the model might have gone on."""
+        self.ended, self.is_cut = True, is_cut
 
     @property
     def position(self):
@@ -95,13 +130,31 @@ class TagReader:
         pieces, self.record = self.record, None
         return "".join([*pieces, self.text[self.record_at : self.at]])
 
+    def has_ended_within(self, length):
+        """Say whether the model ended the turn, and so many characters at most are unread."""
+        return self.ended and not self.is_cut and len(self.text) - self.at <= length
+
+    def is_cut_within(self, length):
+        """Say whether the turn was cut, and so many characters at most are unread."""
+        return self.ended and self.is_cut and len(self.text) - self.at <= length
+
+    def drop_piece_at_end(self, tags):
+        """Say whether all text ends here, perhaps in the beginning of a tag, which is dropped."""
+        ends = self.ended and bool(tags.tail.match(self.text, self.at))
+        if ends:
+            self.drop_rest()
+        return ends
+
+    @property
+    def rest(self):
+        return self.text[self.at :]
+
+    def drop_rest(self):
+        self.at = len(self.text)
+
     def unread(self, tag):
         """Go back to before the tag that was read last."""
         self.at -= len(tag)
-
-    def drop_rest_at_end(self):
-        if self.ended:
-            self.at = len(self.text)
 
     def until(self, tags):
         """Read some text and the tag after it; the tag is "" where only text is certain yet.
@@ -113,7 +166,7 @@ class TagReader:
             end = match.start() if match else self.certain_end(tags)
             text, self.at = self.text[self.at : end], match.end() if match else end
             if text or match or self.ended:
-                return text, match.group() if match else ""
+                return text, match[1] if match else ""
             yield
 
     def tag(self, tags):
@@ -121,9 +174,9 @@ class TagReader:
         while True:
             if match := tags.pattern.match(self.text, self.at):
                 self.at = match.end()
-                return match.group()
-            here = self.text[self.at : self.at + tags.longest]
-            if self.ended or (here and here not in tags.beginnings):
+                self.dropped_piece = match.start(1) > match.start()
+                return match[1]
+            if self.ended or not tags.tail.match(self.text, self.at):
                 return ""
             yield
 
@@ -157,5 +210,22 @@ class TagReader:
         end = len(self.text)
         if self.ended:
             return end
-        begin = self.text.rfind("<", max(self.at, end - tags.longest))
-        return begin if begin >= 0 and self.text[begin:] in tags.beginnings else end
+        return tags.tail.search(self.text, max(self.at, end - tags.longest)).start()
+
+    def ahead(self, tags, count, longest, goes_on=bool):
+        """Return the next texts and the tag after each, `count` at most, and read nothing.
+
+        Where fewer stand within `longest` characters or in all text, the last has the tag "".
+        goes_on: says of the text that stands there whether it is worth to wait for more.
+        """
+        while True:
+            found, at, most = [], self.at, self.at + longest
+            for match in tags.pattern.finditer(self.text, self.at, most):
+                found.append((self.text[at : match.start()], match[1]))
+                at = match.end()
+                if len(found) == count:
+                    return found
+            rest = self.text[at:most]
+            if self.ended or len(self.text) >= most or (rest and not goes_on(rest)):
+                return [*found, (rest, "")]
+            yield

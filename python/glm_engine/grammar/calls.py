@@ -9,6 +9,7 @@ from glm_engine.dialogue.tags import (
     ARG_KEY_END,
     ARG_VALUE,
     ARG_VALUE_END,
+    CALL_TAGS,
     SPACES,
     THINK,
     THINK_END,
@@ -18,7 +19,7 @@ from glm_engine.dialogue.tags import (
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.lark import alternatives, inline_json, literal, optional, text_without
 from glm_engine.grammar.schemas import check_size, pointer_step
-from glm_engine.grammar.tools import OTHERS
+from glm_engine.grammar.tools import OTHERS, tag_in
 
 WHITE = r"[ \t\r\n]*"
 INTEGER = r"-?(0|[1-9][0-9]*)"
@@ -118,9 +119,9 @@ class CallRules:
         if value.strings is None:
             found.append(f"{self.free_text(value.types)}?")
         elif texts := bare_texts(value):
-            wrong = [text for text in texts if ARG_VALUE_END in text]
+            wrong = [text for text in texts if tag_in(text)]
             if wrong and tool.strict:
-                raise BadInputError(f"{place}: the text {wrong[0]!r} holds {ARG_VALUE_END}")
+                raise BadInputError(f"{place}: the text {wrong[0]!r} holds {tag_in(wrong[0])}")
             if spelled := [text for text in texts if text not in wrong]:
                 found.append(alternatives(spelled))
         if not found and not tool.strict:
@@ -134,7 +135,7 @@ class CallRules:
         names = sorted(types & JSON_LOOKS.keys())
         refused = "".join(f" & ~/{WHITE}{JSON_LOOKS[name]}{WHITE}/" for name in names)
         terminal = "-".join(["TEXT", *map(str.upper, names)])
-        line = f"{terminal}: {text_without(ARG_VALUE_END)}{refused}"
+        line = f"{terminal}: {text_without(*CALL_TAGS)}{refused}"
         if line not in self.lines:
             self.add(line)
         return terminal

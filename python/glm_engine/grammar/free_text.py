@@ -1,4 +1,4 @@
-"""Text that runs free until the token of a tag: it may not spell that tag itself.
+"""Text that runs free until the token of a tag: it may not spell that tag, or others, itself.
 
 Who reads the text sees no tokens, so a tag that is spelled in letters ends what the tag ends.
 """
@@ -9,33 +9,36 @@ import numpy
 class FreeText:
     """The masks of a text that only `closing`, a tag with a token of its own, ends.
 
-    ids: those that may come in the text; the tag's own may always come.
-    masks[n]: uint32 words of what may come after text that ends in the first n bytes of the tag.
+    ids: those that may come in the text; the tag's own may always come. others: tags that the
+    text may not spell either; all end in one letter.
+    begun[n]: the n-th beginning of a tag that text may end in; the first is empty.
+    masks[n]: uint32 words of what may come after it.
     """
 
-    def __init__(self, tokenizer, num_words, closing, ids):
+    def __init__(self, tokenizer, num_words, closing, ids, others=()):
         self.tokenizer = tokenizer
         self.closing = closing.encode()
         self.closing_id = tokenizer.id_of(closing)
+        self.tags = list(dict.fromkeys(tag.encode() for tag in (closing, *others)))
+        self.begun = sorted({tag[:size] for tag in self.tags for size in range(len(tag))})
         enders = spelled_with(tokenizer, closing[-1], ids - {self.closing_id})
         allowed = ids | {self.closing_id}
         self.masks = numpy.stack(
-            [words_of(allowed - self.completing(size, enders), num_words) for size in self.sizes()]
+            [words_of(allowed - self.completing(begin, enders), num_words) for begin in self.begun]
         )
         self.masks.flags.writeable = False
 
-    def sizes(self):
-        return range(len(self.closing))
+    def completing(self, begin, enders):
+        """Return the ids that spell a tag to its end after its beginning."""
+        return {
+            token for token, text in enders.items() if any(tag in begin + text for tag in self.tags)
+        }
 
-    def completing(self, size, enders):
-        """Return the ids that spell the tag to its end after its first `size` bytes."""
-        begin = self.closing[:size]
-        return {token for token, text in enders.items() if self.closing in begin + text}
-
-    def follow(self, size, token_id):
-        """Return how many bytes of the tag the text ends in, `size` before this token."""
-        text = self.closing[:size] + self.tokenizer.bytes_of(token_id)
-        return max(size for size in self.sizes() if text.endswith(self.closing[:size]))
+    def follow(self, number, token_id):
+        """Return which beginning the text ends in, `number` before this token."""
+        text = self.begun[number] + self.tokenizer.bytes_of(token_id)
+        ends = [at for at, begin in enumerate(self.begun) if text.endswith(begin)]
+        return max(ends, key=lambda at: len(self.begun[at]))
 
 
 def spelled_with(tokenizer, letter, ids):

@@ -19,10 +19,10 @@ def alternatives(texts):
     return " | ".join(map(literal, texts))
 
 
-def text_without(ending):
-    """Return the regular expression of text, not empty, that does not hold `ending`."""
-    inner = re.escape(ending).replace("/", "\\/")
-    return f"/(?s:.)+/ & ~/(?s:.*){inner}(?s:.*)/"
+def text_without(*tags):
+    """Return the regular expression of text, not empty, that holds none of the tags."""
+    inner = "|".join(re.escape(tag).replace("/", "\\/") for tag in tags)
+    return f"/(?s:.)+/ & ~/(?s:.*)({inner})(?s:.*)/"
 
 
 def inline_json(schema):

@@ -74,8 +74,8 @@ class Matcher:
         if self.free_text is not None:
             words &= self.free_text.masks[self.num_spelled]
             if not words.any():
-                closing = self.free_text.closing.decode()
-                raise BadInputError(f"the grammar cannot go on: its text would spell {closing}")
+                tags = b" or ".join(self.free_text.tags).decode()
+                raise BadInputError(f"the grammar cannot go on: its text would spell {tags}")
         return words
 
     def misspells(self, words):

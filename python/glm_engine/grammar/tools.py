@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 
 from glm_engine.dialogue.schema import resolved, strings_of, types_of
-from glm_engine.dialogue.tags import ARG_KEY_END
+from glm_engine.dialogue.tags import CALL_TAGS
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.documents import schema_grammar
 from glm_engine.grammar.lark import checked_text
@@ -142,10 +142,10 @@ def spelt(parameters):
     """Return parameters without the arguments that no call can spell."""
     made, properties = dict(parameters), parameters.get("properties")
     if isinstance(properties, dict):
-        made["properties"] = {key: properties[key] for key in properties if ARG_KEY_END not in key}
+        made["properties"] = {key: properties[key] for key in properties if not tag_in(key)}
     if "required" in made:
         names = made["required"] if isinstance(made["required"], list) else []
-        made["required"] = [key for key in names if key != str(key) or ARG_KEY_END not in key]
+        made["required"] = [key for key in names if key != str(key) or not tag_in(key)]
     return made
 
 
@@ -160,5 +160,10 @@ def check_parameters(place, parameters):
     if not isinstance(required or [], list):
         raise BadInputError(f"{place}#/required: expected a list")
     for key in [*(properties or {}), *(required or [])]:
-        if ARG_KEY_END in checked_text(f"{place}: a name of a property", key):
-            raise BadInputError(f"{place}: the name {key!r} of a property holds {ARG_KEY_END}")
+        if tag := tag_in(checked_text(f"{place}: a name of a property", key)):
+            raise BadInputError(f"{place}: the name {key!r} of a property holds {tag}")
+
+
+def tag_in(text):
+    """Return a tag of calls that text holds, so that no call can hold the text; "" for none."""
+    return next((tag for tag in CALL_TAGS if tag in text), "")

@@ -3,7 +3,14 @@
 import json
 
 from glm_engine.detokenizer import token_of_bytes
-from glm_engine.dialogue.tags import ARG_VALUE, ARG_VALUE_END, THINK, THINK_END, TOOL_CALL
+from glm_engine.dialogue.tags import (
+    ARG_VALUE,
+    ARG_VALUE_END,
+    CALL_TAGS,
+    THINK,
+    THINK_END,
+    TOOL_CALL,
+)
 from glm_engine.errors import BadInputError
 from glm_engine.grammar.free_text import FreeText, words_of
 from glm_engine.tokenizer import faults_as_bad_input
@@ -44,7 +51,8 @@ class Vocabulary:
 
     def value_texts(self):
         """Return the text of an argument's value, by the id of the tag that begins it."""
-        text, begin = self.free_text(ARG_VALUE_END), self.tokenizer.id_of(ARG_VALUE)
+        text = self.free_text(ARG_VALUE_END, others=CALL_TAGS)
+        begin = self.tokenizer.id_of(ARG_VALUE)
         return {} if text is None or begin is None else {begin: text}
 
     @property
@@ -54,12 +62,12 @@ class Vocabulary:
     def mask_of(self, *ids):
         return words_of({number for number in ids if number is not None}, self.num_words)
 
-    def free_text(self, closing, shunned=frozenset()):
-        """Return the text that a tag ends, None where the tag is no token."""
+    def free_text(self, closing, shunned=frozenset(), others=()):
+        """Return the text that a tag ends and others are not in, None where it is no token."""
         if self.tokenizer.id_of(closing) is None:
             return None
         known = {number for number in self.tokenizer.vocabulary().values() if number < self.size}
-        return FreeText(self.tokenizer, self.num_words, closing, known - shunned)
+        return FreeText(self.tokenizer, self.num_words, closing, known - shunned, others)
 
     def beginnings(self, text):
         """Return the mask of the tokens, no added ones, that bytes can begin with."""

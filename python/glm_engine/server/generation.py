@@ -30,7 +30,7 @@ class Piece:
 
     `logprobs` holds a row for each of its tokens where they are wanted, `places` where each
     begins and ends in the text of its choice. A token that only completes a character
-    begins where that character does.
+    begins where that character does. `is_cut`: it is the last, and the model might have gone on.
     """
 
     text: str
@@ -38,17 +38,22 @@ class Piece:
     logprobs: LogprobRows | tuple
     finish_reason: str | None
     places: list = field(default_factory=list)
+    is_cut: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Choice:
-    """One sequence on the engine, and how its tokens become text."""
+    """One sequence on the engine, and how its tokens become text.
+
+    cutting_ids: those of `ending_ids` that end it by the client's wish, not by the model's.
+    """
 
     index: int
     request: object
     detokenizer: object
     matcher: StopMatcher | None
     ending_ids: frozenset
+    cutting_ids: frozenset = frozenset()
     shows_ending: bool = False
     counts_prompt: bool = True
     request_id: int = 0
@@ -61,6 +66,7 @@ class Choice:
     token_at: float | None = None
     started_ns: int = 0
     finish_reason: str | None = None
+    is_cut: bool = False
     guide: object = None
 
     def advance(self):
@@ -72,18 +78,19 @@ class Choice:
         texts, places, before = [], [], self.num_tokens
         for at, token_id in enumerate(tokens):
             self.num_tokens += 1
+            self.is_cut = token_id in self.cutting_ids
             if token_id in self.ending_ids and not self.shows_ending:
                 continue
             texts.append(self.certain(self.spelled(token_id, places)))
             if rows:
                 kept_rows.extend(rows, at, at + 1)
             if self.matcher and self.matcher.stopped:
-                self.finish_reason = "stop"
+                self.finish_reason, self.is_cut = "stop", True
                 break
         if self.ending and not self.finish_reason:
             texts.append(self.finish())
         count, text = self.num_tokens - before, "".join(texts)
-        return Piece(text, count, kept_rows, self.finish_reason, places)
+        return Piece(text, count, kept_rows, self.finish_reason, places, self.is_cut)
 
     def spelled(self, token_id, places):
         """Return the text that a token makes certain, and note its place."""
@@ -108,6 +115,7 @@ class Choice:
             rest += self.matcher.finish()
         stopped = self.matcher and self.matcher.stopped
         self.finish_reason = "stop" if stopped else FINISH_REASONS[reason]
+        self.is_cut = bool(stopped) or self.is_cut or self.finish_reason != "stop"
         return rest
 
 

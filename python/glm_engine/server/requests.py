@@ -122,6 +122,7 @@ def make_choices(
             detokenizer=service.tokenizer.detokenizer(fields.skip_special_tokens is not False),
             matcher=matcher_of(fields, layout),
             ending_ids=stop_ids(service, fields),
+            cutting_ids=frozenset(fields.stop_token_ids or ()) - service.ending_ids,
             shows_ending=bool(fields.include_stop_str_in_output),
             counts_prompt=number == 0,
         )

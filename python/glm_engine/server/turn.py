@@ -1,6 +1,6 @@
 """What one choice has said so far, as deltas that the client wants to see."""
 
-from glm_engine.dialogue import CallEnd, Reasoning
+from glm_engine.dialogue import CallBegin, CallEnd, Reasoning
 from glm_engine.server.places import TokenPlaces
 
 
@@ -8,7 +8,8 @@ class Turn:
     """Feeds pieces of text to the parser.
 
     takes_one_call: the first whole call is the last thing shown. num_thought_tokens: how many
-    tokens spell the thought, shown or not.
+    tokens spell the thought, shown or not. num_calls: how many calls are whole; one that is not
+    may come behind them.
     """
 
     def __init__(self, parser, shows_reasoning=True, takes_one_call=False):
@@ -18,12 +19,15 @@ class Turn:
         self.num_calls = 0
         self.num_thought_tokens = 0
         self.thought_places = TokenPlaces()
+        self.num_begun = 0
+        self.is_cut = False
 
     def take(self, piece):
         """Return the deltas of a piece of text."""
         deltas = self.parser.push(piece.text) if piece.text else []
         if piece.finish_reason:
-            deltas = [*deltas, *self.parser.finish(is_cut=piece.finish_reason != "stop")]
+            self.is_cut = piece.is_cut or piece.finish_reason != "stop"
+            deltas = [*deltas, *self.parser.finish(self.is_cut)]
         self.count_thought(piece, deltas)
         return list(self.shown(deltas))
 
@@ -42,8 +46,8 @@ class Turn:
         for delta in deltas:
             if self.is_over:
                 return
-            if type(delta) is CallEnd:
-                self.num_calls += 1
+            self.num_begun += type(delta) is CallBegin
+            self.num_calls += type(delta) is CallEnd
             if self.shows_reasoning or type(delta) is not Reasoning:
                 yield delta
 
@@ -52,9 +56,10 @@ class Turn:
         """Whether nothing that may still come is shown."""
         return self.takes_one_call and self.num_calls > 0
 
-    def asks_for_calls(self, finish_reason):
-        """Say whether the turn ended in order that the client makes its whole calls."""
-        return self.is_over or (finish_reason == "stop" and self.num_calls > 0)
+    @property
+    def asks_for_calls(self):
+        """Whether the model ended the turn in order that the client makes its calls, all whole."""
+        return self.is_over or (not self.is_cut and 0 < self.num_calls == self.num_begun)
 
 
 def deltas_of(job, turn, choice, piece):

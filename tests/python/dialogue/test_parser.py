@@ -78,7 +78,8 @@ WHOLE = ["call", "f", '{"a": 1}', True]
         (f"{CALL}<tool_call>b {CALL}", [["reasoning", f"{CALL}<tool_call>b {CALL}"]]),
         (f"{CALL}.", [["reasoning", f"{CALL}."]]),
         (f"{CALL}<tool", [["reasoning", f"{CALL}<tool"]]),
-        (f"{CALL}{CALL[:-3]}", [["reasoning", f"{CALL}{CALL[:-3]}"]]),
+        (f"{CALL}{CALL[:-3]}", [WHOLE, WHOLE]),
+        (f"{CALL}{CALL[:-16]}", [["reasoning", f"{CALL}{CALL[:-16]}"]]),
         (f"{CALL[:-3]}</think>b", [["reasoning", CALL[:-3]], ["content", "b"]]),
         (f"{CALL} \n</think>b", [["reasoning", CALL], ["content", "b"]]),
         (
@@ -239,26 +240,20 @@ def test_a_backslash_after_a_value_is_text_unless_an_n_makes_it_a_newline():
     parser = DialogueParser(False, tools)
     parser.push(begin)
     assert parser.push(" \\") == []
-    assert parser.push("t") == [CallArguments(0, "</arg_value> \\\\t")]
+    assert parser.push("t") == []
+    assert parser.finish() == [Content("\\t")]
     parser = DialogueParser(False, tools)
     parser.push(f"{begin} \\")
     assert parser.push("n") == []
-    assert parser.push("</tool_call>") == [CallArguments(0, '"}'), CallEnd(0)]
+    assert parser.push("</tool_call>") == [CallArguments(0, "}"), CallEnd(0)]
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        *("", " \n", "a < b", "</", "</arg_value", "</arg_value>", "x</arg_value> y", "<arg_key>"),
-        *(
-            "<tool_call>g</tool_call>",
-            "</tool_call>",
-            "</think>",
-            '"quoted"',
-            "\\",
-            "\u2028\x01é😀",
-        ),
-        *("123", "true", "null", "{}", "</arg_value></arg_value>"),
+        *("", " \n", "a < b", "</", "</arg_", "</arg_values>", "x</arg_valu y", "<arg key>"),
+        *("</think>", "<think>", '"quoted"', "\\", "\u2028\x01é😀", " x \n", "x \\n"),
+        *("123", "true", "null", "{}"),
     ],
 )
 @pytest.mark.parametrize(
@@ -272,7 +267,7 @@ def test_string_values_come_back_exactly(value, follower):
     assert call[3]
 
 
-@pytest.mark.parametrize("key", ["", "a b", "é", '"', "<x>", "</arg_ke", "<arg_value>", "a\nb"])
+@pytest.mark.parametrize("key", ["", "a b", "é", '"', "<x>", "</arg_", "<arg_val>", "a\nb"])
 def test_keys_come_back_exactly(key):
     text = f"<tool_call>f<arg_key>{key}</arg_key>\n<arg_value>1</arg_value></tool_call>"
     [call] = folded(parsed(text))
@@ -311,9 +306,7 @@ def test_a_value_may_lack_its_first_tag(text, expected):
         ("<tool_call>f<arg_key>ke</arg_key>\n", '{"ke'),
         ("<tool_call>f<arg_key>s</arg_key><arg_value>a\nb", '{"s": "a\\nb'),
         ("<tool_call>f<arg_key>s</arg_key><arg_value>a</arg", '{"s": "a</arg'),
-        ("<tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value>", '{"s": "a"'),
         ("<tool_call>f<arg_key>n</arg_key><arg_value>12", '{"n": "12'),
-        ("<tool_call>f<arg_key>n</arg_key><arg_value>12</arg_value>\n</tool_c", '{"n": 12'),
         ("<tool_call>f<arg_key>n</arg_key><arg_value>1</arg_value><arg_key>m", '{"n": 1, "m'),
     ],
 )

@@ -20,9 +20,8 @@ ANY_TEXT = st.lists(PIECES, max_size=6).map("".join)
 PROSE = ANY_TEXT.map(lambda text: re.sub("<tool_call>|</?think>", "", text).strip()).filter(
     lambda text: not re.search("<tool_call>|</?think>", text)
 )
-END_OF_VALUE = re.compile(r"</arg_value>(?:\s|\\n)*(?:<arg_key>|</tool_call>)")
-VALUE_TEXT = ANY_TEXT.filter(lambda text: not END_OF_VALUE.search(text))
-KEYS = ANY_TEXT.filter(lambda text: "</arg_key>" not in text)
+A_TAG = re.compile(r"</?(?:tool_call|arg_key|arg_value)>|</?(?:tool_c|arg_[kv])[a-z_]*\s*\Z")
+VALUE_TEXT = KEYS = ANY_TEXT.filter(lambda text: not A_TAG.search(text))
 NAMES = st.text("abcXYZ019_.:/-", min_size=1, max_size=64)
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -30,7 +29,7 @@ SCALARS = (
 JSON = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3)
 )
-VALUES = VALUE_TEXT | JSON.filter(lambda value: not END_OF_VALUE.search(json.dumps(value)))
+VALUES = VALUE_TEXT | JSON.filter(lambda value: not A_TAG.search(json.dumps(value)))
 TEMPLATE = ChatTemplate(CAPITALS)
 CALLS = st.lists(st.tuples(NAMES, st.dictionaries(KEYS, VALUES, max_size=4)), max_size=3)
 JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}

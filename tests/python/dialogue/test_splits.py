@@ -89,8 +89,20 @@ def test_same_as_the_oracle(text, in_reasoning, is_string, is_cut):
     names = {part[1] for part in calls(parts)}
     if is_string and names - {"f"}:
         return
-    expected = whole_text.parse(text, in_reasoning, is_string, is_cut)
-    assert [read(part) for part in parts] == expected
+    try:
+        expected = whole_text.parse(text, in_reasoning, is_string, is_cut)
+    except whole_text.DamagedError as damage:
+        check_before(parts, *damage.args)
+    else:
+        assert [read(part) for part in parts] == expected
+
+
+def check_before(parts, known=()):
+    """Check what stands before a damaged call; of the last text more may come."""
+    *known, last = known or [["reasoning", ""]]
+    found = [read(part) for part in parts[: len(known) + 1]]
+    assert found[:-1] == known or not found
+    assert not last[1] or found[-1][0] == last[0]
 
 
 def read(part):

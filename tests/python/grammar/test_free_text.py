@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from glm_engine.dialogue import CallEnd, Content, DialogueParser, Opening, Reasoning
+from glm_engine.dialogue.tags import CALL_TAGS
 from glm_engine.errors import BadInputError
 from tests.python.dialogue.folding import folded, parsed
 from tests.python.grammar.rendering import written
@@ -32,7 +33,7 @@ NESTED = {
     "properties": {
         "names": {"type": "array", "items": {"type": "string", "maxLength": 40}, "maxItems": 3},
         "note": {"type": "string"},
-        "kind": {"enum": ["</think>", "<tool_call>"]},
+        "kind": {"enum": ["</think>", "<tool_calls>"]},
     },
     "required": ["names"],
     "additionalProperties": False,
@@ -166,17 +167,16 @@ def test_whatever_is_sampled_unasked_calls_are_whole(compiler, seed, spite):
         jsonschema.validate(json.loads(arguments), NESTED)
 
 
-def test_a_value_that_must_spell_its_end_is_refused(compiler):
-    bare = {"properties": {"a": {"enum": ["x</arg_value>"]}}, "required": ["a"]}
-    with pytest.raises(
-        BadInputError, match=r"function\.parameters#/properties/a: .* holds </arg_value>"
-    ):
+@pytest.mark.parametrize("tag", CALL_TAGS)
+def test_a_value_that_must_spell_a_tag_is_refused(compiler, tag):
+    bare = {"properties": {"a": {"enum": [f"x{tag}"]}}, "required": ["a"]}
+    with pytest.raises(BadInputError, match=rf"function\.parameters#/properties/a: .* holds {tag}"):
         compiler.tool_calls([{"function": {"name": "f", "strict": True, "parameters": bare}}])
     grammar = compiler.tool_calls([{"function": {"name": "f", "parameters": bare}}])
     assert takes(grammar, written(spelling(), "f", {"a": "y"}))
-    inside = {"properties": {"a": {"const": ["x</arg_value>"]}}, "required": ["a"]}
+    inside = {"properties": {"a": {"const": [f"x{tag}"]}}, "required": ["a"]}
     grammar = compiler.tool_calls([{"function": {"name": "f", "parameters": inside}}])
-    with pytest.raises(BadInputError, match="its text would spell </arg_value>"):
+    with pytest.raises(BadInputError, match=f"its text would spell .*{tag}"):
         random_text(grammar, seed=1)
 
 

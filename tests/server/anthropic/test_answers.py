@@ -115,9 +115,21 @@ def test_call_that_was_cut():
     _, message = streamed(ONE, finish_reason="length")
     assert message.stop_reason == "max_tokens"
     assert message.content[0].input == {}
-    cut = CALL.partition("2026")[0]
-    assert whole(cut, finish_reason="length").content[0].input == {"country": "France"}
-    assert whole(ONE).stop_reason == "end_turn"
+    for cut in (CALL.partition("2026")[0], CALL[:-12], CALL[:-1]):
+        message = whole(f"{CALL}{cut}", finish_reason="length")
+        assert [block.input for block in message.content] == [INPUT]
+        assert message.stop_reason == "max_tokens"
+    assert whole(ONE).content == []
+    assert whole(ONE).stop_reason == whole(f"{CALL}{ONE}").stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+@pytest.mark.parametrize("text", [CALL[:-12], CALL[:-1]])
+def test_call_that_the_model_ended_without_its_last_tag(text, size):
+    _, message = streamed(text, size)
+    assert told(message) == told(whole(text, size))
+    assert [block.input for block in message.content] == [INPUT]
+    assert message.stop_reason == "tool_use"
 
 
 def test_answer_cut_by_the_context():

@@ -38,6 +38,20 @@ def test_system_texts_and_roles():
     ]
 
 
+@pytest.mark.parametrize("given", [None, "", {}])
+def test_a_call_without_input(given):
+    turn = {"role": "assistant", "content": [{**call(1), "input": given}]}
+    [_, message] = template_messages(fields_of({"role": "user", "content": "go"}, turn))
+    assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": {}}
+
+
+@pytest.mark.parametrize("given", ["null", [], "x", 0, False])
+def test_an_input_that_is_no_object(given):
+    turn = {"role": "assistant", "content": [{**call(1), "input": given}]}
+    with pytest.raises(ValueError, match="input"):
+        fields_of(turn)
+
+
 def test_results_stand_in_the_order_of_their_calls():
     fields = fields_of(
         {"role": "user", "content": "go"},

@@ -209,7 +209,19 @@ def test_arguments_of_a_call_that_was_cut_come_back(client, cut, whole) -> None:
     assert answers[0].choices[0].message.content == answers[1].choices[0].message.content
 
 
-@pytest.mark.parametrize("arguments", ["[1]", "[1", '"Paris"', "3"])
+@pytest.mark.parametrize("arguments", ["null", " null\n", "", " ", "{}", None])
+def test_a_call_without_arguments_comes_back(client, arguments) -> None:
+    for messages in (called, called_in_the_older_form):
+        prompts = [chat(client, messages(one)).usage.prompt_tokens for one in (arguments, "{}")]
+        assert prompts[0] == prompts[1]
+
+
+def called_in_the_older_form(arguments):
+    function = {"name": "weather", "arguments": arguments}
+    return [*ASKED, {"role": "assistant", "content": None, "function_call": function}]
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "[1", '"Paris"', "3", "false"])
 def test_arguments_that_are_no_object_are_named(client, arguments) -> None:
     with pytest.raises(openai.BadRequestError, match="expected a JSON object") as caught:
         chat(client, called(arguments))

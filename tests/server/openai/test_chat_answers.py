@@ -24,7 +24,16 @@ SIZES = [1, 2, 7, 1000]
 class Told:
     """Gives a presenter the text of one choice until it says that it has enough of it."""
 
-    def __init__(self, text, size, reason="stop", in_reasoning=False, is_streamed=False, **options):
+    def __init__(
+        self,
+        text,
+        size,
+        reason="stop",
+        in_reasoning=False,
+        is_streamed=False,
+        is_cut=False,
+        **options,
+    ):
         self.is_enough = False
         visit = Visit("/v1/chat/completions", prompt_tokens=9)
         self.choice = SimpleNamespace(index=0, num_tokens=7, finish_reason=reason)
@@ -37,7 +46,8 @@ class Told:
         self.answers, self.num_pieces = [], 0
         for number, piece in enumerate(pieces, 1):
             is_last = number == len(pieces)
-            self.answers.append(give(self.choice, Piece(piece, 1, [], reason if is_last else None)))
+            end = reason if is_last else None
+            self.answers.append(give(self.choice, Piece(piece, 1, [], end, is_cut=is_cut)))
             self.num_pieces = number
             if self.is_enough:
                 self.answers.append(give(self.choice, Piece("", 0, [], "stop")))
@@ -130,10 +140,46 @@ def test_a_thought_that_might_go_on_or_does_made_no_calls(text, reason) -> None:
     assert choice["finish_reason"] == reason
 
 
-@pytest.mark.parametrize("reason", ["stop", "length"])
-def test_a_call_without_its_end_is_open_and_asks_for_nothing(reason) -> None:
-    choice = whole(PARIS[:-20], 7, reason)
-    [call] = choice["message"]["tool_calls"]
-    assert call["function"]["arguments"].startswith('{"city": "Paris", "days": ')
-    assert not call["function"]["arguments"].endswith("}")
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", [PARIS[:-12], PARIS[:-1], PARIS[:-13]])
+def test_a_call_that_the_model_ended_without_its_last_tag(text, size) -> None:
+    choice = whole(text, size)
+    assert functions(choice["message"]) == [("weather", {"city": "Paris", "days": 3})]
+    assert choice["finish_reason"] == "tool_calls"
+    message, reasons = streamed(text, size)
+    assert [json.loads(call["arguments"]) for call in message["tool_calls"]] == [
+        {"city": "Paris", "days": 3}
+    ]
+    assert reasons[-1] == "tool_calls"
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("text", "reason", "is_cut"),
+    [
+        (PARIS[:-30], "stop", False),
+        (PARIS[:-12], "length", True),
+        (PARIS[:-12], "stop", True),
+        (PARIS[:-1], "stop", True),
+        (PARIS.replace("Paris", "in </arg_value> text"), "stop", False),
+    ],
+)
+def test_a_call_that_is_not_whole_is_open_in_a_stream_and_nowhere_else(
+    text, reason, is_cut, size
+) -> None:
+    choice = whole(text, size, reason, is_cut=is_cut)
+    assert "tool_calls" not in choice["message"]
     assert choice["finish_reason"] == reason
+    message, reasons = streamed(text, size, reason, is_cut=is_cut)
+    [call] = message["tool_calls"]
+    with pytest.raises(ValueError, match=r"line 1"):
+        json.loads(call["arguments"])
+    assert reasons[-1] == reason
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_after_a_whole_call_one_that_is_not_asks_for_nothing(size) -> None:
+    choice = whole(f"{PARIS}{PARIS[:-30]}", size)
+    assert functions(choice["message"]) == [("weather", {"city": "Paris", "days": 3})]
+    assert choice["finish_reason"] == "stop"
+    assert streamed(f"{PARIS}{PARIS[:-30]}", size)[1][-1] == "stop"

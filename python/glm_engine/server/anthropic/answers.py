@@ -11,7 +11,6 @@ from glm_engine.dialogue import (
     CallEnd,
     Content,
     Reasoning,
-    whole_members,
 )
 from glm_engine.server.anthropic.errors import anthropic_body
 from glm_engine.server.streaming import EventStream
@@ -122,36 +121,39 @@ class EventWriter:
 
 
 class BlockCollector:
-    """Puts the blocks of a whole answer together."""
+    """Puts the blocks of a whole answer together; a call that did not end is left out."""
 
     def __init__(self):
         self.blocks = []
         self.texts = []
         self.kind = None
+        self.open_call = None
 
     def take(self, delta):
         kind = type(delta)
         if kind is CallEnd:
-            self.blocks[-1]["input"] = orjson.Fragment("".join(self.texts[-1]))
+            self.open_call = None
             return
         if kind is CallBegin or (kind is not self.kind and kind is not CallArguments):
             self.blocks.append(empty_block(delta))
             self.texts.append([])
         self.kind = kind
-        if kind is not CallBegin:
+        if kind is CallBegin:
+            self.open_call = self.blocks[-1]
+        else:
             self.texts[-1].append(delta.text)
 
     def content(self):
         for block, texts in zip(self.blocks, self.texts, strict=True):
             fill(block, "".join(texts))
-        return self.blocks
+        return [block for block in self.blocks if block is not self.open_call]
 
 
 def fill(block, text):
     """Write the text of a block, and the signature of a thought."""
     kind = block["type"]
     if kind == "tool_use":
-        block["input"] = block["input"] or whole_members(text)
+        block["input"] = orjson.Fragment(text)
         return
     block[kind] = text
     if kind == "thinking":

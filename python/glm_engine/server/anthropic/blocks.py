@@ -1,9 +1,9 @@
 """Content blocks of messages: those that a text model can read; others are refused by name."""
 
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from glm_engine.server.fields import LenientModel, list_by_type
 from glm_engine.server.parts import Unread
@@ -31,11 +31,16 @@ class RedactedThinkingBlock(Block):
     type: Literal["redacted_thinking"]
 
 
+def object_or_none(value):
+    """Return what a call's input is: clients write that of a call without arguments as null."""
+    return {} if value is None or value == "" else value
+
+
 class ToolUseBlock(Block):
     type: Literal["tool_use"]
     id: str = Field(min_length=1, max_length=256)
     name: str = Field(min_length=1, max_length=256)
-    input: dict[str, Any]
+    input: Annotated[dict[str, Any], BeforeValidator(object_or_none)]
 
 
 def text_block(text):

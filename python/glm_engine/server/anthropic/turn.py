@@ -17,7 +17,7 @@ class MessageTurn(Turn):
         found = choice.matcher.found if choice.matcher else None
         if found is not None:
             return "stop_sequence", found
-        if self.asks_for_calls(choice.finish_reason):
+        if self.asks_for_calls:
             return "tool_use", None
         if choice.finish_reason == "length":
             return ("model_context_window_exceeded" if self.is_cut_short else "max_tokens"), None

@@ -29,7 +29,7 @@ def message_delta(deltas):
 
 
 def finish_reason(turn, piece):
-    calls = piece.finish_reason and turn.asks_for_calls(piece.finish_reason)
+    calls = piece.finish_reason and turn.asks_for_calls
     return "tool_calls" if calls else piece.finish_reason
 
 
@@ -73,15 +73,16 @@ class Answer:
             self.arguments.append([])
         self.arguments[-1].append(call["function"]["arguments"])
 
-    def message(self):
+    def message(self, num_calls):
+        """Return the message with so many calls: one that did not end is left out."""
         content = "".join(self.texts["content"])
         reasoning = "".join(self.texts["reasoning_content"])
         made = {"role": "assistant", "content": content, "refusal": None}
-        if self.calls:
+        if num_calls:
             made["content"] = content or None
             for call, pieces in zip(self.calls, self.arguments, strict=True):
                 call["function"]["arguments"] = "".join(pieces)
-            made["tool_calls"] = self.calls
+            made["tool_calls"] = self.calls[:num_calls]
         if reasoning:
             made["reasoning_content"] = made["reasoning"] = reasoning
         return made
@@ -135,7 +136,7 @@ class ChatPresenter:
             entries = {"content": content, "refusal": None}
         return {
             "index": choice.index,
-            "message": answer.message(),
+            "message": answer.message(self.turns[choice.index].num_calls),
             "logprobs": entries,
             "finish_reason": answer.finish_reason,
         }

@@ -60,7 +60,7 @@ MessageContent = Annotated[str | list_of(Part, MAX_PARTS) | None, BeforeValidato
 
 class CalledFunction(LenientModel):
     name: str
-    arguments: str | dict[str, Any] = "{}"
+    arguments: str | dict[str, Any] | None = "{}"
 
 
 class ToolCall(LenientModel):
@@ -146,7 +146,7 @@ def template_message(at, message):
         found["tool_calls"] = [{"type": "function", "function": function}]
     for number, call in enumerate(found.get("tool_calls", ())):
         path = f"messages.{at}.tool_calls.{number}.function.arguments"
-        call["function"]["arguments"] = parsed_arguments(call["function"]["arguments"], path)
+        call["function"]["arguments"] = parsed_arguments(call["function"].get("arguments"), path)
     return found
 
 
@@ -162,10 +162,10 @@ def text_of_content(message):
 
 
 def parsed_arguments(arguments, path):
-    """Return the object that arguments are; a call that was cut has what was whole of it."""
-    if isinstance(arguments, dict):
-        return arguments
-    parsed = whole_members(arguments)
+    """Return the object that arguments are: none for null, of a cut call what was whole of it."""
+    parsed = arguments if isinstance(arguments, dict) else whole_members(arguments)
+    if parsed is None:
+        return {}
     if not isinstance(parsed, dict):
         raise ApiError(400, f"{path}: expected a JSON object", path)
     return parsed

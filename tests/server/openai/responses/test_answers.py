@@ -170,7 +170,8 @@ def test_strings_of_arguments_stream():
     [
         (THOUGHT, ["incomplete"]),
         (f"{THOUGHT}</think>It", ["completed", "incomplete"]),
-        (f"{THOUGHT}</think>It{OPEN}", ["completed", "completed", "incomplete"]),
+        (f"{THOUGHT}</think>It{OPEN}", ["completed", "completed"]),
+        (f"{THOUGHT}</think>It{CALL[:-12]}", ["completed", "completed"]),
         (f"{THOUGHT}</think>{CALL}", ["completed", "completed"]),
     ],
 )
@@ -183,13 +184,22 @@ def test_answers_that_were_cut(text, statuses):
     assert Told(text, reason="length").events()[-1].type == "response.incomplete"
 
 
-def test_a_call_without_its_end_is_incomplete_whatever_ended_it():
-    response = both(OPEN)
-    [call] = response.output
-    assert (response.status, call.status, call.arguments) == (
-        *("completed", "incomplete"),
-        '{"country": "Fra',
-    )
+@pytest.mark.parametrize("size", SIZES)
+def test_a_call_that_is_not_whole_is_incomplete_and_not_listed(size):
+    response = both(OPEN, size)
+    assert response.output == []
+    assert response.status == "completed"
+    events = Told(OPEN, size).events()
+    [done] = [event for event in events if event.type == "response.output_item.done"]
+    assert (done.item.status, done.item.arguments) == ("incomplete", '{"country": "Fra')
+    assert "response.function_call_arguments.done" not in [event.type for event in events]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", [CALL[:-12], CALL[:-1]])
+def test_a_call_that_the_model_ended_without_its_last_tag(text, size):
+    [call] = both(text, size).output
+    assert (call.status, call.arguments) == ("completed", ARGUMENTS)
 
 
 @pytest.mark.parametrize("reason", ["stop", "length"])

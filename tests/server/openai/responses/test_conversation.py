@@ -133,6 +133,12 @@ def test_a_result_of_no_call():
     assert caught.value.param == "input.2.call_id"
 
 
+@pytest.mark.parametrize("arguments", ["null", " null ", "", "{}", None])
+def test_a_call_without_arguments(arguments):
+    _, message = messages_of(user(), call(1, arguments))
+    assert message["tool_calls"] == [template_call(1, {})]
+
+
 def test_arguments_that_are_no_object():
     with pytest.raises(ApiError, match="expected a JSON object") as caught:
         messages_of(user(), call(1, "[1]"))

@@ -66,7 +66,7 @@ class CallItem(Item):
     call_id: str = Field(min_length=1, max_length=256)
     name: str = Field(min_length=1, max_length=256)
     namespace: str | None = None
-    arguments: str
+    arguments: str | None
 
 
 class ResultItem(Item):

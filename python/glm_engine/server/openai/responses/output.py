@@ -135,6 +135,11 @@ class CallItem(Item):
         self.name = name
         self.call_id = f"call_{uuid.uuid4().hex[:24]}"
 
+    def ended(self, status):
+        """Return what ends it; arguments that are not whole are never done."""
+        done, item = super().ended(status)
+        return [done, item] if status == COMPLETED else [item]
+
     def whole(self):
         return {"name": self.name, "arguments": self.text}
 
@@ -176,9 +181,9 @@ class Output:
         if kind is CallEnd:
             return self.end(COMPLETED)
         if kind is CallBegin:
-            return self.end(COMPLETED) + self.begin(delta)
+            return self.finish() + self.begin(delta)
         goes_on = type(self.open) is KINDS[kind]
-        before = [] if goes_on else self.end(COMPLETED) + self.begin(delta)
+        before = [] if goes_on else self.finish() + self.begin(delta)
         return before + self.items[-1].grown(delta.text, rows)
 
     def begin(self, delta):
@@ -195,10 +200,15 @@ class Output:
     def end(self, status):
         return self.open.ended(status) if self.open else []
 
-    def finish(self, is_whole):
-        """End what the answer ended in; a call that is open then was cut, whatever ended it."""
+    def finish(self, is_whole=True):
+        """End what is open; a call without its own end is incomplete, whatever ended it."""
         is_cut = not is_whole or isinstance(self.open, CallItem)
         return self.end(INCOMPLETE if is_cut else COMPLETED)
 
     def as_list(self):
-        return [item.as_dict() for item in self.items]
+        """Return the items; a call that is not whole is none of what a client should act on."""
+        return [
+            item.as_dict()
+            for item in self.items
+            if item.status == COMPLETED or not isinstance(item, CallItem)
+        ]
