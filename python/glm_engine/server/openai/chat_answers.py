@@ -73,16 +73,16 @@ class Answer:
             self.arguments.append([])
         self.arguments[-1].append(call["function"]["arguments"])
 
-    def message(self, num_calls):
-        """Return the message with so many calls: one that did not end is left out."""
+    def message(self, num_calls=None):
+        """Return the message with its first `num_calls` calls, by default with all."""
         content = "".join(self.texts["content"])
         reasoning = "".join(self.texts["reasoning_content"])
         made = {"role": "assistant", "content": content, "refusal": None}
-        if num_calls:
+        for call, pieces in zip(self.calls, self.arguments, strict=True):
+            call["function"]["arguments"] = "".join(pieces)
+        if calls := self.calls[:num_calls]:
             made["content"] = content or None
-            for call, pieces in zip(self.calls, self.arguments, strict=True):
-                call["function"]["arguments"] = "".join(pieces)
-            made["tool_calls"] = self.calls[:num_calls]
+            made["tool_calls"] = calls
         if reasoning:
             made["reasoning_content"] = made["reasoning"] = reasoning
         return made
