@@ -21,7 +21,7 @@ SECRETS = {
     "MODAL_TOKEN_SECRET": "modal_secret",
     "ANYTHING_ELSE": "other_secret",
 }
-LONG = {"messages": [{"role": "user", "content": "x" * 90_000}]}
+LONG = {"messages": [{"role": "user", "content": "é" * 45_000}]}
 SHORT = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 3}
 SLOW = (
     "{% if messages[0].content == 'slow' %}"
@@ -103,6 +103,7 @@ def test_an_idle_process_that_was_killed_is_replaced(start_server) -> None:
 def test_a_template_process_that_reads_nothing_holds_no_end(
     start_server, number_of_signals, code
 ) -> None:
+    """It is asked with more bytes than its pipe holds, of characters that may fit the context."""
     server = start_server("--drain-seconds", 0.5)
     stopped = children(server, TEMPLATE)
     for one in stopped:
