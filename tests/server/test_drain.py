@@ -33,7 +33,8 @@ def start(server, fields, path=COMPLETIONS, **options):
 
 def start_compiling(server, number=0):
     """Ask for a grammar that takes longer to compile than is allowed."""
-    form = {"name": f"costly{number}", "schema": {"allOf": PATTERNS, "title": f"{number}"}}
+    schema = {"allOf": PATTERNS, "title": f"{number}"}
+    form = {"name": f"costly{number}", "schema": schema, "strict": True}
     fields = {
         "messages": [{"role": "user", "content": QUESTION}],
         "response_format": {"type": "json_schema", "json_schema": form},

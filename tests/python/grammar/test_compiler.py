@@ -1,6 +1,7 @@
 """What compiles, what does not and which place the error names, what a hostile client gets."""
 
 import contextlib
+import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -29,6 +30,7 @@ LAUGHS = {
     },
     "$ref": "#/$defs/d0",
 }
+QUICK_SECONDS = 2
 KEYED = {"type": "object", "required": ["k"]}
 REFUSED = {
     "an unknown type": ({"items": {"type": "strin"}}, "schema#/items: Invalid type: strin"),
@@ -169,6 +171,20 @@ def test_what_is_quickly_proved_is_so_with_the_place_of_its_problem_or_is_called
         drafts.prove(drafts.json_schema(OPTIONAL), is_quick=True)
     with pytest.raises(CostlyGrammarError):
         drafts.prove(draft_with_a_problem_behind_slow_parts(drafts), is_quick=True)
+
+
+def test_a_schema_full_of_panics_is_soon_called_costly(quick):
+    """What is left of it is found slowly: meanwhile, others are proved quickly."""
+    panics = {f"p{at}": {"type": "integer", "minimum": "é" * 60} for at in range(500)}
+    drafts = quick.compiler
+    draft = drafts.json_schema({"type": "object", "properties": panics}, strict=False)
+    drafts.prove(drafts.regex("a"), is_quick=True)
+    began = time.monotonic()
+    with pytest.raises(CostlyGrammarError):
+        drafts.prove(draft, is_quick=True)
+    assert time.monotonic() - began < QUICK_SECONDS
+    proved, _ = drafts.prove(draft)
+    assert takes(drafts.build(proved), "{}")
 
 
 def test_a_grammar_of_its_own_for_each_who_asks_once_one_has_failed(compiler):
