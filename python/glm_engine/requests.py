@@ -103,6 +103,9 @@ class Request:
     Such a request waits before each later token until `Engine.set_masks` gave its mask.
 
     A greater `priority` goes first here; over HTTP a lower one does, as in vLLM.
+
+    With `num_prompt_logprobs` k ≥ 0 each prompt token but the first comes as an event of the kind
+    `prompt_token`, with its log-probability and the k best in its place; -1 asks for none.
     """
 
     prompt: Sequence[int]
@@ -118,11 +121,12 @@ class Request:
     logits: object = None
     logits_capacity: int = 0
     mask: object = None
+    num_prompt_logprobs: int = -1
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened to a request; `kind` is token, finished or failed."""
+    """One thing that happened to a request; `kind` is one of `EVENT_KINDS`."""
 
     request_id: int
     kind: str
@@ -139,13 +143,14 @@ class Event:
 
     @property
     def ends_request(self):
-        return self.kind != "token"
+        return self.kind in ("finished", "failed")
 
 
 EVENT_KINDS = {
     abi.EVENT_TOKEN: "token",
     abi.EVENT_FINISHED: "finished",
     abi.EVENT_FAILED: "failed",
+    abi.EVENT_PROMPT_TOKEN: "prompt_token",
 }
 
 
@@ -231,7 +236,7 @@ def fill_request(struct, request):
     struct.num_biases = len(arrays["bias_tokens"])
     struct.sampling = request.sampling.to_struct()
     struct.ignore_eos = int(request.ignore_eos)
-    for name in ("max_tokens", "min_tokens", "priority", "logits_capacity"):
+    for name in ("max_tokens", "min_tokens", "priority", "logits_capacity", "num_prompt_logprobs"):
         setattr(struct, name, checked_number(name, getattr(request, name)))
     struct.deadline_ns = checked_number("deadline_ns", request.deadline_ns, "int64_t")
     if request.logits is not None:

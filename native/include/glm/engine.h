@@ -22,7 +22,8 @@ enum {
 enum {
   ENGINE_EVENT_TOKEN = 1,
   ENGINE_EVENT_FINISHED = 2,
-  ENGINE_EVENT_FAILED = 3
+  ENGINE_EVENT_FAILED = 3,
+  ENGINE_EVENT_PROMPT_TOKEN = 4
 };
 
 enum { ENGINE_KV_STORED = 1, ENGINE_KV_REMOVED = 2, ENGINE_KV_CLEARED = 3 };
@@ -115,6 +116,7 @@ typedef struct engine_request {
   float* logits;
   int64_t deadline_ns;
   const uint32_t* mask;
+  int32_t num_prompt_logprobs;
 } engine_request;
 
 typedef struct engine_mask {
