@@ -20,6 +20,8 @@ COLUMNS = (
     "num_logprobs",
 )
 
+ENDINGS = (abi.EVENT_FINISHED, abi.EVENT_FAILED)
+
 
 class Inbox:
     """Choices that have news, for the one task that reads them."""
@@ -95,9 +97,9 @@ class EngineBridge:
             except Exception as error:
                 self.refuse(choice, error, "an event of the engine")
                 continue
-            if choice.guide is not None:
+            if choice.guide is not None and kind != abi.EVENT_PROMPT_TOKEN:
                 guided[choice] = values[0]
-            if kind != abi.EVENT_TOKEN:
+            if kind in ENDINGS:
                 del self.routes[request_id]
             inbox.ready[choice] = True
             touched[inbox] = True
@@ -136,8 +138,11 @@ def ending_of(error, failed):
 
 def take_event(choice, kind, values, records, at):
     token_id, reason, status, cached_tokens, num_logprobs = values
+    choice.cached_tokens = cached_tokens
+    if kind == abi.EVENT_PROMPT_TOKEN:
+        choice.prompt_rows.add(records[at], num_logprobs)
+        return
     if kind == abi.EVENT_TOKEN:
-        choice.cached_tokens = cached_tokens
         choice.arrived.append(token_id)
         if num_logprobs >= 0:
             choice.logprobs.append(logprob_row(records[at], num_logprobs))

@@ -1,7 +1,9 @@
 """A job: the choices of one HTTP request, from submission to pieces of certain text."""
 
+import asyncio
 import time
-from dataclasses import dataclass, field
+from array import array
+from dataclasses import dataclass, field, replace
 
 from glm_engine.detokenizer import StopMatcher
 from glm_engine.errors import Status, name_of
@@ -13,6 +15,7 @@ FINISH_REASONS = {
     "stop_sequence": "stop",
     "length": "length",
 }
+PROMPT_ROWS_AT_ONCE = 256
 
 
 class DisconnectedError(Exception):
@@ -25,7 +28,8 @@ class Piece:
 
     `logprobs` holds (token id, log-probability, best tokens) for each of its tokens, `places`
     where each begins and ends in the text of its choice. A token that only completes a character
-    begins where that character does.
+    begins where that character does. `token_ids` are all tokens, the one that ended it among
+    them; `prompt_logprobs` holds the rows of prompt tokens, the first of which has none.
     """
 
     text: str
@@ -33,6 +37,35 @@ class Piece:
     logprobs: list
     finish_reason: str | None
     places: list = field(default_factory=list)
+    token_ids: list = field(default_factory=list)
+    prompt_logprobs: list = field(default_factory=list)
+
+
+class PromptRows:
+    """Log-probabilities of a prompt's tokens, packed until somebody takes them."""
+
+    def __init__(self, ids):
+        self.ids = ids
+        self.num_taken = self.num_best = 0
+        self.logprobs, self.top_ids, self.top_logprobs = array("f"), array("i"), array("f")
+
+    def add(self, record, num_best):
+        self.num_best = num_best
+        self.logprobs.append(record["logprob"])
+        self.top_ids.frombytes(record["top_ids"][:num_best].tobytes())
+        self.top_logprobs.frombytes(record["top_logprobs"][:num_best].tobytes())
+
+    def take(self):
+        """Return the next rows, (token id, log-probability, best tokens) each."""
+        rows = [] if self.num_taken else [(self.ids[0], None, [])]
+        best, most = self.num_best, PROMPT_ROWS_AT_ONCE
+        tops = list(zip(self.top_ids[: best * most], self.top_logprobs, strict=False))
+        for at, logprob in enumerate(self.logprobs[:most]):
+            token_id = self.ids[self.num_taken + len(rows)]
+            rows.append((token_id, logprob, tops[at * best : (at + 1) * best]))
+        del self.logprobs[:most], self.top_ids[: best * most], self.top_logprobs[: best * most]
+        self.num_taken += len(rows)
+        return rows
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +78,7 @@ class Choice:
     matcher: StopMatcher | None
     ending_ids: frozenset
     shows_ending: bool = False
+    lists_ending: bool = False
     counts_prompt: bool = True
     request_id: int = 0
     arrived: list = field(default_factory=list)
@@ -56,18 +90,35 @@ class Choice:
     token_at: float | None = None
     finish_reason: str | None = None
     guide: object = None
+    prompt_rows: PromptRows | None = None
+
+    def list_prompt(self, num_best):
+        """Ask for log-probabilities of the prompt's tokens and of the best in each place."""
+        self.request = replace(self.request, num_prompt_logprobs=num_best)
+        self.prompt_rows = PromptRows(self.request.prompt)
+
+    def has_prompt_rows(self):
+        return bool(self.prompt_rows and self.prompt_rows.logprobs)
 
     def advance(self):
-        """Return the piece that the events since the last call make; its text may be empty."""
+        """Return the piece that the events since the last call make; its text may be empty.
+
+        Rows of a long prompt come a number at a time, before anything else does.
+        """
+        prompt_rows = self.prompt_rows.take() if self.prompt_rows else []
+        if self.has_prompt_rows():
+            return Piece("", 0, [], None, prompt_logprobs=prompt_rows)
         tokens, self.arrived = self.arrived, []
         rows, self.logprobs = self.logprobs, []
         texts, kept_rows, places, before = [], [], [], self.num_tokens
         for at, token_id in enumerate(tokens):
             self.num_tokens += 1
-            if token_id in self.ending_ids and not self.shows_ending:
-                continue
-            texts.append(self.certain(self.spelled(token_id, places)))
-            if rows:
+            is_shown = self.shows_ending or token_id not in self.ending_ids
+            if is_shown:
+                texts.append(self.certain(self.spelled(token_id, places)))
+            elif rows and self.lists_ending:
+                places.append((self.num_characters, self.num_characters))
+            if rows and (is_shown or self.lists_ending):
                 kept_rows.append((token_id, *rows[at]))
             if self.matcher and self.matcher.stopped:
                 self.finish_reason = "stop"
@@ -75,7 +126,8 @@ class Choice:
         if self.ending and not self.finish_reason:
             texts.append(self.finish())
         count, text = self.num_tokens - before, "".join(texts)
-        return Piece(text, count, kept_rows, self.finish_reason, places)
+        reason, taken = self.finish_reason, tokens[:count]
+        return Piece(text, count, kept_rows, reason, places, taken, prompt_rows)
 
     def spelled(self, token_id, places):
         """Return the text that a token makes certain, and note its place."""
@@ -176,16 +228,23 @@ class Job:
                     num_open -= 1
                     self.bridge.cancel(choice)
             yield pieces
+            for choice in [choice for choice, _ in pieces if choice.has_prompt_rows()]:
+                self.inbox.add(choice)
+                await asyncio.sleep(0)
         self.visit.finish_reason = ",".join(sorted({one.finish_reason for one in self.choices}))
 
     def measure(self, pieces):
         now = time.monotonic()
         for choice, piece in pieces:
+            if choice.token_at is None and (piece.num_tokens or piece.finish_reason):
+                self.measure_prompt(choice, now)
             if not piece.num_tokens:
                 continue
-            if choice.token_at is None and choice.counts_prompt:
-                self.visit.cached_tokens += choice.cached_tokens
-                self.metrics.take_prompt(len(choice.request.prompt), choice.cached_tokens, now)
             self.visit.take_tokens(piece.num_tokens, now)
             self.metrics.take_tokens(piece.num_tokens, now, choice.token_at, self.visit)
             choice.token_at = now
+
+    def measure_prompt(self, choice, now):
+        if choice.counts_prompt:
+            self.visit.cached_tokens += choice.cached_tokens
+            self.metrics.take_prompt(len(choice.request.prompt), choice.cached_tokens, now)

@@ -10,6 +10,7 @@ from glm_engine.errors import BadInputError
 from glm_engine.server.errors import ApiError, of_bad_input
 
 CODE = "context_length_exceeded"
+NUM_TOKENS_BESIDE_A_CUT = 64
 
 
 def too_long(max_seq, found):
@@ -43,13 +44,24 @@ class PromptEncoder:
         pool = self.pool if size <= self.settings.long_characters else self.long_pool
         return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
 
-    async def encode(self, text, add_special_tokens=True, param="prompt"):
-        """Return the ids of a text; ApiError 400 where they cannot fit the context."""
-        self.refuse_hopeless(text, param)
+    async def encode(self, text, add_special_tokens=True, param="prompt", num_kept=None):
+        """Return the ids of a text, the last `num_kept` where that is not None.
+
+        ApiError 400 where they cannot fit the context.
+        """
+        if num_kept is None:
+            self.refuse_hopeless(text, param)
+        else:
+            text = self.end_of(text, num_kept)
         try:
-            return await self.apart(len(text), self.tokenizer.encode, text, add_special_tokens)
+            ids = await self.apart(len(text), self.tokenizer.encode, text, add_special_tokens)
         except BadInputError as error:
             raise of_bad_input(error, param) from error
+        return ids if num_kept is None else ids[-num_kept:]
+
+    def end_of(self, text, num_tokens):
+        """Return what can spell so many last tokens, and some before, which a cut may change."""
+        return text[-(num_tokens + NUM_TOKENS_BESIDE_A_CUT) * self.longest_token :]
 
     def refuse_hopeless(self, text, param):
         """A token spells at most `longest_token` characters: that bounds their number."""
@@ -64,7 +76,7 @@ class PromptEncoder:
         """Refuse ids outside the vocabulary, an empty list, and one that is far too long."""
         if not ids:
             raise ApiError(400, f"{param} is empty, expected at least one token", param)
-        self.refuse_without_room(len(ids))
+        self.refuse_without_room(len(ids), num_outputs=0)
         least, greatest = min(ids), max(ids)
         if least < 0 or greatest >= vocab_size:
             wrong = least if least < 0 else greatest
@@ -73,7 +85,7 @@ class PromptEncoder:
 
     def output_room(self, num_prompt, max_tokens, otherwise):
         """Return how many tokens may be generated after a prompt of so many."""
-        self.refuse_without_room(num_prompt)
+        self.refuse_without_room(num_prompt, num_outputs=0 if max_tokens == 0 else 1)
         room = self.max_seq - num_prompt
         if max_tokens is None:
             return min(room, otherwise or room)
@@ -83,8 +95,8 @@ class PromptEncoder:
             raise too_long(self.max_seq, found)
         return max_tokens
 
-    def refuse_without_room(self, num_prompt):
-        if num_prompt >= self.max_seq:
+    def refuse_without_room(self, num_prompt, num_outputs):
+        if num_prompt + num_outputs > self.max_seq:
             found = f"the prompt has {num_prompt} tokens, which leaves no room"
             raise too_long(self.max_seq, found)
 

@@ -9,9 +9,9 @@ from glm_engine.server.limits import check_shape
 CHARACTERS_OF_ITEM = 2
 
 
-async def encoded(service, text, param="messages"):
+async def encoded(service, text, param="messages", num_kept=None):
     """Return the ids of a rendered conversation; ApiError 400 where they cannot fit the context."""
-    ids = await service.encoder.encode(text, add_special_tokens=False, param=param)
+    ids = await service.encoder.encode(text, False, param, num_kept)
     service.encoder.check_ids(ids, service.vocab_size, param)
     return ids
 

@@ -27,6 +27,7 @@ class Visit:
     first_token_at: float | None = None
     last_token_at: float | None = None
     finish_reason: str | None = None
+    answer_bytes: int = 0
 
     def take_tokens(self, count, now):
         self.completion_tokens += count

@@ -12,6 +12,11 @@ from glm_engine.server.openai.chat_answers import ChatPresenter
 from glm_engine.server.openai.chat_fields import ChatRequest
 from glm_engine.server.openai.constraints import chat_constraints
 from glm_engine.server.openai.conversation import render
+from glm_engine.server.openai.prompt_fields import (
+    hold_prompt_logprobs,
+    num_kept,
+    num_prompt_logprobs,
+)
 from glm_engine.server.openai.tool_choice import offered_tools
 from glm_engine.server.rendering import encoded
 from glm_engine.server.requests import check_count, check_model, make_choices, value_or
@@ -32,10 +37,13 @@ async def make_job(service, fields, visit):
     tools = offered_tools(fields)
     constraints = chat_constraints(fields, tools)
     text = await render(service, fields, tools)
-    prompt = await encoded(service, text)
     wanted = value_or(fields.max_completion_tokens, fields.max_tokens)
+    prompt = await encoded(service, text, num_kept=num_kept(service, fields, value_or(wanted, 1)))
     room = service.encoder.output_room(len(prompt), wanted, otherwise=None)
     choices = make_choices(service, fields, visit, prompt, room, num_logprobs(fields))
+    if (wanted := num_prompt_logprobs(fields)) >= 0:
+        choices[0].list_prompt(wanted)
+        hold_prompt_logprobs(service, fields, len(prompt))
     visit.prompt_tokens = len(prompt)
     opening = opening_of(text)
     if grammar := await compiled(service, fields, constraints):

@@ -5,6 +5,7 @@ import uuid
 from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
 from glm_engine.server.openai.events import EventWriter
 from glm_engine.server.openai.logprobs import JsonList, chat_logprobs
+from glm_engine.server.openai.token_lists import TokenLists
 from glm_engine.server.turn import deltas_of
 
 
@@ -91,6 +92,7 @@ class ChatPresenter:
         self.closing = self.writer.closing
         self.wants_logprobs = bool(fields.logprobs)
         self.turns = turns
+        self.listed = TokenLists(service, job, fields)
         self.answers = [Answer() for _ in turns]
         self.has_begun = [False] * len(turns)
 
@@ -98,13 +100,16 @@ class ChatPresenter:
         """Return the server-sent event of a piece; empty where it says nothing."""
         turn, index = self.turns[choice.index], choice.index
         delta = message_delta(deltas_of(self.job, turn, choice, piece))
-        if not (delta or piece.logprobs or piece.finish_reason):
+        of_choice, of_event = self.listed.of_piece(piece), {}
+        if not (delta or piece.logprobs or piece.finish_reason or any(of_choice.values())):
             return b""
+        if not any(self.has_begun):
+            of_event = self.listed.of_prompt(choice)
         if not self.has_begun[index]:
             self.has_begun[index] = True
             delta = {"role": "assistant", "content": "", **delta}
-        rows = self.logprobs(piece.logprobs)
-        return self.writer.event(index, delta, rows, finish_reason(turn, piece))
+        rows, reason = self.logprobs(piece.logprobs), finish_reason(turn, piece)
+        return self.writer.event(index, delta, rows, reason, of_choice, of_event)
 
     def logprobs(self, rows):
         return chat_logprobs(self.service, rows) if self.wants_logprobs else None
@@ -113,6 +118,7 @@ class ChatPresenter:
         turn = self.turns[choice.index]
         delta = message_delta(deltas_of(self.job, turn, choice, piece))
         answer = self.answers[choice.index]
+        self.listed.take(choice, piece)
         answer.take(delta, finish_reason(turn, piece))
         if rows := self.logprobs(piece.logprobs):
             answer.entries.extend(rows["content"])
@@ -125,7 +131,9 @@ class ChatPresenter:
             "message": answer.message(),
             "logprobs": entries if self.wants_logprobs else None,
             "finish_reason": answer.finish_reason,
+            **self.listed.of_choice(choice),
         }
 
     def body(self):
-        return self.writer.body([self.choice_body(choice) for choice in self.job.choices])
+        choices = [self.choice_body(choice) for choice in self.job.choices]
+        return self.writer.body(choices, **self.listed.of_prompt(self.job.choices[0]))

@@ -6,16 +6,27 @@ from fastapi import APIRouter, Request
 from pydantic import PlainValidator, WithJsonSchema
 
 from glm_engine.server.constraints import compiled
-from glm_engine.server.errors import ApiError
-from glm_engine.server.fields import MAX_LOGPROBS, SamplingFields, only, whole
+from glm_engine.server.fields import MAX_LOGPROBS, MAX_TOKENS, SamplingFields, only, whole
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.constraints import constraints_of
 from glm_engine.server.openai.events import EventWriter
-from glm_engine.server.openai.logprobs import COMPLETION_LISTS, JsonList, completion_logprobs
-from glm_engine.server.requests import check_count, check_model, make_choices
+from glm_engine.server.openai.logprobs import (
+    COMPLETION_LISTS,
+    EchoedPrompt,
+    JsonList,
+    completion_logprobs,
+)
+from glm_engine.server.openai.prompt_fields import (
+    PromptFields,
+    hold_prompt_logprobs,
+    num_kept,
+    num_prompt_logprobs,
+)
+from glm_engine.server.openai.token_lists import TokenLists
+from glm_engine.server.requests import check_count, check_model, make_choices, value_or
 from glm_engine.server.streaming import EventStream, WholeAnswer
 
 DEFAULT_MAX_TOKENS = 16
@@ -52,8 +63,9 @@ PROMPT_SCHEMA = {
 }
 
 
-class CompletionRequest(SamplingFields, ConstraintFields):
+class CompletionRequest(PromptFields, SamplingFields, ConstraintFields):
     prompt: Annotated[list, PlainValidator(prompt_list), WithJsonSchema(PROMPT_SCHEMA)]
+    max_tokens: whole(ge=0, le=MAX_TOKENS) | None = None
     logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None
     echo: bool | None = False
     add_special_tokens: bool | None = True
@@ -70,27 +82,45 @@ class CompletionPresenter:
         self.service = service
         self.writer = EventWriter(service, job, fields, "cmpl", "text_completion", b"text")
         self.closing = self.writer.closing
-        self.wants_logprobs = fields.logprobs is not None
+        self.num_best = fields.logprobs
         self.echoes = echoes
-        self.texts = [[echo] for echo in echoes]
+        self.placed = [
+            EchoedPrompt(service.spelling, choice.request.prompt, echo)
+            for choice, echo in zip(job.choices, echoes, strict=True)
+        ]
+        self.listed = TokenLists(service, job, fields)
+        self.has_begun = [False] * len(echoes)
+        self.texts = [[echo or ""] for echo in echoes]
         self.lists = [{name: JsonList() for name in COMPLETION_LISTS} for _ in job.choices]
 
     def event(self, choice, piece):
         """Return the server-sent event of a piece; empty where it says nothing."""
-        index = choice.index
-        echo, self.echoes[index] = self.echoes[index], ""
-        text = echo + piece.text
-        if not (text or piece.logprobs or piece.finish_reason):
+        index, text, added = choice.index, piece.text, self.listed.of_piece(piece)
+        lists = self.logprobs(choice, piece)
+        if not self.has_begun[index]:
+            text = (self.echoes[index] or "") + text
+        if not (text or (lists and lists["tokens"]) or piece.finish_reason or any(added.values())):
             return b""
-        return self.writer.event(index, text, self.logprobs(piece), piece.finish_reason)
+        if not self.has_begun[index]:
+            self.has_begun[index] = True
+            added |= self.listed.of_prompt(choice)
+        return self.writer.event(index, text, lists, piece.finish_reason, added)
 
-    def logprobs(self, piece):
-        return completion_logprobs(self.service, piece) if self.wants_logprobs else None
+    def logprobs(self, choice, piece):
+        if self.num_best is None:
+            return None
+        rows, begins = piece.logprobs, [begin for begin, _ in piece.places]
+        if self.echoes[choice.index] is not None:
+            of_prompt = [(*row, top[: self.num_best]) for *row, top in piece.prompt_logprobs]
+            place = self.placed[choice.index].place
+            rows, begins = of_prompt + rows, [place() for _ in of_prompt] + begins
+        return completion_logprobs(self.service, rows, begins)
 
     def take(self, choice, piece):
         index = choice.index
+        self.listed.take(choice, piece)
         self.texts[index].append(piece.text)
-        for name, items in (self.logprobs(piece) or {}).items():
+        for name, items in (self.logprobs(choice, piece) or {}).items():
             self.lists[index][name].extend(items)
 
     def choice_body(self, choice):
@@ -99,49 +129,54 @@ class CompletionPresenter:
         return {
             "index": choice.index,
             "text": "".join(self.texts[choice.index]),
-            "logprobs": fragments if self.wants_logprobs else None,
+            "logprobs": None if self.num_best is None else fragments,
             "finish_reason": choice.finish_reason,
+            **self.listed.of_choice(choice),
+            **self.listed.of_prompt(choice),
         }
 
     def body(self):
         return self.writer.body([self.choice_body(choice) for choice in self.job.choices])
 
 
-async def encode_prompt(service, prompt, add_special_tokens):
+async def encode_prompt(service, fields, prompt):
+    """Return the ids of a prompt, and the text that its answers repeat first, None for none."""
+    kept = num_kept(service, fields, value_or(fields.max_tokens, DEFAULT_MAX_TOKENS))
     if isinstance(prompt, str):
-        prompt = await service.encoder.encode(prompt, add_special_tokens)
-    service.encoder.check_ids(prompt, service.vocab_size)
-    return prompt
+        adds_special = fields.add_special_tokens is not False
+        ids = await service.encoder.encode(prompt, adds_special, num_kept=kept)
+    else:
+        ids = prompt if kept is None else prompt[-kept:]
+    service.encoder.check_ids(ids, service.vocab_size)
+    is_whole_text = isinstance(prompt, str) and (kept is None or len(ids) < kept)
+    echo = prompt if is_whole_text or not fields.echo else service.decode(ids)
+    return ids, echo if fields.echo else None
 
 
 async def make_job(service, fields, visit):
     """Return the job of a request and the texts that its choices repeat first."""
-    if fields.echo and fields.logprobs is not None:
-        message = (
-            "echo with logprobs needs log-probabilities of the prompt, which are not supported"
-        )
-        raise ApiError(400, message, "echo")
     check_count(service, len(fields.prompt), fields.n)
+    num_logprobs = value_or(fields.logprobs, -1)
+    num_echoed = num_logprobs if fields.echo else -1
+    wanted = num_prompt_logprobs(fields, num_echoed)
     choices, echoes, num_prompt_tokens = [], [], 0
     for prompt in fields.prompt:
-        ids = await encode_prompt(service, prompt, fields.add_special_tokens is not False)
+        ids, echo = await encode_prompt(service, fields, prompt)
         num_prompt_tokens += len(ids)
         room = service.encoder.output_room(len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS)
-        num_logprobs = -1 if fields.logprobs is None else fields.logprobs
         made = make_choices(service, fields, visit, ids, room, num_logprobs, len(choices))
-        echoes += [echoed(service, fields, prompt, ids)] * len(made)
+        for choice in made:
+            if wanted >= 0:
+                choice.list_prompt(wanted)
+            choice.lists_ending = num_echoed >= 0
+            choice.num_characters = len(echo or "")
+        echoes += [echo] * len(made)
         choices += made
+    hold_prompt_logprobs(service, fields, num_prompt_tokens * value_or(fields.n, 1), num_echoed)
     if grammar := await compiled(service, fields, constraints_of(fields)):
         await service.guides.guide(choices, grammar)
     visit.prompt_tokens = num_prompt_tokens
     return Job(service, choices, visit), echoes
-
-
-def echoed(service, fields, prompt, ids):
-    """Return the text that stands before each answer to this prompt."""
-    if not fields.echo:
-        return ""
-    return prompt if isinstance(prompt, str) else service.decode(ids)
 
 
 def completions_router(service):

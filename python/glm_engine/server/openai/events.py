@@ -13,6 +13,11 @@ def has(options, name):
     return bool(options and getattr(options, name))
 
 
+def following(fields):
+    """Return fields as JSON that continues an object."""
+    return b"," + orjson.dumps(fields)[1:-1] if fields else b""
+
+
 class EventWriter:
     """Writes the server-sent events of a job.
 
@@ -35,13 +40,18 @@ class EventWriter:
             for choice in job.choices
         ]
 
-    def event(self, index, value, logprobs, finish_reason):
-        """Return an event that gives a choice `value`, and perhaps its end."""
-        return b'%s%s,"logprobs":%s,"finish_reason":%s}]%s}\n\n' % (
+    def event(self, index, value, logprobs, finish_reason, of_choice=None, of_event=None):
+        """Return an event that gives a choice `value`, and perhaps its end.
+
+        of_choice, of_event: further fields of the choice and beside the choices.
+        """
+        return b'%s%s,"logprobs":%s,"finish_reason":%s%s}]%s%s}\n\n' % (
             self.before[index],
             orjson.dumps(value),
             b"null" if logprobs is None else orjson.dumps(logprobs),
             b'"%s"' % finish_reason.encode() if finish_reason else b"null",
+            following(of_choice),
+            following(of_event),
             self.usage(),
         )
 
@@ -57,6 +67,7 @@ class EventWriter:
         body = {**self.head, "choices": [], "usage": usage_of(self.job)}
         return b"data: %s\n\n%s" % (orjson.dumps(body), DONE)
 
-    def body(self, choices):
+    def body(self, choices, **of_answer):
         """Return the whole answer instead of events."""
-        return orjson.dumps({**self.head, "choices": choices, "usage": usage_of(self.job)})
+        body = {**self.head, "choices": choices, "usage": usage_of(self.job), **of_answer}
+        return orjson.dumps(body)
