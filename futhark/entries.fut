@@ -277,6 +277,7 @@ entry sample [rows] [vocab] [count_rows] [counted] [mask_rows] [words] [bounds] 
              (count_row: [rows]i32)
              (mask_row: [rows]i32)
              (num_logprobs: [rows]i32)
+             (forced_token: [rows]i32)
              (bias_begin: [bounds]i32)
              (bias_tokens: [biases]i32)
              (bias_values: [biases]f32)
@@ -301,6 +302,7 @@ entry sample [rows] [vocab] [count_rows] [counted] [mask_rows] [words] [bounds] 
     in sample_row num_best
                   (controls r)
                   num_logprobs[r]
+                  forced_token[r]
                   (row_or_none counts count_row[r])
                   bias_tokens[begin:end]
                   bias_values[begin:end]

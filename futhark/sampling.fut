@@ -42,9 +42,11 @@ def gumbel_maximum [vocab] (controls: row_controls) (scaled: [vocab]f32) (floor:
   in best
 
 #[inline]
-def draw [vocab] (controls: row_controls) (row: [vocab]f32) : i64 =
+def draw [vocab] (controls: row_controls) (forced_token: i32) (row: [vocab]f32) : i64 =
   let (best, largest) = greatest row
-  in if controls.temperature == 0 || best < 0
+  in if best >= 0 && forced_token >= 0
+     then i64.i32 forced_token
+     else if controls.temperature == 0 || best < 0
      then best
      else let scaled = #[sequential] map (\logit -> (logit - largest) / controls.temperature) row
           let floor = survivors_floor controls scaled
@@ -91,6 +93,7 @@ def sample_row [vocab] [counted] [words] [biases]
                (capacity: i64)
                (controls: row_controls)
                (num_logprobs: i32)
+               (forced_token: i32)
                (counts: [counted]u32)
                (bias_tokens: [biases]i32)
                (bias_values: [biases]f32)
@@ -98,7 +101,7 @@ def sample_row [vocab] [counted] [words] [biases]
                (logits: [vocab]f32) : sampled [capacity] =
   if is_finite_row logits
   then let row = adjusted_row controls counts bias_tokens bias_values mask logits
-       let token = draw controls row
+       let token = draw controls forced_token row
        in if num_logprobs >= 0
           then with_logprobs capacity (i64.min capacity (i64.i32 num_logprobs)) row token
           else without_logprobs capacity token 1

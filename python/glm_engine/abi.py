@@ -13,7 +13,7 @@ EVENT_MESSAGE_CAPACITY = 256
 
 EXPERT_LAYOUTS = {"default": 0, "tensor_parallel": 1, "expert_parallel": 2}
 SIZE_SOURCES = ("option", "model", "default", "num_pages", "memory")
-EVENT_TOKEN, EVENT_FINISHED, EVENT_FAILED = 1, 2, 3
+EVENT_TOKEN, EVENT_FINISHED, EVENT_FAILED, EVENT_PROMPT_TOKEN = 1, 2, 3, 4
 KV_STORED, KV_REMOVED, KV_CLEARED = 1, 2, 3
 FINISH_REASONS = (
     "none",
@@ -102,6 +102,7 @@ STRUCTS = {
         ("thought_is_open", "int32_t"),
         ("thought_begin_token", "int32_t"),
         ("thought_end_token", "int32_t"),
+        ("num_prompt_logprobs", "int32_t"),
     ],
     "engine_event": [
         ("request_id", "uint64_t"),

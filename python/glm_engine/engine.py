@@ -279,7 +279,7 @@ class Engine:
             )
             records = self.events[: count.value].copy()
             if self.buffers:
-                for request_id in records["request_id"][records["kind"] != abi.EVENT_TOKEN]:
+                for request_id in records["request_id"][records["finish_reason"] > 0]:
                     self.buffers.pop(int(request_id), None)
         return records
 

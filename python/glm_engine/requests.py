@@ -119,6 +119,9 @@ class Request:
 
     Tokens outside `allowed_tokens` never come (none of it: all may), nor does the last token of one
     of `bad_words` behind its others.
+
+    With `num_prompt_logprobs` k ≥ 0 each prompt token but the first comes as an event of the kind
+    `prompt_token`, with its log-probability and the k best in its place; -1 asks for none.
     """
 
     prompt: Sequence[int]
@@ -137,11 +140,12 @@ class Request:
     allowed_tokens: Sequence[int] = ()
     bad_words: Sequence[Sequence[int]] = ()
     thought: ThoughtLimit | None = None
+    num_prompt_logprobs: int = -1
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened to a request; `kind` is token, finished or failed."""
+    """One thing that happened to a request; `kind` is one of `EVENT_KINDS`."""
 
     request_id: int
     kind: str
@@ -158,13 +162,14 @@ class Event:
 
     @property
     def ends_request(self):
-        return self.kind != "token"
+        return self.kind in ("finished", "failed")
 
 
 EVENT_KINDS = {
     abi.EVENT_TOKEN: "token",
     abi.EVENT_FINISHED: "finished",
     abi.EVENT_FAILED: "failed",
+    abi.EVENT_PROMPT_TOKEN: "prompt_token",
 }
 
 
@@ -256,7 +261,7 @@ def fill_request(struct, request):
     struct.num_bad_words = len(word_begins) - 1
     struct.sampling = request.sampling.to_struct()
     struct.ignore_eos = int(request.ignore_eos)
-    for name in ("max_tokens", "min_tokens", "priority", "logits_capacity"):
+    for name in ("max_tokens", "min_tokens", "priority", "logits_capacity", "num_prompt_logprobs"):
         setattr(struct, name, checked_number(name, getattr(request, name)))
     struct.deadline_ns = checked_number("deadline_ns", request.deadline_ns, "int64_t")
     if request.logits is not None:

@@ -432,7 +432,7 @@ end
 
 local sampling_arrays = {
   "temperature", "top_p", "min_p", "top_k", "repetition_penalty", "frequency_penalty", "presence_penalty",
-  "seed", "position", "count_row", "mask_row", "num_logprobs", "bias_begin",
+  "seed", "position", "count_row", "mask_row", "num_logprobs", "forced_token", "bias_begin",
 }
 local sampling_tables = { "bias_tokens", "bias_values", "masks" }
 local sampling_results = { "token_ids", "is_finite", "logprob", "top_ids", "top_logprobs" }

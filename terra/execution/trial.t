@@ -59,11 +59,7 @@ terra Trial:take_pages(num_tokens : int32)
 end
 
 terra Trial:sample_last_row(position : int32)
-  var sampling : C.engine_sampling
-  C.memset(&sampling, 0, sizeof(C.engine_sampling))
-  sampling.top_p = 1
-  sampling.repetition_penalty = 1
-  sampling.num_logprobs = -1
+  var sampling = batch.plain_sampling(-1)
   self.plan:add_sample_row(self.plan.num_tokens - 1, &sampling, position, -1)
 end
 

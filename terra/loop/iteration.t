@@ -23,11 +23,11 @@ return function(Loop)
 
   terra Loop:await_work() : bool
     self:lock()
-    var has_room = self.events:make_room(2 * self.max_live)
+    var has_room = self.events:make_room(self:most_events())
     var now = threads.now_ns()
     while not self.is_stopping and (now < self.plan_due_ns or not (has_room and self:has_work())) do
       threads.wait_until(&self.work, &self.mutex, self:next_look(now, has_room))
-      has_room = self.events:make_room(2 * self.max_live)
+      has_room = self.events:make_room(self:most_events())
       now = threads.now_ns()
     end
     var stopping = self.is_stopping

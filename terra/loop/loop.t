@@ -130,9 +130,13 @@ local Loop = terralib.memoize(function(RankGroup)
     p.mask_wait_ns = self.mask_wait_ns
   end
 
+  terra Loop:most_events() : int64
+    return 2 * [int64](self.max_live) + self.options.shape.max_logit_rows
+  end
+
   terra Loop:init_lists(message : &C.glm_message) : int32
     self.max_live = self.options.max_batch + self.options.max_queue
-    var needed = 2 * self.max_live
+    var needed = self:most_events()
     var is_ready = self.steps:init() and self.submissions:reserve(self.max_live) and self.live:reserve(self.max_live) and self.masked:reserve(self.max_live)
       and self.events:init(needed, terralib.select(4 * needed > event_capacity_most, 4 * needed, event_capacity_most))
     if not is_ready then

@@ -157,6 +157,11 @@ terra LedgerRanks:sample_row(plan : &StepPlan, index : int32)
     hash = mix(mix(hash, plan.inputs.seed[index]), plan.inputs.position[index])
   end
   var token = self:allowed(plan, index, [int32](hash % [uint64](self.shape.vocab_size - 1)))
+  self.results.logprob[index] = -1.0f
+  if plan.inputs.forced_token[index] >= 0 then
+    token = plan.inputs.forced_token[index]
+    self.results.logprob[index] = -[float](hash % 1000)
+  end
   self.results.token_ids[index] = token
   self.results.is_finite[index] = 1
   if self:poisoned(plan, row) then
@@ -165,7 +170,6 @@ terra LedgerRanks:sample_row(plan : &StepPlan, index : int32)
     var count = self.counts + ([int64](count_row) * self.shape.vocab_size + token)
     @count = @count + 1
   end
-  self.results.logprob[index] = -1.0f
   for i = 0, plan.inputs.num_logprobs[index] do
     self.results.top_ids[index * C.GLM_MAX_LOGPROBS + i] = (token + i) % self.shape.vocab_size
     self.results.top_logprobs[index * C.GLM_MAX_LOGPROBS + i] = -1.0f - i

@@ -60,8 +60,8 @@ terra Scheduler:wants_logits() : bool
   return false
 end
 
-terra Scheduler:num_best(item : &Sequence, row : int32) : int32
-  var most = item.sampling.num_logprobs
+terra Scheduler:num_best(wanted : int32, row : int32) : int32
+  var most = wanted
   if most > self.step.shape.vocab_size then
     most = self.step.shape.vocab_size
   end
@@ -73,11 +73,11 @@ terra Scheduler:num_best(item : &Sequence, row : int32) : int32
   return most
 end
 
-terra Scheduler:post_token(item : &Sequence, row : int32, token : int32)
+terra Scheduler:post_token(item : &Sequence, kind : int32, row : int32, token : int32, num_logprobs : int32) : &C.engine_event
   var outputs = &self.step.outputs
-  var event = self:new_event(item, C.ENGINE_EVENT_TOKEN)
+  var event = self:new_event(item, kind)
   event.token_id = token
-  event.num_logprobs = self:num_best(item, row)
+  event.num_logprobs = self:num_best(num_logprobs, row)
   if event.num_logprobs >= 0 then
     event.logprob = outputs.logprob[row]
     for i = 0, event.num_logprobs do
@@ -85,6 +85,7 @@ terra Scheduler:post_token(item : &Sequence, row : int32, token : int32)
       event.top_logprobs[i] = outputs.top_logprobs[row * C.GLM_MAX_LOGPROBS + i]
     end
   end
+  return event
 end
 
 terra Scheduler:withdraw_pages(item : &Sequence)
@@ -93,10 +94,14 @@ terra Scheduler:withdraw_pages(item : &Sequence)
   end
 end
 
-terra Scheduler:fail_not_finite(item : &Sequence)
+terra Scheduler:fail_not_finite(item : &Sequence, position : int64)
   var text : int8[C.ENGINE_EVENT_MESSAGE_CAPACITY]
-  C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "the logits after position %lld (for token %d of the output) are not finite",
-    item.tokens.size - 1, item:num_outputs())
+  var next, place = position + 1, "prompt"
+  if next >= item.prompt_length then
+    next, place = next - item.prompt_length, "output"
+  end
+  C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "the logits after position %lld (for token %lld of the %s) are not finite",
+    position, next, place)
   self:withdraw_pages(item)
   self:fail(item, C.GLM_NUMERIC_ERROR, &text[0])
 end
@@ -120,7 +125,7 @@ terra Scheduler:accept(item : &Sequence, row : int32)
   self:capture_logits(item, row)
   var token = self.step.outputs.token_ids[row]
   if self.step.outputs.is_finite[row] == 0 then
-    self:fail_not_finite(item)
+    self:fail_not_finite(item, item.tokens.size - 1)
     return
   elseif token < 0 then
     self:fail_without_token(item)
@@ -128,11 +133,38 @@ terra Scheduler:accept(item : &Sequence, row : int32)
   end
   check.bounds(token, self.step.shape.vocab_size)
   check.invariant(item.tokens.size < item.tokens.capacity, "a sequence outgrows its list of tokens")
-  self:post_token(item, row, token)
+  self:post_token(item, C.ENGINE_EVENT_TOKEN, row, token, item.sampling.num_logprobs)
   item:take_token(token)
   var reason = item:finish_reason()
   if reason ~= C.ENGINE_FINISH_NONE then
     self:finish(item, reason)
+  end
+end
+
+terra Scheduler:accept_prompt_rows(item : &Sequence, segment : &scheduler.Segment)
+  var position = item.num_computed - segment.num_tokens
+  for i = 0, segment.num_prompt_rows do
+    var row = segment.first_prompt_row + i
+    if self.step.outputs.is_finite[row] == 0 then
+      self:fail_not_finite(item, position + i)
+      return
+    end
+    var index = position + i + 1
+    var event = self:post_token(item, C.ENGINE_EVENT_PROMPT_TOKEN, row, item.tokens.data[index], item.num_prompt_logprobs)
+    event.index = index
+  end
+end
+
+terra Scheduler:land_segment(item : &Sequence, segment : &scheduler.Segment)
+  item.num_pending = 0
+  self:register_pages(item)
+  self:accept_prompt_rows(item, segment)
+  if item:is_ended() then
+    return
+  elseif segment.sample_row >= 0 then
+    self:accept(item, segment.sample_row)
+  elseif item:awaits_its_end() then
+    self:finish(item, C.ENGINE_FINISH_LENGTH)
   end
 end
 
@@ -170,11 +202,7 @@ terra Scheduler:land(now_ns : int64)
     var item = segment.sequence
     self.launched.data[i].sequence = nil
     if item ~= nil then
-      item.num_pending = 0
-      self:register_pages(item)
-      if segment.sample_row >= 0 then
-        self:accept(item, segment.sample_row)
-      end
+      self:land_segment(item, &segment)
     end
   end
   self.launched:clear()

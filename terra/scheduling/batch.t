@@ -64,6 +64,7 @@ batch.arrays = {
   { name = "count_row", type = int32, count = per_row, used = samples_used },
   { name = "mask_row", type = int32, count = per_row, used = samples_used },
   { name = "num_logprobs", type = int32, count = per_row, used = samples_used },
+  { name = "forced_token", type = int32, count = per_row, used = samples_used },
   { name = "bias_begin", type = int32, count = function(s) return `s.max_logit_rows + 1 end, used = function(p) return `p.num_sample_rows + 1 end },
   { name = "bias_tokens", type = int32, count = function(s) return `s.max_biases end, used = biases_used },
   { name = "bias_values", type = float, count = function(s) return `s.max_biases end, used = biases_used },
@@ -276,12 +277,29 @@ terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, positi
   inputs.frequency_penalty[index] = sampling.frequency_penalty
   inputs.presence_penalty[index] = sampling.presence_penalty
   inputs.num_logprobs[index] = sampling.num_logprobs
+  inputs.forced_token[index] = -1
   inputs.seed[index] = sampling.seed
   inputs.position[index] = position
   inputs.count_row[index] = count_row
   inputs.mask_row[index] = -1
   inputs.bias_begin[index + 1] = self.num_biases
   self.num_sample_rows = index + 1
+  return index
+end
+
+terra batch.plain_sampling(num_logprobs : int32) : C.engine_sampling
+  var sampling : C.engine_sampling
+  C.memset(&sampling, 0, sizeof(C.engine_sampling))
+  sampling.top_p = 1
+  sampling.repetition_penalty = 1
+  sampling.num_logprobs = num_logprobs
+  return sampling
+end
+
+terra StepPlan:add_forced_row(row : int32, token : int32, num_logprobs : int32) : int32
+  var sampling = batch.plain_sampling(num_logprobs)
+  var index = self:add_sample_row(row, &sampling, 0, -1)
+  self.inputs.forced_token[index] = token
   return index
 end
 

@@ -97,10 +97,27 @@ terra Scheduler:chunk_of(item : &Sequence) : int32
     return 1
   end
   var remaining = item.prompt_length - item.num_computed
+  if item:wants_prompt_logprobs() then
+    remaining = smaller(remaining, self.step.shape.max_logit_rows)
+  end
   if self.options.prefill_chunk > 0 then
     return smaller(remaining, self.options.prefill_chunk)
   end
   return remaining
+end
+
+terra Scheduler:most_prompt_rows(index : int64) : int32
+  var free = self.step.shape.max_logit_rows - self.step.num_logit_rows
+  if not self.running.data[index]:wants_prompt_logprobs() then
+    return self.step:room()
+  end
+  var spare = free
+  for i = index + 1, self.running.size do
+    if not self.running.data[i]:is_decoding() then
+      spare = spare - 1
+    end
+  end
+  return terralib.select(spare > 0, spare, smaller(free, 1))
 end
 
 return { Scheduler = Scheduler }

@@ -62,7 +62,7 @@ terra Scheduler:prepare_running() : bool
 end
 
 terra Scheduler:find_prefix(item : &Sequence, found : &int32) : int32
-  if not self.options.prefix_cache or item.state == [sequence.PREEMPTED] and item.num_computed > 0 then
+  if not self.options.prefix_cache or item:wants_prompt_logprobs() or item.state == [sequence.PREEMPTED] and item.num_computed > 0 then
     return 0
   end
   var page_size = self.options.page_size
@@ -187,9 +187,16 @@ terra Scheduler:add_sample_row(item : &Sequence) : int32
   return row
 end
 
-terra Scheduler:push_segment(item : &Sequence, num_tokens : int32, sample_row : int32, is_decode : bool)
-  var awaits_mask = sample_row >= 0 and (item:awaits_its_mask() or item:awaits_its_token())
-  self.segments.data[self.segments.size] = Segment { item, num_tokens, sample_row, is_decode, awaits_mask }
+terra Scheduler:push_segment(item : &Sequence, num_tokens : int32, num_prompt_rows : int32, sample_row : int32, is_decode : bool)
+  var segment : Segment
+  segment.sequence = item
+  segment.num_tokens = num_tokens
+  segment.first_prompt_row = terralib.select(sample_row >= 0, sample_row, self.step.num_sample_rows) - num_prompt_rows
+  segment.num_prompt_rows = num_prompt_rows
+  segment.sample_row = sample_row
+  segment.is_decode = is_decode
+  segment.awaits_mask = sample_row >= 0 and (item:awaits_its_mask() or item:awaits_its_token())
+  self.segments.data[self.segments.size] = segment
   self.segments.size = self.segments.size + 1
 end
 
@@ -206,31 +213,45 @@ terra Scheduler:write_decode_rows()
     var item = self.running.data[i]
     if self:wants_decode_row(item) and self.step:room() > 0 and self:can_sample(item) then
       self:write_decode_row(item)
-      self:push_segment(item, 1, self:add_sample_row(item), true)
+      self:push_segment(item, 1, 0, self:add_sample_row(item), true)
     end
   end
 end
 
+terra Scheduler:add_prompt_rows(item : &Sequence, num_tokens : int32) : int32
+  if not item:wants_prompt_logprobs() then
+    return 0
+  end
+  var first = self.step.num_tokens - num_tokens
+  var count = smaller(num_tokens, item.prompt_length - 1 - item.num_computed)
+  for i = 0, count do
+    self.step:add_forced_row(first + i, item.tokens.data[item.num_computed + i + 1], item.num_prompt_logprobs)
+  end
+  return count
+end
+
 terra Scheduler:write_piece(item : &Sequence, num_tokens : int32)
   var step = self.step
-  var is_last = item.num_computed + num_tokens == item.prompt_length
-  if is_last and not self:can_sample(item) then
+  var is_sampled = item.max_outputs > 0 and item.num_computed + num_tokens == item.prompt_length
+  if is_sampled and not self:can_sample(item) then
     return
   end
   self:take_piece(item.num_computed, num_tokens)
   step:add_segment(item.table_row, item.num_computed, num_tokens, item.tokens.data, self.options.page_size)
+  var num_prompt_rows = self:add_prompt_rows(item, num_tokens)
   var sample_row = -1
-  if is_last then
+  if is_sampled then
     sample_row = self:add_sample_row(item)
   end
-  self:push_segment(item, num_tokens, sample_row, false)
+  self:push_segment(item, num_tokens, num_prompt_rows, sample_row, false)
 end
 
 terra Scheduler:write_pieces()
   for i = 0, self.running.size do
     var item = self.running.data[i]
-    if not item:is_decoding() and self.step:room() > 0 then
-      var num_tokens = self:piece_of(item.num_computed, smaller(self:chunk_of(item), self.step:room()))
+    var most = smaller(self.step:room(), self:most_prompt_rows(i))
+    if not item:is_decoding() and most > 0 then
+      var num_tokens = self:piece_of(item.num_computed, smaller(self:chunk_of(item), most))
       if num_tokens == 0 then
         return
       end

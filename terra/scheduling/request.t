@@ -47,6 +47,7 @@ terra request.default(target : &C.engine_request)
   target.max_thought_tokens = -1
   target.thought_begin_token = -1
   target.thought_end_token = -1
+  target.num_prompt_logprobs = -1
 end
 
 terra request.check_tokens(name : rawstring, tokens : &int32, num_tokens : int32, vocab_size : int32, message : &C.glm_message) : int32
@@ -140,12 +141,13 @@ end
 
 local terra check_lengths(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
   status.try(request.check_prompt(r.prompt, r.prompt_length, limits, message))
-  refuse(message, r.max_tokens < 1, "max_tokens is %d, expected at least 1", r.max_tokens)
+  refuse(message, r.max_tokens < 0, "max_tokens is %d, expected at least 0", r.max_tokens)
   refuse(message, r.min_tokens < 0 or r.min_tokens > r.max_tokens, "min_tokens is %d, expected 0 to max_tokens (%d)", r.min_tokens, r.max_tokens)
   refuse(message, r.deadline_ns < 0, "deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC", r.deadline_ns)
   refuse(message, r.logits_capacity < 0, "logits_capacity is %d, expected 0 or above", r.logits_capacity)
   refuse(message, r.logits_capacity > 0 and r.logits == nil, "logits is null, expected room for %d rows of %d", r.logits_capacity, limits.vocab_size)
-  var num_tokens = r.prompt_length + request.most_outputs(r, limits) - 1
+  var num_outputs = request.most_outputs(r, limits)
+  var num_tokens = r.prompt_length + terralib.select(num_outputs > 0, num_outputs - 1, 0)
   return request.check_pool((num_tokens + limits.page_size - 1) / limits.page_size, limits, message)
 end
 
@@ -154,6 +156,7 @@ terra request.check(r : &C.engine_request, limits : &Limits, message : &C.glm_me
   refuse(message, r.struct_size ~= sizeof(C.engine_request), "engine_request.struct_size is %u, expected %u", r.struct_size, [uint32](sizeof(C.engine_request)))
   status.try(check_lengths(r, limits, message))
   status.try(request.check_sampling(&r.sampling, message))
+  refuse(message, r.num_prompt_logprobs < -1 or r.num_prompt_logprobs > C.ENGINE_MAX_LOGPROBS, "num_prompt_logprobs is %d, expected -1 (none) to %d", r.num_prompt_logprobs, C.ENGINE_MAX_LOGPROBS)
   refuse(message, r.num_stop_tokens < 0, "num_stop_tokens is %d, expected 0 or above", r.num_stop_tokens)
   status.try(request.check_tokens("stop_tokens", r.stop_tokens, r.num_stop_tokens, limits.vocab_size, message))
   status.try(check_sequences("stop_sequence", r.stop_sequence_begin, r.stop_sequence_tokens, r.num_stop_sequences, most_stop_sequences, limits, message))
@@ -231,6 +234,7 @@ local terra copy_all(item : &Sequence, r : &C.engine_request, model : &ModelConf
   item.max_outputs = request.most_outputs(r, limits)
   item.min_outputs = r.min_tokens
   item.sampling = r.sampling
+  item.num_prompt_logprobs = r.num_prompt_logprobs
   item.priority = r.priority
   item.deadline_ns = r.deadline_ns
   item.logits = r.logits

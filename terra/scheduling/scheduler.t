@@ -29,6 +29,8 @@ local struct Segment {
   sequence : &Sequence
   num_tokens : int32
   sample_row : int32
+  first_prompt_row : int32
+  num_prompt_rows : int32
   is_decode : bool
   awaits_mask : bool
 }
@@ -125,7 +127,7 @@ terra Scheduler:reserve_lists() : bool
   end
   return self.waiting:reserve(o.max_live) and self.running:reserve(o.max_sequences)
     and self.states:reserve(o.max_sequences) and self.ended:reserve(o.max_live)
-    and self.events:reserve(4 * o.max_live) and self.saves:reserve(o.max_live)
+    and self.events:reserve(4 * o.max_live + 2 * self.step.shape.max_logit_rows) and self.saves:reserve(o.max_live)
     and self.restores:reserve(o.max_sequences) and self.recounts:reserve(o.max_sequences)
     and self.segments:reserve(o.max_sequences) and self.launched:reserve(o.max_sequences)
 end

@@ -38,6 +38,7 @@ local struct Sequence {
   saved_pages : containers.Vector(int32)
   saved_data : &opaque
   sampling : C.engine_sampling
+  num_prompt_logprobs : int32
   stop_tokens : containers.Vector(int32)
   stop_sequence_begin : containers.Vector(int32)
   stop_sequence_tokens : containers.Vector(int32)
@@ -67,6 +68,7 @@ local struct Sequence {
 terra Sequence:init()
   C.memset(self, 0, sizeof(Sequence))
   self.table_row = -1
+  self.num_prompt_logprobs = -1
   self.blocked_version = -1
 end
 
@@ -98,8 +100,16 @@ terra Sequence:num_planned_outputs() : int32
   return self:length() - self.prompt_length
 end
 
+terra Sequence:is_decoding() : bool
+  return self.num_computed >= self.prompt_length
+end
+
+terra Sequence:wants_prompt_logprobs() : bool
+  return self.num_prompt_logprobs >= 0
+end
+
 terra Sequence:awaits_its_end() : bool
-  return self.num_pending > 0 and self:num_planned_outputs() >= self.max_outputs
+  return self:is_decoding() and self:num_planned_outputs() >= self.max_outputs
 end
 
 terra Sequence:is_masked() : bool
@@ -197,10 +207,6 @@ terra Sequence:next_length() : int32
   return self:length()
 end
 
-terra Sequence:is_decoding() : bool
-  return self.num_computed >= self.prompt_length
-end
-
 terra Sequence:num_uncomputed() : int32
   return self:length() - self.num_computed
 end
@@ -214,7 +220,7 @@ terra Sequence:pages_for(num_tokens : int32, page_size : int32) : int32
 end
 
 terra Sequence:most_tokens_computed() : int32
-  return self.prompt_length + self.max_outputs - 1
+  return self.prompt_length + terralib.select(self.max_outputs > 0, self.max_outputs - 1, 0)
 end
 
 terra Sequence:precedes(other : &Sequence) : bool

@@ -101,6 +101,13 @@ def expected_tokens(
     return tokens[length:]
 
 
+def expected_prompt_logprobs(request: Request, one_attention: bool = False) -> list[float]:
+    """What the ledger says of each prompt token but the first."""
+    prompt = list(request.prompt)
+    begins = [prompt[:length] for length in range(1, len(prompt))]
+    return [-float(context_hash(one, 0 if one_attention else len(one)) % 1000) for one in begins]
+
+
 class Ledger:
     """The engine loop, stepped by hand (`is_manual`) or by its own thread."""
 
@@ -249,6 +256,19 @@ def outputs_of(events) -> dict[int, list[int]]:
             assert event.index == len(tokens)
             tokens.append(event.token_id)
     return outputs
+
+
+def prompt_logprobs_of(events) -> dict[int, list[float]]:
+    """Those of each request's prompt tokens, which come in order and before its output."""
+    found = {}
+    for event in events:
+        rows = found.setdefault(event.request_id, [])
+        if event.kind == "prompt_token":
+            assert event.index == len(rows) + 1
+            rows.append(event.logprob)
+        elif event.kind == "token" and rows:
+            assert len(rows) == event.prompt_tokens - 1
+    return found
 
 
 def ends_of(events) -> dict[int, Event]:

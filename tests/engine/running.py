@@ -17,10 +17,11 @@ DEADLINE_SECONDS = 120
 
 @dataclass
 class Finished:
-    """The tokens of one request in order, its token events and why it ended."""
+    """The tokens of one request in order, its events and why it ended."""
 
     tokens: list[int] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    prompt_events: list[Event] = field(default_factory=list)
     finish_reason: str = ""
 
 
@@ -44,6 +45,11 @@ def take(event: Event, finished: dict[int, Finished]) -> bool:
         assert event.index == len(result.tokens), f"token {event.index} out of order"
         result.tokens.append(event.token_id)
         result.events.append(event)
+        return False
+    if event.kind == "prompt_token":
+        assert event.index == len(result.prompt_events) + 1, f"prompt token {event.index}"
+        assert not result.tokens, f"prompt token {event.index} after the first of the output"
+        result.prompt_events.append(event)
         return False
     assert event.kind == "finished", f"request {event.request_id}: {event.kind}: {event.message}"
     result.finish_reason = event.finish_reason

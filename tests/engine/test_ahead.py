@@ -75,8 +75,9 @@ def random_request(generator: random.Random, vocab_size: int) -> Request:
     num_stops = generator.choice([0, 400])
     return Request(
         [generator.randrange(vocab_size) for _ in range(generator.randrange(1, 40))],
-        max_tokens=generator.randrange(1, 30),
+        max_tokens=generator.randrange(30),
         sampling=random_sampling(generator),
+        num_prompt_logprobs=generator.choice([-1, -1, 0, 3]),
         stop_tokens=[generator.randrange(vocab_size) for _ in range(num_stops)],
         biases={generator.randrange(vocab_size): 2.0} if generator.random() < 0.2 else {},
     )
@@ -86,9 +87,13 @@ def outcome(engine: Engine, requests) -> list:
     return results_of(run_requests(engine, requests))
 
 
+def logprobs_of(events) -> list:
+    return [(event.logprob, event.top_logprobs) for event in events]
+
+
 def results_of(finished) -> list:
     return [
-        (one.tokens, one.finish_reason, [(e.logprob, e.top_logprobs) for e in one.events])
+        (one.tokens, one.finish_reason, logprobs_of(one.events), logprobs_of(one.prompt_events))
         for one in finished
     ]
 

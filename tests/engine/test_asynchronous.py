@@ -162,7 +162,7 @@ BAD = {
     "prompt[0] is token -1, outside the vocabulary of 2048": question(prompt=[-1]),
     "temperature is -1,": question(sampling=Sampling(temperature=-1.0)),
     "temperature is nan,": question(sampling=Sampling(temperature=NAN)),
-    "max_tokens is 0, expected at least 1": question(max_tokens=0),
+    "max_tokens is -1, expected at least 0": question(max_tokens=-1),
     "top_p is -1,": question(sampling=Sampling(top_p=-1.0)),
     "num_logprobs is 21,": question(sampling=Sampling(num_logprobs=21)),
     "bias_tokens[0] is token 2048": question(biases={2048: 1.0}),

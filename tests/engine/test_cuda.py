@@ -67,7 +67,13 @@ def make_requests() -> list[Request]:
     return [
         Request([11, 12, 13], max_tokens=24, ignore_eos=True),
         Request([7, 8], max_tokens=17, sampling=drawn, ignore_eos=True),
-        Request(list(range(40, 90)), max_tokens=9, sampling=listed, ignore_eos=True),
+        Request(
+            list(range(40, 90)),
+            max_tokens=9,
+            sampling=listed,
+            ignore_eos=True,
+            num_prompt_logprobs=3,
+        ),
         Request([5] * 33, max_tokens=30, biases={99: 1.5}, ignore_eos=True),
         Request([9, 8, 7, 6], max_tokens=12, ignore_eos=True),
     ]
@@ -78,7 +84,10 @@ def outcome_of(course) -> list:
         done = run_requests(engine, make_requests())
         info = engine.info()
         assert (info["num_graph_steps"] > 0) == course["graphs"]
-    return [(one.tokens, [(e.logprob, e.top_logprobs) for e in one.events]) for one in done]
+    return [
+        (one.tokens, [(e.logprob, e.top_logprobs) for e in one.prompt_events + one.events])
+        for one in done
+    ]
 
 
 def test_every_course_gives_the_same_bits():

@@ -59,7 +59,7 @@ def any_sampling(draw: random.Random) -> Sampling:
 
 def any_request(draw: random.Random, common: list[int]) -> Request:
     prompt = common[: draw.choice([0, 5, 17])] + tokens(draw, draw.choice([1, 3, 20]))
-    max_tokens = draw.choice([1, 8, 60])
+    max_tokens = draw.choice([0, 1, 8, 60])
     return Request(
         tokens(draw, MAX_SEQ) if draw.random() < 0.1 else prompt,
         max_tokens=max_tokens,
@@ -70,6 +70,7 @@ def any_request(draw: random.Random, common: list[int]) -> Request:
         biases=dict.fromkeys(tokens(draw, draw.choice([0, 30])), draw.uniform(-3, 3)),
         logits_capacity=draw.choice([0, 2, 100]),
         priority=draw.choice([0, 0, 1, -1]),
+        num_prompt_logprobs=draw.choice([-1, -1, 0, 20]),
     )
 
 
@@ -101,7 +102,7 @@ def outcomes(engine: Engine, requests: list[Request]) -> list[Outcome]:
     return [
         Outcome(
             result.tokens,
-            [(event.logprob, event.top_logprobs) for event in result.events],
+            [(e.logprob, e.top_logprobs) for e in result.prompt_events + result.events],
             result.finish_reason,
             buffer.tobytes(),
         )

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from glm_engine.abi import EVENT_TOKEN
+from glm_engine.abi import EVENT_PROMPT_TOKEN, EVENT_TOKEN
 from glm_engine.errors import EngineError, Status
 from glm_engine.requests import Request, Sampling
 from tests.engine.ledger import DEFAULTS, Ledger, ends_of, expected_tokens, outputs_of
@@ -182,6 +182,27 @@ def test_no_event_is_lost_when_nobody_polls():
     assert {len(tokens) for tokens in outputs.values()} == {60}
     for request_id, request in list(zip(ids, requests, strict=True))[::100]:
         assert outputs[request_id] == expected_tokens(request)
+
+
+def test_prompt_tokens_that_nobody_takes_hold_the_engine_up_and_are_not_lost():
+    requests = [
+        Request(prompt=prompt_of(2000, index), max_tokens=0, num_prompt_logprobs=0)
+        for index in range(40)
+    ]
+    options = {"max_seq": 2048, "num_pages": 8192, "max_step_tokens": 512, "max_logit_rows": 512}
+    with Ledger(is_manual=0, **options) as ledger:
+        ids = [ledger.submit(request) for request in requests]
+        num_steps = -1
+        while ledger.info()["num_steps"] > num_steps:
+            num_steps = ledger.info()["num_steps"]
+            time.sleep(0.3)
+        assert ledger.info()["live_requests"] > 0
+        places = {request_id: [] for request_id in ids}
+        while ledger.info()["live_requests"] > 0 or ledger.wait(0):
+            records = ledger.poll_records()
+            for record in records[records["kind"] == EVENT_PROMPT_TOKEN]:
+                places[int(record["request_id"])].append(int(record["index"]))
+    assert all(found == list(range(1, 2000)) for found in places.values())
 
 
 def test_log_probabilities_come_with_their_tokens():

@@ -21,8 +21,9 @@ BAD = {
     "the prompt has 65 tokens, max_seq is 64": Request(prompt=[1] * 65),
     "prompt[2] is token 97, outside the vocabulary of 97": Request(prompt=[1, 2, 97]),
     "prompt[0] is token -1, outside the vocabulary of 97": Request(prompt=[-1]),
-    "max_tokens is 0, expected at least 1": Request(prompt=[1], max_tokens=0),
-    "max_tokens is -5": Request(prompt=[1], max_tokens=-5),
+    "max_tokens is -5, expected at least 0": Request(prompt=[1], max_tokens=-5),
+    "num_prompt_logprobs is 21, expected -1 (none) to 20": Request([1], num_prompt_logprobs=21),
+    "num_prompt_logprobs is -2": Request([1], num_prompt_logprobs=-2),
     "min_tokens is 3, expected 0 to max_tokens (2)": Request([1], max_tokens=2, min_tokens=3),
     "min_tokens is -1": Request([1], min_tokens=-1),
     "temperature is -0.5": sampled(temperature=-0.5),
@@ -143,4 +144,5 @@ def test_defaults_of_a_request_are_valid(ledger):
         "num_logprobs": -1,
         "seed": 0,
     }
+    assert struct.num_prompt_logprobs == -1
     assert struct.max_tokens == 16

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from glm_engine.errors import EngineError, Status
 from glm_engine.requests import Request, Sampling
-from tests.engine.ledger import Ledger, ends_of, expected_tokens, outputs_of
+from tests.engine.ledger import (
+    Ledger,
+    ends_of,
+    expected_prompt_logprobs,
+    expected_tokens,
+    outputs_of,
+    prompt_logprobs_of,
+)
 from tests.shapes import generator
 
 VOCAB = 97
@@ -387,6 +394,37 @@ def test_logits_that_are_not_finite_end_their_request_only():
     assert [outputs[i] for i in ids[:-1]] == [expected_tokens(request) for request in requests]
 
 
+def test_prompt_rows_that_are_not_finite_end_their_request_with_their_place():
+    poisoned = Request(prompt=[1, 2, POISON, 3], max_tokens=0, num_prompt_logprobs=0)
+    listed = Request(prompt=[1, 2, 3], max_tokens=2, num_prompt_logprobs=0)
+    with Ledger() as ledger:
+        first, second = ledger.submit(poisoned), ledger.submit(listed)
+        events = ledger.run()
+    end = ends_of(events)[first]
+    assert (end.kind, end.status) == ("failed", Status.GLM_NUMERIC_ERROR)
+    assert "after position 2 (for token 3 of the prompt)" in end.message
+    assert prompt_logprobs_of(events)[first] == expected_prompt_logprobs(poisoned)[:2]
+    assert prompt_logprobs_of(events)[second] == expected_prompt_logprobs(listed)
+    assert outputs_of(events)[second] == expected_tokens(listed)
+
+
+@pytest.mark.parametrize("max_logit_rows", [1, 2, 8, 40])
+@pytest.mark.parametrize("step_budget_ms", [0, 1])
+def test_prompts_with_log_probabilities_share_the_rows_of_a_step(max_logit_rows, step_budget_ms):
+    requests = [
+        Request(prompt_of(30, index), max_tokens=index % 3, num_prompt_logprobs=index % 2 - 1)
+        for index in range(12)
+    ]
+    options = {"max_logit_rows": max_logit_rows, "step_budget_ms": step_budget_ms, "row_us": 200}
+    with Ledger(**options) as ledger:
+        ids = [ledger.submit(request) for request in requests]
+        events = ledger.run()
+    for request_id, request in zip(ids, requests, strict=True):
+        listed = expected_prompt_logprobs(request) if request.num_prompt_logprobs >= 0 else []
+        assert prompt_logprobs_of(events)[request_id] == listed
+        assert outputs_of(events)[request_id] == expected_tokens(request)
+
+
 def test_captured_logits_are_those_of_each_token():
     request = requests_of(3)[2]
     logits = np.zeros((request.max_tokens, VOCAB), dtype=np.float32)
@@ -499,7 +537,7 @@ def test_a_failed_copy_leaves_the_pool_as_it_was():
 
 OPERATIONS = st.lists(
     st.one_of(
-        st.tuples(st.just("submit"), st.integers(1, 20), st.integers(1, 12), st.integers(0, 2)),
+        st.tuples(st.just("submit"), st.integers(1, 20), st.integers(0, 12), st.integers(-2, 2)),
         st.tuples(st.just("iterate"), st.integers(1, 3)),
         st.tuples(st.just("cancel"), st.integers(0, 30)),
         st.tuples(st.just("preempt"), st.integers(0, 30)),
@@ -534,7 +572,13 @@ class Story:
 
     def submit(self, length, max_tokens, priority):
         prompt = [(length * 7 + i) % 5 for i in range(length)]
-        request = Request(prompt=prompt, max_tokens=max_tokens, priority=priority, ignore_eos=True)
+        request = Request(
+            prompt=prompt,
+            max_tokens=max_tokens,
+            priority=abs(priority),
+            ignore_eos=True,
+            num_prompt_logprobs=0 if priority < 0 or max_tokens == 0 else -1,
+        )
         request_id = self.attempt(self.ledger.submit, request)
         if request_id is not None:
             self.requests[request_id] = request
@@ -568,15 +612,20 @@ class Story:
 
     def check_outputs(self, events):
         outputs, ends = outputs_of(events), ends_of(events)
+        of_prompts = prompt_logprobs_of(events)
         assert set(ends) == set(self.requests)
         for request_id, request in self.requests.items():
-            expected = expected_tokens(request)
+            expected, listed = expected_tokens(request), []
+            if request.num_prompt_logprobs >= 0:
+                listed = expected_prompt_logprobs(request)
             if ends[request_id].finish_reason == "cancelled":
                 assert request_id in self.cancelled
+                listed = listed[: len(of_prompts[request_id])]
                 assert outputs[request_id] == expected[: len(outputs[request_id])]
             else:
                 assert ends[request_id].finish_reason == "length"
                 assert outputs[request_id] == expected
+            assert of_prompts[request_id] == listed
 
 
 @PROPERTY_SETTINGS

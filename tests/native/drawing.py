@@ -69,12 +69,13 @@ def draw(
     num_logprobs: list[int] | int = -1,
     counts: np.ndarray | None = None,
     count_row: list[int] | int = -1,
+    forced_token: list[int] | int = -1,
 ) -> Drawn:
     """One draw for each row of logits [rows, vocab]."""
     num_rows, vocab_size = logits.shape
-    wanted, row = (
+    wanted, row, forced = (
         np.broadcast_to(np.asarray(each, np.int32), num_rows).copy()
-        for each in (num_logprobs, count_row)
+        for each in (num_logprobs, count_row, forced_token)
     )
     placed = None if counts is None else device.place(counts.astype(np.uint32))
     shapes = {
@@ -97,6 +98,7 @@ def draw(
         position=column(device, controls, "position", np.int32),
         count_row=device.place(row),
         num_logprobs=device.place(wanted),
+        forced_token=device.place(forced),
         counts=placed,
         **bias_fields(device, controls),
         **mask_fields(device, controls),

@@ -102,7 +102,7 @@ class Oracle:
         none, begins = np.full(num_rows, -1), np.zeros(num_rows + 1)
         names = ("temperature", "top_p", "min_p", "top_k", "repetition_penalty")
         names += ("frequency_penalty", "presence_penalty", "seed", "position")
-        rows = (none, none, np.full(num_rows, num_logprobs), begins)
+        rows = (none, none, np.full(num_rows, num_logprobs), none, begins)
         empty = np.zeros((0, 0))
         given = (*map(column, names), *rows, NONE, NONE, empty, empty)
         return self.program.call("sample", num_logprobs, logits, *given)[:5]

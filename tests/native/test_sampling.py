@@ -173,6 +173,55 @@ def test_number_of_log_probabilities(device, num_logprobs, vocab):
             np.testing.assert_allclose(drawn.logprob[row], logprobs[token], atol=2e-5)
 
 
+@pytest.mark.parametrize("name", ["greedy", "plain", "top_k_one", "everything"])
+@pytest.mark.parametrize("num_rows", [3, NUM_ROWS])
+def test_a_forced_token_is_taken_whatever_the_logits_say(device, name, num_rows):
+    vocab = VOCABS[0]
+    logits, controls, histories, counts = (part[:num_rows] for part in problem(name, vocab))
+    forced = shapes.generator("forced", name).integers(0, vocab, num_rows)
+    rows = list(range(num_rows))
+    drawn = draw(device, logits, controls, 5, counts, rows, forced)
+    free = draw(device, logits, controls, 5, counts, rows)
+    np.testing.assert_array_equal(drawn.token_ids, forced)
+    np.testing.assert_array_equal(drawn.is_finite, 1)
+    np.testing.assert_array_equal(drawn.top_ids, free.top_ids)
+    np.testing.assert_array_equal(drawn.top_logprobs, free.top_logprobs)
+    for row, token in enumerate(forced):
+        logprobs = sample(logits[row], controls[row], histories[row]).logprobs
+        np.testing.assert_allclose(drawn.logprob[row], logprobs[token], atol=2e-5)
+    expected = counts.copy()
+    expected[rows, forced] += 1
+    np.testing.assert_array_equal(drawn.counts, expected)
+
+
+def test_a_forced_token_needs_no_log_probabilities_and_disturbs_no_other_row(device):
+    logits = shapes.generator("forced among others").standard_normal((40, 200)).astype(np.float32)
+    controls = [Controls(seed=row, temperature=row % 2) for row in range(len(logits))]
+    forced = np.where(np.arange(len(logits)) % 3, -1, 7)
+    drawn, free = (
+        draw(device, logits, controls, -1, forced_token=forced),
+        draw(device, logits, controls),
+    )
+    np.testing.assert_array_equal(drawn.token_ids, np.where(forced < 0, free.token_ids, 7))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_logits_that_are_not_finite_force_nothing(device, bad):
+    logits = np.zeros((2, 33), np.float32)
+    logits[1, 5] = bad
+    drawn = draw(device, logits, [Controls()] * 2, 1, forced_token=4)
+    np.testing.assert_array_equal(drawn.token_ids, [4, -1])
+    np.testing.assert_array_equal(drawn.is_finite, [1, 0])
+
+
+def test_a_mask_that_allows_nothing_or_not_the_forced_token(device):
+    none, others = np.zeros(33, bool), np.arange(33) != 4
+    controls = [Controls(allowed=allowed) for allowed in (none, others)]
+    drawn = draw(device, np.zeros((2, 33), np.float32), controls, 1, forced_token=4)
+    np.testing.assert_array_equal(drawn.token_ids, [-1, 4])
+    np.testing.assert_array_equal(drawn.logprob, -np.inf)
+
+
 def test_no_rows(device):
     drawn = draw(device, np.zeros((0, 7), np.float32), [])
     assert drawn.token_ids.shape == (0,)

@@ -109,6 +109,7 @@ def test_constants_are_the_headers(compiler, tmp_path):
         "ENGINE_EVENT_TOKEN": abi.EVENT_TOKEN,
         "ENGINE_EVENT_FINISHED": abi.EVENT_FINISHED,
         "ENGINE_EVENT_FAILED": abi.EVENT_FAILED,
+        "ENGINE_EVENT_PROMPT_TOKEN": abi.EVENT_PROMPT_TOKEN,
     }
     names |= {
         f"ENGINE_EXPERTS_{name.upper()}": number for name, number in abi.EXPERT_LAYOUTS.items()

@@ -141,7 +141,7 @@ def test_stop_tokens_and_sequences(engine, prompt):
         ({"prompt": [-1]}, "-1"),
         ({"prompt": [2**31 - 1]}, str(2**31 - 1)),
         ({"prompt": [1] * 300}, "prompt"),
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
         ({"sampling": Sampling(temperature=float("inf"))}, "temperature"),
         ({"stop_tokens": [-3]}, "-3"),
         ({"biases": {10**6: 1.0}}, "1000000"),

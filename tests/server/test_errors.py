@@ -73,7 +73,7 @@ def test_bodies_that_are_no_requests(server, body, code) -> None:
         ({"prompt": ["x"] * 256, "n": 2}, "n"),
         ({"priority": 1}, "priority"),
         ({"priority": -1}, "priority"),
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
         ({"max_tokens": 2, "min_tokens": 3}, "min_tokens"),
         ({"seed": 2**64}, "seed"),
         ({"stop": [""]}, "stop.0"),
@@ -90,7 +90,7 @@ def test_bodies_that_are_no_requests(server, body, code) -> None:
         ({"best_of": 2}, "best_of"),
         ({"suffix": "x"}, "suffix"),
         ({"use_beam_search": True}, "use_beam_search"),
-        ({"echo": True, "logprobs": 1}, "echo"),
+        ({"prompt_logprobs": 21}, "prompt_logprobs"),
     ],
 )
 def test_wrong_values_are_named(server, fields, param) -> None:

@@ -16,7 +16,7 @@ COMPLETIONS = "/v1/completions"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-BRINGS_COLLECTOR = groups.needs("opentelemetry.sdk")
+BRINGS_COLLECTOR = groups.needs("opentelemetry.exporter.otlp.proto.http")
 
 
 class Collector(ThreadingHTTPServer):

@@ -37,6 +37,8 @@ void expect_tables(const glm_sample_args& args) {
   expect_each(kSample, "mask_row", -1, args.num_masks - 1, args.mask_row, rows);
   expect_each(kSample, "num_logprobs", -1, GLM_MAX_LOGPROBS, args.num_logprobs,
               rows);
+  expect_each(kSample, "forced_token", -1, args.vocab_size - 1,
+              args.forced_token, rows);
   expect_each(kSample, "bias_begin", 0, args.num_biases, args.bias_begin,
               rows + 1);
   for (int32_t r = 0; r < args.num_rows; ++r)
@@ -101,6 +103,7 @@ int run_sample(futhark_context* context, const glm_sample_args& args,
   const Array<int32_t, 1> count_row(context, args.count_row, rows);
   const Array<int32_t, 1> mask_row(context, args.mask_row, rows);
   const Array<int32_t, 1> num_logprobs(context, args.num_logprobs, rows);
+  const Array<int32_t, 1> forced_token(context, args.forced_token, rows);
   const Array<int32_t, 1> bias_begin(context, args.bias_begin, rows + 1);
   const Array<int32_t, 1> bias_tokens(context, args.bias_tokens,
                                       args.num_biases);
@@ -113,8 +116,8 @@ int run_sample(futhark_context* context, const glm_sample_args& args,
       result->logprob.slot(), result->top_ids.slot(),
       result->top_logprobs.slot(), result->counts.slot(), num_best, logits,
       temperature, top_p, min_p, top_k, repetition, frequency, presence, seed,
-      position, count_row, mask_row, num_logprobs, bias_begin, bias_tokens,
-      bias_values, masks, counts);
+      position, count_row, mask_row, num_logprobs, forced_token, bias_begin,
+      bias_tokens, bias_values, masks, counts);
 }
 
 }

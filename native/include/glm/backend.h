@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 14
+#define GLM_BACKEND_ABI_VERSION 15
 #define GLM_MAX_LOGPROBS 20
 #define GLM_MAX_GATHERED 5
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
@@ -327,6 +327,7 @@ typedef struct glm_sample_args {
   const int32_t* count_row;
   const int32_t* mask_row;
   const int32_t* num_logprobs;
+  const int32_t* forced_token;
   const int32_t* bias_begin;
   const int32_t* bias_tokens;
   const float* bias_values;

@@ -23,7 +23,8 @@ enum {
 enum {
   ENGINE_EVENT_TOKEN = 1,
   ENGINE_EVENT_FINISHED = 2,
-  ENGINE_EVENT_FAILED = 3
+  ENGINE_EVENT_FAILED = 3,
+  ENGINE_EVENT_PROMPT_TOKEN = 4
 };
 
 enum { ENGINE_KV_STORED = 1, ENGINE_KV_REMOVED = 2, ENGINE_KV_CLEARED = 3 };
@@ -125,6 +126,7 @@ typedef struct engine_request {
   int32_t thought_is_open;
   int32_t thought_begin_token;
   int32_t thought_end_token;
+  int32_t num_prompt_logprobs;
 } engine_request;
 
 typedef struct engine_mask {

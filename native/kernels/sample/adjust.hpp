@@ -73,6 +73,10 @@ __device__ inline float4 penalised_quad(const RowControls& controls,
           penalised(controls, counts.w, quad.w)};
 }
 
+__device__ inline bool is_allowed(const uint32_t* mask, int32_t token) {
+  return mask == nullptr || mask[token / kMaskBits] >> (token % kMaskBits) & 1;
+}
+
 __device__ inline float4 masked_quad(const uint32_t* mask, const float4& quad,
                                      int32_t at) {
   uint32_t allowed = mask[at / kMaskBits] >> (at % kMaskBits);
@@ -139,6 +143,7 @@ __device__ inline float adjusted_logit(const glm_sample_args& args,
                                        const GivenRow& given,
                                        const RowControls& controls,
                                        int32_t token) {
+  if (!is_allowed(controls.mask, token)) return minus_infinity();
   float value = given.logits[token];
   if (controls.counts != nullptr)
     value = penalised(controls, controls.counts[token], value);

@@ -21,6 +21,7 @@ struct RowControls {
   uint64_t seed;
   int32_t position;
   int32_t num_logprobs;
+  int32_t forced_token;
   int32_t bias_begin;
   int32_t bias_end;
   uint32_t* counts;
@@ -57,6 +58,8 @@ __device__ inline RowControls controls_of(const glm_sample_args& args,
   controls.seed = args.seed[row];
   controls.position = args.position[row];
   controls.num_logprobs = min(args.num_logprobs[row], GLM_MAX_LOGPROBS);
+  controls.forced_token =
+      bounded_index(args.forced_token[row], args.vocab_size);
   find_tables(args, row, controls);
   return controls;
 }

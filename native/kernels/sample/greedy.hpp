@@ -33,7 +33,7 @@ class Greatest {
 
 __device__ inline bool is_greedy(const RowControls& controls) {
   return controls.temperature == 0.0f && controls.num_logprobs < 0 &&
-         controls.bias_begin >= controls.bias_end;
+         controls.forced_token < 0 && controls.bias_begin >= controls.bias_end;
 }
 
 template <int32_t in_flight, typename Keep>

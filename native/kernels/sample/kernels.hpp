@@ -145,7 +145,9 @@ __device__ inline void draw_token(const glm_sample_args& args, int32_t index,
   }
   Normaliser normaliser = prepare_logprobs(row, controls, own, largest);
   int32_t token = token_of(largest);
-  if (token >= 0 && controls.temperature != 0.0f)
+  if (token >= 0 && controls.forced_token >= 0)
+    token = controls.forced_token;
+  else if (token >= 0 && controls.temperature != 0.0f)
     token = draw(row, controls, value_of(largest));
   write_row(args, given, controls, row, outputs, token, normaliser);
 }

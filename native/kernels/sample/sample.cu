@@ -30,6 +30,7 @@ void expect_tables(const glm_sample_args& args) {
   expect_pointer(kWhere, "count_row", args.count_row);
   expect_pointer(kWhere, "mask_row", args.mask_row);
   expect_pointer(kWhere, "num_logprobs", args.num_logprobs);
+  expect_pointer(kWhere, "forced_token", args.forced_token);
   expect_pointer(kWhere, "bias_begin", args.bias_begin);
   if (args.num_biases > 0) {
     expect_pointer(kWhere, "bias_tokens", args.bias_tokens);

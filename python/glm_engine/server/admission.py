@@ -57,18 +57,25 @@ class Gate:
         self.num_working += 1
 
     def hold_bytes(self, count):
-        """Count so many bytes more, or fewer, that bodies hold in memory."""
+        """Count so many bytes more, or fewer, that bodies and answers hold in memory."""
         if self.bodies_bytes + count > max(self.bodies_bytes, self.settings.max_bodies_bytes):
-            raise self.full_error(f"{self.bodies_bytes} bytes of bodies are inside")
+            raise self.full_error(f"{self.bodies_bytes} bytes of bodies and answers are inside")
         self.bodies_bytes += count
+
+    def hold_answer(self, count):
+        """Count so many bytes, which this request's answer will take, until the request leaves."""
+        visit, _ = self.inside[asyncio.current_task()]
+        self.hold_bytes(count)
+        visit.answer_bytes += count
 
     def enter(self, visit, receive):
         self.inside[asyncio.current_task()] = (visit, receive)
         self.is_empty.clear()
 
     def leave(self):
-        _, receive = self.inside.pop(asyncio.current_task())
+        visit, receive = self.inside.pop(asyncio.current_task())
         receive.forget()
+        self.hold_bytes(-visit.answer_bytes)
         self.num_working -= receive.is_working
         if not self.inside:
             self.is_empty.set()

@@ -21,6 +21,8 @@ COLUMNS = (
     "started_ns",
 )
 
+ENDINGS = (abi.EVENT_FINISHED, abi.EVENT_FAILED)
+
 
 class Inbox:
     """Choices that have news, for the one task that reads them."""
@@ -98,9 +100,9 @@ class EngineBridge:
             except Exception as error:
                 self.refuse(choice, error, "an event of the engine")
                 continue
-            if choice.guide is not None:
+            if choice.guide is not None and kind != abi.EVENT_PROMPT_TOKEN:
                 guided[choice] = values[0]
-            if kind != abi.EVENT_TOKEN:
+            if kind in ENDINGS:
                 del self.routes[request_id]
             inbox.ready[choice] = True
             touched[inbox] = True
@@ -139,18 +141,21 @@ def ending_of(error, failed):
 
 def take_event(choice, kind, values, records, at):
     token_id, reason, status, cached_tokens, num_logprobs, started_ns = values
+    choice.cached_tokens = cached_tokens
+    choice.started_ns = started_ns
+    if kind == abi.EVENT_PROMPT_TOKEN:
+        take_logprobs(choice.prompt_rows, token_id, records[at], num_logprobs)
+        return
     if kind == abi.EVENT_TOKEN:
-        choice.cached_tokens = cached_tokens
-        choice.started_ns = started_ns
         choice.arrived.append(token_id)
         if num_logprobs >= 0:
-            take_logprobs(choice, token_id, records[at], num_logprobs)
+            take_logprobs(choice.logprobs, token_id, records[at], num_logprobs)
         return
     message = records["message"][at].decode("utf-8", "replace")
     name = "failed" if kind == abi.EVENT_FAILED else finish_reason(reason)
     choice.ending = (name, status, message)
 
 
-def take_logprobs(choice, token_id, record, count):
+def take_logprobs(rows, token_id, record, count):
     best_ids, best = (record[name][:count].tolist() for name in ("top_ids", "top_logprobs"))
-    choice.logprobs.append(token_id, float(record["logprob"]), best_ids, best)
+    rows.append(token_id, float(record["logprob"]), best_ids, best)

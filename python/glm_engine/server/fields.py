@@ -254,6 +254,7 @@ class SamplingFields(StrictModel):
     length_penalty: only(1) = None
     prompt_logprobs: only() = None
     truncate_prompt_tokens: only() = None
+    return_token_ids: only(False) = None
     no_stop_trim: only(False) = None
     logits_processors: only([]) = None
     return_hidden_states: only(False) = None

@@ -1,7 +1,7 @@
 """A job: the choices of one HTTP request, from submission to pieces of certain text."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from glm_engine.detokenizer import StopMatcher
 from glm_engine.errors import Status, name_of
@@ -31,6 +31,7 @@ class Piece:
     `logprobs` holds a row for each of its tokens where they are wanted, `places` where each
     begins and ends in the text of its choice. A token that only completes a character
     begins where that character does. `is_cut`: it is the last, and the model might have gone on.
+    `token_ids` are all tokens, the one that ended it among them.
     """
 
     text: str
@@ -39,6 +40,7 @@ class Piece:
     finish_reason: str | None
     places: list = field(default_factory=list)
     is_cut: bool = False
+    token_ids: list = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +57,7 @@ class Choice:
     ending_ids: frozenset
     cutting_ids: frozenset = frozenset()
     shows_ending: bool = False
+    lists_ending: bool = False
     counts_prompt: bool = True
     request_id: int = 0
     arrived: list = field(default_factory=list)
@@ -68,6 +71,15 @@ class Choice:
     finish_reason: str | None = None
     is_cut: bool = False
     guide: object = None
+    prompt_rows: LogprobRows | None = None
+
+    def list_prompt(self, num_best):
+        """Ask for log-probabilities of the prompt's tokens and of the best in each place.
+
+        `prompt_rows` will hold them: a row for each token but the first, which has none.
+        """
+        self.request = replace(self.request, num_prompt_logprobs=num_best)
+        self.prompt_rows = LogprobRows()
 
     def advance(self):
         """Return the piece that the events since the last call make; its text may be empty."""
@@ -79,10 +91,12 @@ class Choice:
         for at, token_id in enumerate(tokens):
             self.num_tokens += 1
             self.is_cut = token_id in self.cutting_ids
-            if token_id in self.ending_ids and not self.shows_ending:
-                continue
-            texts.append(self.certain(self.spelled(token_id, places)))
-            if rows:
+            is_shown = self.shows_ending or token_id not in self.ending_ids
+            if is_shown:
+                texts.append(self.certain(self.spelled(token_id, places)))
+            elif rows and self.lists_ending:
+                places.append((self.num_characters, self.num_characters))
+            if rows and (is_shown or self.lists_ending):
                 kept_rows.extend(rows, at, at + 1)
             if self.matcher and self.matcher.stopped:
                 self.finish_reason, self.is_cut = "stop", True
@@ -90,7 +104,8 @@ class Choice:
         if self.ending and not self.finish_reason:
             texts.append(self.finish())
         count, text = self.num_tokens - before, "".join(texts)
-        return Piece(text, count, kept_rows, self.finish_reason, places, self.is_cut)
+        reason, is_cut = self.finish_reason, self.is_cut
+        return Piece(text, count, kept_rows, reason, places, is_cut, tokens[:count])
 
     def spelled(self, token_id, places):
         """Return the text that a token makes certain, and note its place."""
@@ -206,16 +221,16 @@ class Job:
     def measure(self, pieces):
         now = time.monotonic()
         for choice, piece in pieces:
+            if choice.token_at is None and (piece.num_tokens or piece.finish_reason):
+                self.measure_start(choice, now)
             if not piece.num_tokens:
                 continue
-            if choice.token_at is None:
-                self.measure_start(choice, now)
             self.visit.take_tokens(piece.num_tokens, now)
             self.metrics.take_tokens(piece.num_tokens, now, choice.token_at, self.visit)
             choice.token_at = now
 
     def measure_start(self, choice, now):
-        """Count what is known of a choice with its first token."""
+        """Count what is known of a choice with its first token, or its end without one."""
         visit, started_at = self.visit, choice.started_ns / NANOSECONDS
         self.metrics.take_start(started_at - visit.submitted_at, now - started_at, now)
         visit.started_at = visit.started_at or started_at

@@ -6,35 +6,31 @@ from array import array
 class LogprobRows:
     """A list of (token id, log-probability, [(token id, log-probability) of the best tokens]).
 
-    All rows of one list have equally many best tokens. A token without a log-probability has NaN,
-    which JSON tells as null.
+    A mask that allows few tokens leaves a row fewer of the best than others have.
     """
 
-    __slots__ = ("ids", "values", "width")
+    __slots__ = ("ends", "ids", "values")
 
     def __init__(self):
-        self.width = 0
         self.ids = array("i")
         self.values = array("f")
+        self.ends = array("i")
 
     def append(self, token_id, logprob, best_ids=(), best_logprobs=()):
-        width = 1 + len(best_ids)
-        if self.ids and width != self.width:
-            raise ValueError(f"a row of {width - 1} best tokens among rows of {self.width - 1}")
-        self.width = width
         self.ids.extend((token_id, *best_ids))
         self.values.extend((logprob, *best_logprobs))
+        self.ends.append(len(self.ids))
 
     def extend(self, rows, begin=0, end=None):
         """Take the rows of another list, or those from `begin` up to `end`."""
         if not rows:
             return
-        if self.ids and rows.width != self.width:
-            raise ValueError(f"rows of {rows.width - 1} best tokens among rows of {self.width - 1}")
-        self.width = rows.width
-        last = None if end is None else end * self.width
-        self.ids += rows.ids[begin * self.width : last]
-        self.values += rows.values[begin * self.width : last]
+        ends = rows.ends[begin:end]
+        first, last = rows.begin_of(begin), ends[-1] if ends else 0
+        shift = len(self.ids) - first
+        self.ids += rows.ids[first:last]
+        self.values += rows.values[first:last]
+        self.ends.extend(one + shift for one in ends)
 
     def part(self, begin, end=None):
         """Return the rows from `begin` up to `end` as a list of its own."""
@@ -42,13 +38,16 @@ class LogprobRows:
         made.extend(self, begin, end)
         return made
 
+    def begin_of(self, at):
+        return self.ends[at - 1] if at else 0
+
     def __len__(self):
-        return len(self.ids) // self.width if self.ids else 0
+        return len(self.ends)
 
     def __getitem__(self, at):
         if not 0 <= at < len(self):
             raise IndexError(f"row {at} of {len(self)}")
-        begin, end = at * self.width, (at + 1) * self.width
+        begin, end = self.begin_of(at), self.ends[at]
         token_id, *best_ids = self.ids[begin:end]
         logprob, *best_logprobs = self.values[begin:end]
         return token_id, logprob, list(zip(best_ids, best_logprobs, strict=True))

@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from glm_engine.errors import BadInputError
 from glm_engine.server.errors import ApiError, TooLongError, of_bad_input
 
+NUM_TOKENS_BESIDE_A_CUT = 64
+
 
 def too_long(max_seq, num_tokens, found, param, is_counted=True):
     message = f"this model's maximum context length is {max_seq} tokens; {found}"
@@ -41,13 +43,24 @@ class PromptEncoder:
         pool = self.pool if size <= self.settings.long_characters else self.long_pool
         return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
 
-    async def encode(self, text, add_special_tokens=True, param="prompt"):
-        """Return the ids of a text; ApiError 400 where they cannot fit the context."""
-        self.refuse_hopeless(len(text), param)
+    async def encode(self, text, add_special_tokens=True, param="prompt", num_kept=None):
+        """Return the ids of a text, the last `num_kept` where that is not None.
+
+        ApiError 400 where they cannot fit the context.
+        """
+        if num_kept is None:
+            self.refuse_hopeless(len(text), param)
+        else:
+            text = self.end_of(text, num_kept)
         try:
-            return await self.apart(len(text), self.tokenizer.encode, text, add_special_tokens)
+            ids = await self.apart(len(text), self.tokenizer.encode, text, add_special_tokens)
         except BadInputError as error:
             raise of_bad_input(error, param) from error
+        return ids if num_kept is None else ids[-num_kept:]
+
+    def end_of(self, text, num_tokens):
+        """Return what can spell so many last tokens, and some before, which a cut may change."""
+        return text[-(num_tokens + NUM_TOKENS_BESIDE_A_CUT) * self.longest_token :]
 
     def refuse_hopeless(self, num_characters, param):
         """A token spells at most `longest_token` characters: that bounds their number."""
@@ -60,7 +73,7 @@ class PromptEncoder:
         """Refuse ids outside the vocabulary, an empty list, and one that is far too long."""
         if not ids:
             raise ApiError(400, f"{param} is empty, expected at least one token", param)
-        self.refuse_without_room(len(ids), param)
+        self.refuse_without_room(len(ids), param, num_outputs=0)
         self.check_known(ids, vocab_size, param)
 
     def check_known(self, ids, vocab_size, param):
@@ -73,7 +86,7 @@ class PromptEncoder:
 
     def output_room(self, num_prompt, max_tokens, otherwise, param="messages"):
         """Return how many tokens may be generated after a prompt of so many."""
-        self.refuse_without_room(num_prompt, param)
+        self.refuse_without_room(num_prompt, param, num_outputs=0 if max_tokens == 0 else 1)
         room = self.max_seq - num_prompt
         if max_tokens is None:
             return min(room, otherwise or room)
@@ -83,8 +96,8 @@ class PromptEncoder:
             raise too_long(self.max_seq, asked, found, param)
         return max_tokens
 
-    def refuse_without_room(self, num_prompt, param):
-        if num_prompt >= self.max_seq:
+    def refuse_without_room(self, num_prompt, param, num_outputs):
+        if num_prompt + num_outputs > self.max_seq:
             found = f"the prompt has {num_prompt} tokens, which leaves no room"
             raise too_long(self.max_seq, num_prompt, found, param)
 

@@ -12,21 +12,26 @@ def total_length(texts):
     return sum(map(len, texts))
 
 
-async def encoded(service, text, param="messages"):
+async def encoded(service, text, param="messages", num_kept=None):
     """Return the ids of a rendered conversation; ApiError 400 where they cannot fit the context."""
-    ids = await service.encoder.encode(text, add_special_tokens=False, param=param)
+    ids = await service.encoder.encode(text, False, param, num_kept)
     service.encoder.check_ids(ids, service.vocab_size, param)
     return ids
 
 
-async def rendered(service, messages, adds_turn, tools, variables, param="messages"):
+async def rendered(
+    service, messages, adds_turn, tools, variables, param="messages", will_be_cut=False
+):
     """Return the text of plain messages; ApiError 400 where the template takes offence.
 
+    will_be_cut: the text need not fit the context.
     Arguments of calls came as texts: only here does their JSON show its shape, all calls together.
     """
     if service.template is None:
         raise ApiError(422, "this checkpoint has no chat template", code="no_chat_template")
-    service.encoder.refuse_hopeless(total_length(one["content"] for one in messages), param)
+    if not will_be_cut:
+        size = total_length(one["content"] for one in messages)
+        service.encoder.refuse_hopeless(size, param)
     noun = f"the JSON of {param}, arguments and tools"
     size = CHARACTERS_OF_ITEM * check_shape([messages, tools, variables], service.settings, noun)
     variables = {"tools": tools or None, **variables}

@@ -38,6 +38,7 @@ class Visit:
     last_token_at: float | None = None
     finish_reason: str | None = None
     choices: list = field(default_factory=list)
+    answer_bytes: int = 0
 
     def take_tokens(self, count, now):
         self.completion_tokens += count

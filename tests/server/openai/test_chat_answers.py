@@ -8,6 +8,7 @@ import pytest
 from glm_engine.dialogue import DialogueParser
 from glm_engine.server.generation import Piece
 from glm_engine.server.openai.chat_answers import ChatPresenter
+from glm_engine.server.openai.chat_fields import ChatRequest
 from glm_engine.server.turn import Turn
 from glm_engine.server.visits import Visit
 from tests.python.dialogue.folding import tool
@@ -39,7 +40,7 @@ class Told:
         self.choice = SimpleNamespace(index=0, num_tokens=7, finish_reason=reason)
         job = SimpleNamespace(visit=visit, choices=[self.choice], complete=self.complete)
         turn = Turn(DialogueParser(in_reasoning, TOOLS), **options)
-        fields = SimpleNamespace(stream=is_streamed, stream_options=None, logprobs=False)
+        fields = ChatRequest(messages=[{"role": "user", "content": "?"}], stream=is_streamed)
         self.presenter = ChatPresenter(SimpleNamespace(model_name="glm"), job, fields, [turn])
         give = self.presenter.event if is_streamed else self.presenter.take
         pieces = [text[at : at + size] for at in range(0, len(text), size)]

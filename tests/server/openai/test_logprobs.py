@@ -50,10 +50,16 @@ def presenter_of(kind, choice):
     """Return what writes the whole answer of a choice with log-probabilities."""
     visit = Visit("/v1", prompt_tokens=1)
     job = SimpleNamespace(visit=visit, choices=[choice], complete=[].append)
-    fields = SimpleNamespace(stream=False, stream_options=None, logprobs=NUM_BEST)
+    fields = SimpleNamespace(
+        stream=False,
+        stream_options=None,
+        logprobs=NUM_BEST,
+        prompt_logprobs=None,
+        return_token_ids=False,
+    )
     turn = Turn(DialogueParser(False, []))
     if kind == "completions":
-        return CompletionPresenter(SERVICE, job, fields, [""])
+        return CompletionPresenter(SERVICE, job, fields, [None])
     if kind == "chat":
         return ChatPresenter(SERVICE, job, fields, [turn])
     asked = {"model": "glm", "input": "x", "include": [LOGPROBS], "top_logprobs": NUM_BEST}
@@ -140,3 +146,34 @@ def test_a_whole_answer_lists_what_its_stream_lists(server, path, fields) -> Non
         rows = [one["logprobs"] for one in choices if one["index"] == choice["index"]]
         assert choice["logprobs"] == joined([row for row in rows if row])
         assert all(len(value) == 12 for value in choice["logprobs"].values() if value)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"guided_choice": [" Paris, France", " Rome"]},
+        {"guided_regex": "[ab]{3}[0-9]{2}"},
+        {"guided_json": {"type": "object", "properties": {"a": {"type": "integer"}}}},
+        {"allowed_token_ids": [5, 6]},
+    ],
+    ids=lambda rule: next(iter(rule)),
+)
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_masks_leave_some_tokens_fewer_alternatives(server, path, rule, is_streamed) -> None:
+    fields = {"max_tokens": 12, "temperature": 0, **rule}
+    if path == "/v1/completions":
+        fields |= {"prompt": QUESTION, "logprobs": 8, "echo": True}
+    else:
+        messages = [{"role": "user", "content": QUESTION}]
+        fields |= {"messages": messages, "logprobs": True, "top_logprobs": 8}
+    if is_streamed:
+        rows = [one["choices"][0]["logprobs"] for one in events_of(server, path, fields)]
+        lists = joined([one for one in rows if one])
+    else:
+        answer = server.http.post(path, json=fields)
+        assert answer.status_code == 200, answer.text
+        lists = answer.json()["choices"][0]["logprobs"]
+    rows = lists["top_logprobs"] if "tokens" in lists else lists["content"]
+    tops = [len(row if "tokens" in lists else row["top_logprobs"]) for row in rows if row]
+    assert min(tops) < 8

@@ -144,6 +144,7 @@ def sampling_fields(num_rows: int, kind: str) -> dict:
         "position": integers(range(num_rows)),
         "count_row": none,
         "mask_row": none,
+        "forced_token": none,
         "num_logprobs": none,
         "bias_begin": integers([0] * (num_rows + 1)),
         "token_ids": integers([0] * num_rows),

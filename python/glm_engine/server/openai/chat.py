@@ -13,6 +13,11 @@ from glm_engine.server.openai.chat_fields import ChatRequest
 from glm_engine.server.openai.constraints import chat_constraints
 from glm_engine.server.openai.conversation import render
 from glm_engine.server.openai.messages import text_of_content
+from glm_engine.server.openai.prompt_fields import (
+    hold_prompt_logprobs,
+    num_kept,
+    num_prompt_logprobs,
+)
 from glm_engine.server.openai.tool_choice import offered_tools
 from glm_engine.server.rendering import encoded
 from glm_engine.server.requests import check_count, check_model, make_choices, value_or
@@ -35,8 +40,8 @@ async def make_job(service, fields, visit):
     tools = offered_tools(fields)
     constraints = chat_constraints(fields, tools)
     text = await render(service, fields, tools)
-    prompt = await encoded(service, text)
     wanted = value_or(fields.max_completion_tokens, fields.max_tokens)
+    prompt = await encoded(service, text, num_kept=num_kept(service, fields, value_or(wanted, 1)))
     room = service.encoder.output_room(len(prompt), wanted, otherwise=None)
     opening = opening_of(text)
     layout = layout_of(constraints, opening, bool(fields.continue_final_message))
@@ -51,6 +56,9 @@ async def make_job(service, fields, visit):
     choices = make_choices(
         service, fields, visit, prompt, room, num_logprobs(fields), rules, layout=layout
     )
+    if (num_best := num_prompt_logprobs(fields)) >= 0:
+        choices[0].list_prompt(num_best)
+        hold_prompt_logprobs(service, fields, len(prompt), num_best)
     visit.prompt_tokens = len(prompt)
     if grammar := await compiled(service, fields, constraints):
         await service.guides.guide(choices, grammar, opening)

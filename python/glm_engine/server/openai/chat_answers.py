@@ -8,6 +8,7 @@ from glm_engine.server.logprob_rows import LogprobRows
 from glm_engine.server.long_json import LongList
 from glm_engine.server.openai.events import EventWriter
 from glm_engine.server.openai.logprobs import chat_entries
+from glm_engine.server.openai.token_lists import TokenLists
 from glm_engine.server.openai.usage import chat_usage_of
 from glm_engine.server.turn import deltas_of
 
@@ -101,6 +102,7 @@ class ChatPresenter:
         self.wants_logprobs = bool(fields.logprobs)
         self.turns = turns
         self.echo = echo
+        self.listed = TokenLists(service, job, fields)
         self.answers = [Answer(echo) for _ in turns]
         self.has_begun = [False] * len(turns)
 
@@ -108,14 +110,17 @@ class ChatPresenter:
         """Return the server-sent event of a piece; empty where it says nothing."""
         turn, index = self.turns[choice.index], choice.index
         delta = message_delta(deltas_of(self.job, turn, choice, piece))
-        if not (delta or piece.logprobs or piece.finish_reason):
+        of_choice, of_event = self.listed.of_piece(piece), {}
+        if not (delta or piece.logprobs or piece.finish_reason or any(of_choice.values())):
             return b""
+        if not any(self.has_begun):
+            of_event = self.listed.of_prompt(choice)
         if not self.has_begun[index]:
             self.has_begun[index] = True
             content = self.echo + delta.get("content", "")
             delta = {"role": "assistant", **delta, "content": content}
-        rows = self.logprobs(piece.logprobs)
-        return self.writer.event(index, delta, rows, finish_reason(turn, piece))
+        rows, reason = self.logprobs(piece.logprobs), finish_reason(turn, piece)
+        return self.writer.event(index, delta, rows, reason, of_choice, of_event)
 
     def logprobs(self, rows):
         if not self.wants_logprobs:
@@ -126,6 +131,7 @@ class ChatPresenter:
         turn = self.turns[choice.index]
         delta = message_delta(deltas_of(self.job, turn, choice, piece))
         answer = self.answers[choice.index]
+        self.listed.take(choice, piece)
         answer.take(delta, finish_reason(turn, piece))
         answer.rows.extend(piece.logprobs)
 
@@ -139,7 +145,9 @@ class ChatPresenter:
             "message": answer.message(self.turns[choice.index].num_calls),
             "logprobs": entries,
             "finish_reason": answer.finish_reason,
+            **self.listed.of_choice(choice),
         }
 
     def body(self):
-        return self.writer.body([self.choice_body(choice) for choice in self.job.choices])
+        choices = [self.choice_body(choice) for choice in self.job.choices]
+        return self.writer.body(choices, **self.listed.of_prompt(self.job.choices[0]))

@@ -13,6 +13,7 @@ from glm_engine.server.fields import (
 )
 from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.messages import Messages, Tools
+from glm_engine.server.openai.prompt_fields import PromptFields
 from glm_engine.server.openai.tool_choice import ToolChoice
 
 REASONING_EFFORTS = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -43,7 +44,7 @@ class ConversationFields(StrictModel):
     chat_template: only() = None
 
 
-class ChatRequest(SamplingFields, ConversationFields, ConstraintFields):
+class ChatRequest(PromptFields, SamplingFields, ConversationFields, ConstraintFields):
     thinking_budget: Budget | None = None
     thinking_token_budget: Budget | None = None
     tool_choice: ToolChoice | None = None

@@ -2,14 +2,14 @@
 
 from array import array
 from functools import partial
+from itertools import chain
 from typing import Annotated
 
 from fastapi import APIRouter, Request
 from pydantic import PlainValidator, WithJsonSchema
 
 from glm_engine.server.constraints import compiled
-from glm_engine.server.errors import ApiError
-from glm_engine.server.fields import MAX_LOGPROBS, SamplingFields, only, whole
+from glm_engine.server.fields import MAX_LOGPROBS, MAX_TOKENS, SamplingFields, only, whole
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.logprob_rows import LogprobRows
@@ -18,9 +18,16 @@ from glm_engine.server.openai.answers import RESPONSES
 from glm_engine.server.openai.constraint_fields import ConstraintFields
 from glm_engine.server.openai.constraints import constraints_of
 from glm_engine.server.openai.events import EventWriter
-from glm_engine.server.openai.logprobs import completion_lists
+from glm_engine.server.openai.logprobs import PromptRows, completion_lists, echoed_offsets
+from glm_engine.server.openai.prompt_fields import (
+    PromptFields,
+    hold_prompt_logprobs,
+    num_kept,
+    num_prompt_logprobs,
+)
+from glm_engine.server.openai.token_lists import TokenLists
 from glm_engine.server.openai.usage import usage_of
-from glm_engine.server.requests import check_count, check_model, make_choices
+from glm_engine.server.requests import check_count, check_model, make_choices, value_or
 from glm_engine.server.streaming import EventStream, WholeAnswer
 from glm_engine.server.token_rules import token_rules
 
@@ -58,8 +65,9 @@ PROMPT_SCHEMA = {
 }
 
 
-class CompletionRequest(SamplingFields, ConstraintFields):
+class CompletionRequest(PromptFields, SamplingFields, ConstraintFields):
     prompt: Annotated[list, PlainValidator(prompt_list), WithJsonSchema(PROMPT_SCHEMA)]
+    max_tokens: whole(ge=0, le=MAX_TOKENS) | None = None
     logprobs: whole(ge=0, le=MAX_LOGPROBS) | None = None
     echo: bool | None = False
     add_special_tokens: bool | None = True
@@ -78,44 +86,57 @@ class CompletionPresenter:
         names, count = ("cmpl", "text_completion", b"text"), partial(usage_of, job)
         self.writer = EventWriter(service, job, fields, *names, count)
         self.closing = self.writer.closing
-        self.wants_logprobs = fields.logprobs is not None
+        self.num_best = fields.logprobs
         self.echoes = echoes
-        self.texts = [[echo] for echo in echoes]
+        self.listed = TokenLists(service, job, fields)
+        self.has_begun = [False] * len(echoes)
+        self.texts = [[echo or ""] for echo in echoes]
         self.rows = [LogprobRows() for _ in job.choices]
         self.offsets = [array("i") for _ in job.choices]
 
     def event(self, choice, piece):
         """Return the server-sent event of a piece; empty where it says nothing."""
-        index = choice.index
-        echo, self.echoes[index] = self.echoes[index], ""
-        text = echo + piece.text
-        if not (text or piece.logprobs or piece.finish_reason):
+        index, text, added = choice.index, piece.text, self.listed.of_piece(piece)
+        begins = not self.has_begun[index] and bool(piece.num_tokens or piece.finish_reason)
+        if begins:
+            text = (self.echoes[index] or "") + text
+        if not (text or piece.logprobs or piece.finish_reason or any(added.values())):
             return b""
-        return self.writer.event(index, text, self.logprobs(piece), piece.finish_reason)
+        lists = self.logprobs(choice, piece.logprobs, offsets_of(piece), begins)
+        if begins:
+            self.has_begun[index] = True
+            added |= self.listed.of_prompt(choice)
+        return self.writer.event(index, text, long_lists(lists), piece.finish_reason, added)
 
-    def logprobs(self, piece):
-        if not self.wants_logprobs:
+    def logprobs(self, choice, rows, offsets, begins):
+        """Return the lists of rows, behind those of an echoed prompt where an answer begins."""
+        if self.num_best is None:
             return None
-        made = completion_lists(self.service, piece.logprobs, offsets_of(piece))
-        return {name: list(items) for name, items in made.items()}
+        echo = self.echoes[choice.index] if begins else None
+        if echo is None:
+            return completion_lists(self.service, offsets, rows)
+        of_prompt = echoed_offsets(self.service.spelling, choice.request.prompt, echo)
+        before = PromptRows(choice, self.num_best)
+        return completion_lists(self.service, chain(of_prompt, offsets), before, rows)
 
     def take(self, choice, piece):
         index = choice.index
+        self.listed.take(choice, piece)
         self.texts[index].append(piece.text)
-        if self.wants_logprobs:
+        if self.num_best is not None:
             self.rows[index].extend(piece.logprobs)
             self.offsets[index].extend(offsets_of(piece))
 
     def choice_body(self, choice):
-        index, logprobs = choice.index, None
-        if self.wants_logprobs:
-            made = completion_lists(self.service, self.rows[index], self.offsets[index])
-            logprobs = {name: LongList(items) for name, items in made.items()}
+        index = choice.index
+        lists = self.logprobs(choice, self.rows[index], self.offsets[index], begins=True)
         return {
             "index": index,
             "text": "".join(self.texts[index]),
-            "logprobs": logprobs,
+            "logprobs": long_lists(lists),
             "finish_reason": choice.finish_reason,
+            **self.listed.of_choice(choice),
+            **self.listed.of_prompt(choice),
         }
 
     def body(self):
@@ -126,44 +147,51 @@ def offsets_of(piece):
     return [begin for begin, _ in piece.places]
 
 
-async def encode_prompt(service, prompt, add_special_tokens):
+def long_lists(lists):
+    return None if lists is None else {name: LongList(items) for name, items in lists.items()}
+
+
+async def encode_prompt(service, fields, prompt):
+    """Return the ids of a prompt, and the text that its answers repeat first, None for none."""
+    kept = num_kept(service, fields, value_or(fields.max_tokens, DEFAULT_MAX_TOKENS))
     if isinstance(prompt, str):
-        prompt = await service.encoder.encode(prompt, add_special_tokens)
-    service.encoder.check_ids(prompt, service.vocab_size)
-    return prompt
+        adds_special = fields.add_special_tokens is not False
+        ids = await service.encoder.encode(prompt, adds_special, num_kept=kept)
+    else:
+        ids = prompt if kept is None else prompt[-kept:]
+    service.encoder.check_ids(ids, service.vocab_size)
+    is_whole_text = isinstance(prompt, str) and (kept is None or len(ids) < kept)
+    echo = prompt if is_whole_text or not fields.echo else service.decode(ids)
+    return ids, echo if fields.echo else None
 
 
 async def make_job(service, fields, visit):
     """Return the job of a request and the texts that its choices repeat first."""
-    if fields.echo and fields.logprobs is not None:
-        message = (
-            "echo with logprobs needs log-probabilities of the prompt, which are not supported"
-        )
-        raise ApiError(400, message, "echo")
     check_count(service, len(fields.prompt), fields.n)
     rules = await token_rules(service, fields)
+    num_logprobs = value_or(fields.logprobs, -1)
+    num_echoed = num_logprobs if fields.echo else -1
+    num_best = num_prompt_logprobs(fields, num_echoed)
     choices, echoes, num_prompt_tokens = [], [], 0
     for prompt in fields.prompt:
-        ids = await encode_prompt(service, prompt, fields.add_special_tokens is not False)
+        ids, echo = await encode_prompt(service, fields, prompt)
         num_prompt_tokens += len(ids)
         room = service.encoder.output_room(
             len(ids), fields.max_tokens, DEFAULT_MAX_TOKENS, "prompt"
         )
-        num_logprobs = -1 if fields.logprobs is None else fields.logprobs
         made = make_choices(service, fields, visit, ids, room, num_logprobs, rules, len(choices))
-        echoes += [echoed(service, fields, prompt, ids)] * len(made)
+        for choice in made:
+            if num_best >= 0:
+                choice.list_prompt(num_best)
+            choice.lists_ending = num_echoed >= 0
+            choice.num_characters = len(echo or "")
+        echoes += [echo] * len(made)
         choices += made
+    hold_prompt_logprobs(service, fields, num_prompt_tokens * value_or(fields.n, 1), num_best)
     if grammar := await compiled(service, fields, constraints_of(fields)):
         await service.guides.guide(choices, grammar)
     visit.prompt_tokens = num_prompt_tokens
     return Job(service, choices, visit), echoes
-
-
-def echoed(service, fields, prompt, ids):
-    """Return the text that stands before each answer to this prompt."""
-    if not fields.echo:
-        return ""
-    return prompt if isinstance(prompt, str) else service.decode(ids)
 
 
 def completions_router(service):

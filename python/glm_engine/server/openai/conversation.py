@@ -33,7 +33,8 @@ async def render(service, fields, tools):
     size, variables = total_length(argument_texts(fields.messages)), template_variables(fields)
     messages = await service.encoder.apart(size, template_messages, fields.messages)
     adds_turn = fields.add_generation_prompt is not False and not fields.continue_final_message
-    text = await rendered(service, messages, adds_turn, tools, variables)
+    will_be_cut = getattr(fields, "truncate_prompt_tokens", None) is not None
+    text = await rendered(service, messages, adds_turn, tools, variables, will_be_cut=will_be_cut)
     return text + lost_ending(text, messages[-1]) if fields.continue_final_message else text
 
 

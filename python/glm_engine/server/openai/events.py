@@ -1,6 +1,7 @@
 """The parts that all events of a stream have: a head made once, and an end."""
 
 import time
+from itertools import chain
 
 import orjson
 
@@ -11,6 +12,11 @@ DONE = b"data: [DONE]\n\n"
 
 def has(options, name):
     return bool(options and getattr(options, name))
+
+
+def following(fields):
+    """Return fields as JSON that continues an object."""
+    return b"," + orjson.dumps(fields)[1:-1] if fields else b""
 
 
 class EventWriter:
@@ -36,15 +42,21 @@ class EventWriter:
             for choice in job.choices
         ]
 
-    def event(self, index, value, logprobs, finish_reason):
-        """Return an event that gives a choice `value`, and perhaps its end."""
-        return b'%s%s,"logprobs":%s,"finish_reason":%s}]%s}\n\n' % (
-            self.before[index],
-            orjson.dumps(value),
-            b"null" if logprobs is None else orjson.dumps(logprobs),
+    def event(self, index, value, logprobs, finish_reason, of_choice=None, of_event=None):
+        """Return an event that gives a choice `value`, and perhaps its end.
+
+        It comes in parts where `logprobs` holds long lists.
+        of_choice, of_event: further fields of the choice and beside the choices.
+        """
+        before = b'%s%s,"logprobs":' % (self.before[index], orjson.dumps(value))
+        told = long_json.dumps(logprobs)
+        after = b',"finish_reason":%s%s}]%s%s}\n\n' % (
             b'"%s"' % finish_reason.encode() if finish_reason else b"null",
+            following(of_choice),
+            following(of_event),
             self.usage(),
         )
+        return before + told + after if isinstance(told, bytes) else chain([before], told, [after])
 
     def usage(self):
         if self.has_counts:
@@ -58,6 +70,7 @@ class EventWriter:
         body = {**self.head, "choices": [], "usage": self.count()}
         return b"data: %s\n\n%s" % (orjson.dumps(body), DONE)
 
-    def body(self, choices):
+    def body(self, choices, **of_answer):
         """Return the whole answer instead of events, in parts where it holds long lists."""
-        return long_json.dumps({**self.head, "choices": choices, "usage": self.count()})
+        usage = self.count()
+        return long_json.dumps({**self.head, "choices": choices, "usage": usage, **of_answer})
