@@ -32,6 +32,8 @@ COURSES = [
     {"graphs": True, "plan_ahead": True},
 ]
 
+LAST = Request([1], max_tokens=60, ignore_eos=True)
+
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -105,7 +107,7 @@ def test_every_course_gives_the_same_bits(num_pages, world_size, record_property
     outcomes = []
     for course in COURSES:
         with queued_engine(num_pages=num_pages, world_size=world_size, **course) as engine:
-            requests = random_requests(seed, 24, engine.vocab_size)
+            requests = [*random_requests(seed, 24, engine.vocab_size), LAST]
             outcomes.append(outcome(engine, requests))
             info = engine.info()
             assert info["plans_ahead"] == course["plan_ahead"]
