@@ -9,6 +9,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from glm_engine.server.metrics import Metrics
+from glm_engine.server.visits import Visit
 from tests.devices import device_kind
 from tests.server.serving import ENDLESS, MODEL, QUESTION
 
@@ -105,6 +107,14 @@ def test_metrics_have_the_names_of_vllm_too(server, client) -> None:
     total = server.gauges()["total_pages"]
     stated = {"block_size": "16", "num_gpu_blocks": str(total)}
     assert config == {"engine": "0", "model_name": MODEL, **stated}
+
+
+def test_tokens_that_came_together_are_counted_and_took_no_time() -> None:
+    metrics, visit = Metrics(), Visit(COMPLETIONS, prompt_tokens=5)
+    visit.take_tokens(3, visit.began + 1)
+    metrics.take_visit(visit)
+    assert metrics.seconds_per_token.cumulative()[-1] == ("+Inf", 1)
+    assert metrics.seconds_per_token.sum == 0
 
 
 def test_who_waits_is_counted_as_waiting_and_not_as_reading(start_server, endless_model) -> None:

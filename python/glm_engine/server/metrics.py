@@ -78,10 +78,13 @@ class Metrics:
             self.take_decode(visit, now)
 
     def take_decode(self, visit, now):
-        if visit.completion_tokens:
-            self.decode_seconds.add(visit.last_token_at - visit.first_token_at, now)
-        if rate := visit.decode_rate():
-            self.seconds_per_token.add(1 / rate, now)
+        """Count the time behind the first token; tokens that all came together took none."""
+        if not visit.completion_tokens:
+            return
+        seconds = visit.last_token_at - visit.first_token_at
+        self.decode_seconds.add(seconds, now)
+        if visit.completion_tokens > 1:
+            self.seconds_per_token.add(seconds / (visit.completion_tokens - 1), now)
 
 
 def counters(metrics, info):
