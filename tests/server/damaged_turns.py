@@ -34,14 +34,20 @@ def choice_of(pieces):
     )
 
 
+def asked(**fields):
+    return SimpleNamespace(
+        stream_options=None, return_token_ids=None, prompt_logprobs=None, **fields
+    )
+
+
 def chat(job, in_reasoning, is_streamed):
-    fields = SimpleNamespace(stream=is_streamed, stream_options=None, logprobs=False)
+    fields = asked(stream=is_streamed, logprobs=False)
     return ChatPresenter(SERVICE, job, fields, [Turn(DialogueParser(in_reasoning, TOOLS))])
 
 
 def completions(job, _in_reasoning, is_streamed):
-    fields = SimpleNamespace(stream=is_streamed, stream_options=None, logprobs=None)
-    return CompletionPresenter(SERVICE, job, fields, [""])
+    fields = asked(stream=is_streamed, logprobs=None)
+    return CompletionPresenter(SERVICE, job, fields, [None])
 
 
 def responses(job, in_reasoning, _is_streamed):

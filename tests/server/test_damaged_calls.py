@@ -9,7 +9,7 @@ import pytest
 from tests.python.dialogue.damage import check_call, cut_somewhere, pieces_of, random_turn
 from tests.server.damaged_turns import STOP, read_everywhere
 
-NUM_TURNS = int(os.environ.get("GLM_DAMAGED_TURNS", "300"))
+NUM_TURNS = int(os.environ.get("GLM_TEST_DAMAGED_TURNS", "300"))
 ENDS = ["end", "end", "length", "stop text"]
 
 
@@ -23,7 +23,7 @@ def ended(random, turn):
 
 
 def test_no_interface_runs_a_damaged_call():
-    seed = int(os.environ.get("GLM_DAMAGE_SEED", "0")) or Random().randint(1, 1 << 32)
+    seed = int(os.environ.get("GLM_TEST_DAMAGE_SEED", "0")) or Random().randint(1, 1 << 32)
     print(f"seed {seed}")
     random, num_calls, num_asking = Random(seed), 0, 0
     for _ in range(NUM_TURNS):

@@ -17,7 +17,7 @@ from tests.python.dialogue.damage import (
 )
 from tests.python.dialogue.folding import calls, folded, parsed, tool
 
-NUM_TURNS = int(os.environ.get("GLM_DAMAGED_TURNS", "3000"))
+NUM_TURNS = int(os.environ.get("GLM_TEST_DAMAGED_TURNS", "3000"))
 
 
 def read(pieces, turn, is_cut=False):
@@ -35,9 +35,9 @@ def check_parts(parts):
 
 @pytest.fixture
 def random():
-    """A source whose seed is told where a test fails; `GLM_DAMAGE_SEED` sets it."""
-    seed = int(os.environ.get("GLM_DAMAGE_SEED", "0")) or secrets.randbits(32)
-    print(f"GLM_DAMAGE_SEED={seed}")
+    """A source whose seed is told where a test fails; `GLM_TEST_DAMAGE_SEED` sets it."""
+    seed = int(os.environ.get("GLM_TEST_DAMAGE_SEED", "0")) or secrets.randbits(32)
+    print(f"GLM_TEST_DAMAGE_SEED={seed}")
     return Random(seed)
 
 

@@ -140,8 +140,14 @@ def test_allowed_tools_are_those_the_model_is_told_of(client) -> None:
     one = chat(client, **{**fields, "tools": [FORECAST]})
     chosen = chat(client, **fields, tool_choice=allowed("auto", "forecast"))
     assert chosen.usage.prompt_tokens == one.usage.prompt_tokens
+    short = {"type": "object", "properties": {"city": {"enum": ["Paris"]}}}
+    asked = {**WEATHER, "function": {**WEATHER["function"], "parameters": short}}
     required = chat(
-        client, **fields | {"max_tokens": 60}, tool_choice=allowed("required", "weather")
+        client,
+        tools=[asked, FORECAST],
+        max_tokens=60,
+        tool_choice=allowed("required", "weather"),
+        parallel_tool_calls=False,
     )
     assert {call.function.name for call in required.choices[0].message.tool_calls} == {"weather"}
 

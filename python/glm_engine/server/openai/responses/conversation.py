@@ -32,7 +32,7 @@ def template_messages(fields):
 
 
 def argument_texts(items):
-    return [item.arguments for item in items if item.type == "function_call"]
+    return [item.arguments for item in items if item.type == "function_call" and item.arguments]
 
 
 def role_of(numbered):
