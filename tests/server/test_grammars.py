@@ -14,6 +14,7 @@ from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError
 from glm_engine.server.grammars import Grammars, make_compiler
 from glm_engine.server.limits import BoundedReceive
 from glm_engine.server.settings import Settings
+from glm_engine.server.visits import Visit
 from tests.python.grammar.walks import ENDING_IDS, VOCAB_SIZE, tokenizer
 
 SECONDS = 60
@@ -90,7 +91,7 @@ async def ask(grammars, pattern, has_gone):
     gate = grammars.quick.gate
     bounded = BoundedReceive(receive, gate.settings, gate)
     bounded.is_whole = True
-    gate.enter(None, bounded)
+    gate.enter(Visit("/v1/completions"), bounded)
     try:
         return await grammars.compiled("guided_regex", "regex", pattern)
     finally:
