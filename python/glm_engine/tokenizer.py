@@ -19,9 +19,11 @@ class GlmTokenizer:
 
     It reads one text at a time, for which the library needs no threads of its own, and always
     the whole of it: `truncation` and `padding` of the file are left out, as transformers does.
+
+    unknown: the bytes of an id that only the weights know, such as that of a padded vocabulary.
     """
 
-    def __init__(self, model_dir):
+    def __init__(self, model_dir, unknown=b""):
         os.environ.setdefault(LIBRARY_THREADS, "false")
         from tokenizers import Tokenizer
 
@@ -42,6 +44,7 @@ class GlmTokenizer:
             if token.special
         )
         self.bytes_by_id = {}
+        self.unknown = unknown
         require_byte_level(path, self.tokenizer)
 
     def encode(self, text, add_special_tokens=True):
@@ -70,11 +73,11 @@ class GlmTokenizer:
         return IncrementalDetokenizer(self.bytes_of, skipped)
 
     def bytes_of(self, token_id):
-        """Return the bytes that a token stands for; an id that only the weights know has none."""
+        """Return the bytes that a token stands for."""
         if token_id not in self.bytes_by_id:
             token = self.tokenizer.id_to_token(token_id)
             if token is None:
-                return b""
+                return self.unknown
             self.bytes_by_id[token_id] = token_bytes(token)
         return self.bytes_by_id[token_id]
 

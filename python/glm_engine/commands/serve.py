@@ -18,6 +18,7 @@ DAY = 86_400
 SECONDS = options.Finite(0, DAY)
 POSITIVE_SECONDS = options.Finite(0, DAY, min_open=True)
 DEFAULT_MAX_QUEUE = 1024
+SHOWN_FOR_UNKNOWN = "\ufffd".encode()
 server_option = options.grouped("Server")
 KV_EVENTS_ENDPOINT, REPLAY_ENDPOINT = "tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558"
 
@@ -249,7 +250,7 @@ def run(settings, chosen, tokenizer_dir, keys, listener, publisher):
     from glm_engine.server.service import ModelFiles, Service
     from glm_engine.tokenizer import GlmTokenizer
 
-    tokenizer = GlmTokenizer(tokenizer_dir)
+    tokenizer = GlmTokenizer(tokenizer_dir, SHOWN_FOR_UNKNOWN if chosen.synthetic else b"")
     model = ModelFiles(tokenizer_dir, chosen.max_queue)
     engine, _ = load_engine(chosen, warn=logs.log.warning)
     with engine:

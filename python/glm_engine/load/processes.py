@@ -74,9 +74,9 @@ def started(count):
     context = get_context("spawn")
     pipes, processes = [], []
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         with only_clean_variables():
             resource_tracker.ensure_running()
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             for _ in range(count):
                 mine, its = context.Pipe()
                 process = context.Process(target=serve_parent, args=(its, os.getpid()), daemon=True)
