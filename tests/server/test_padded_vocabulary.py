@@ -94,7 +94,9 @@ def test_random_weights_send_an_event_a_token(tmp_path) -> None:
     server = ServerProcess(tmp_path, "--synthetic", path, "--layers", 2, "--tokenizer", CAPITALS)
     body = {"prompt": [5], **FORCED, "logit_bias": {4000: 100}, "stream": True}
     lines = server.http.post("/v1/completions", json=body).text.splitlines()
-    texts = [json.loads(one[6:])["choices"][0]["text"] for one in lines if one.startswith("data: {")]
+    texts = [
+        json.loads(one[6:])["choices"][0]["text"] for one in lines if one.startswith("data: {")
+    ]
     assert "".join(texts) == "\ufffd" * NUM_TOKENS
     assert sum(map(bool, texts)) >= 2
     assert server.stop() == 0, server.log()
