@@ -87,7 +87,7 @@ def test_prompts_hold_them_and_show_nothing(padded_server) -> None:
     assert posted(padded_server, "/v1/completions", **body)["choices"][0]["text"] == "東"
 
 
-def test_random_weights_send_an_event_a_token(tmp_path) -> None:
+def test_random_weights_show_a_character_a_token(tmp_path) -> None:
     config = json.loads((CAPITALS / "config.json").read_text())
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**config, "vocab_size": 4096}))
@@ -98,5 +98,4 @@ def test_random_weights_send_an_event_a_token(tmp_path) -> None:
         json.loads(one[6:])["choices"][0]["text"] for one in lines if one.startswith("data: {")
     ]
     assert "".join(texts) == "\ufffd" * NUM_TOKENS
-    assert sum(map(bool, texts)) >= 2
     assert server.stop() == 0, server.log()
