@@ -87,13 +87,13 @@ def queries_of(title: str) -> list[str]:
 
 
 def test_a_fresh_server_has_nothing_unfinished_and_polls_do_not_count():
-    [query] = queries_of("Not finished")
+    [query] = queries_of("Unfinished requests")
     assert query.count(" or vector(0)") == 2
     assert query.count('endpoint=~"/v1/.*"') == query.count("glm_requests_total") == 2
 
 
 def test_an_idle_server_has_no_cost_of_a_token():
-    for query in queries_of("CPU of a generated token"):
+    for query in queries_of("CPU time per generated token"):
         assert query.endswith(" > 0)")
         assert "clamp_min" not in query
 

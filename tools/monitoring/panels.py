@@ -95,7 +95,7 @@ ROWS = (
             Panel(
                 "Inside the server",
                 "short",
-                "Requests in the engine, those of them that wait for a place, and open streams.",
+                "Requests in the engine, requests that wait for a slot, and open streams.",
                 (
                     Query(total("glm_requests_live"), "live"),
                     Query(total("glm_requests_waiting"), "waiting"),
@@ -103,9 +103,9 @@ ROWS = (
                 ),
             ),
             Panel(
-                "Not finished",
+                "Unfinished requests",
                 "percentunit",
-                "Requests to /v1/ that were refused, failed or left by their client, of all to it.",
+                "Share of /v1/ requests that were refused, failed or cancelled by the client.",
                 (
                     Query(
                         share(api_requests(',outcome!="finished"'), api_requests()),
@@ -117,7 +117,7 @@ ROWS = (
             Panel(
                 "Draining",
                 "short",
-                "Servers that take no new requests because they are about to end.",
+                "Servers that are shutting down and accept no new requests.",
                 (Query(total("glm_draining"), "draining"),),
                 kind="stat",
             ),
@@ -135,7 +135,7 @@ ROWS = (
             Panel(
                 "Prompt tokens per second",
                 "short",
-                "Tokens of prompts, and those of them that the prefix cache held.",
+                "Prompt tokens, and how many of them were in the prefix cache.",
                 (
                     Query(per_second("glm_prompt_tokens_total"), "prompt"),
                     Query(per_second("glm_cached_prompt_tokens_total"), "cached"),
@@ -144,7 +144,7 @@ ROWS = (
             Panel(
                 "Prefix cache",
                 "percentunit",
-                "Cached prompt tokens of all prompt tokens.",
+                "Share of prompt tokens that were in the prefix cache.",
                 (
                     Query(
                         share(
@@ -159,7 +159,7 @@ ROWS = (
             Panel(
                 "Generated tokens per step",
                 "short",
-                "How many requests a step of the engine serves on average.",
+                "Average number of requests in a forward pass.",
                 (
                     Query(
                         share(
@@ -187,9 +187,9 @@ ROWS = (
                 quantiles("glm_inter_token_seconds"),
             ),
             Panel(
-                "Time of a request",
+                "Request time",
                 "s",
-                "From the arrival of a request whose prompt was read to the end of its answer.",
+                "From arrival to the end of the answer, for requests whose prompt was read.",
                 quantiles("glm_request_seconds"),
             ),
         ),
@@ -200,28 +200,28 @@ ROWS = (
             Panel(
                 "Batch occupancy",
                 "percentunit",
-                "Requests in a step over the greatest number there could be.",
+                "Requests in a forward pass as a share of the maximum batch.",
                 (Query(f"glm_batch_occupancy{CHOSEN}", "{{instance}}"),),
                 greatest=1.0,
             ),
             Panel(
                 "KV utilisation",
                 "percentunit",
-                "KV pages that requests own, of all.",
+                "Share of KV cache pages in use by requests.",
                 (Query(f"glm_kv_utilisation{CHOSEN}", "{{instance}}"),),
                 greatest=1.0,
             ),
             Panel(
                 "KV pages",
                 "short",
-                "Pages owned by requests, kept for equal prefixes, and free.",
+                "KV cache pages in use by requests, kept for the prefix cache, and free.",
                 (Query(total("glm_kv_pages", "state"), "{{state}}"),),
                 is_stacked=True,
             ),
             Panel(
                 "Preemptions and evictions",
                 "ops",
-                "Requests put back because pages ran out, and cached pages given up.",
+                "Requests preempted because pages ran out, and cached pages evicted.",
                 (
                     Query(per_second("glm_preemptions_total"), "preemptions"),
                     Query(per_second("glm_evictions_total"), "evictions"),
@@ -235,7 +235,7 @@ ROWS = (
             Panel(
                 "CPU",
                 "short",
-                "Cores that the server's process keeps busy.",
+                "CPU cores that the server process uses.",
                 (
                     Query(
                         per_second("process_cpu_seconds_total", "instance"),
@@ -244,10 +244,10 @@ ROWS = (
                 ),
             ),
             Panel(
-                "CPU of a generated token",
+                "CPU time per generated token",
                 "s",
-                "CPU seconds over generated tokens: of the whole process, on the CPU device with "
-                "the model's own computation, and of the thread that speaks HTTP.",
+                "CPU seconds per generated token, for the whole process (with the model's own "
+                "computation on the CPU device) and for the HTTP thread.",
                 (
                     Query(
                         cost(
@@ -274,7 +274,7 @@ ROWS = (
             Panel(
                 "Open files",
                 "short",
-                "File descriptors: connections among them.",
+                "Open file descriptors, including connections.",
                 (Query(f"process_open_fds{CHOSEN}", "{{instance}}"),),
             ),
         ),
