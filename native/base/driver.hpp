@@ -15,8 +15,8 @@ Function driver_function(const char* where, const char* name) {
   void* address = driver == nullptr ? nullptr : dlsym(driver, name);
   if (address == nullptr)
     throw Failure(GLM_DEVICE_ERROR, std::string(where) +
-                                        ": expected a driver with " + name +
-                                        ", got one without it");
+                                        ": the NVIDIA driver has no " + name +
+                                        "; install a newer driver");
   return reinterpret_cast<Function>(address);
 }
 

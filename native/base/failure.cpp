@@ -30,7 +30,7 @@ void expect_range(const char* where, const char* what, int64_t low,
 }
 
 void expect_pointer(const char* where, const char* what, const void* pointer) {
-  if (pointer == nullptr) reject(where, what, "memory", "null");
+  if (pointer == nullptr) reject(where, what, "a pointer", "null");
 }
 
 void expect_each(const char* where, const char* what, int64_t low, int64_t high,

@@ -24,11 +24,11 @@ void expect_local_experts(const char* where, int32_t most,
   expect_range(where, "num_local_experts", 0, most, args.num_local_experts);
   expect_range(where, "shared_expert_id", -1, INT32_MAX, args.shared_expert_id);
   if (!has_shared_expert(args)) return;
-  expect_range(where, "num_local_experts beside a shared one", 0, most - 1,
+  expect_range(where, "num_local_experts with a shared expert", 0, most - 1,
                args.num_local_experts);
   const int64_t index = int64_t{args.shared_expert_id} - args.expert_begin;
   if (index >= 0 && index < args.num_local_experts)
-    reject(where, "shared_expert_id", "no local routed expert's id",
+    reject(where, "shared_expert_id", "an id that no local routed expert has",
            std::to_string(args.shared_expert_id));
 }
 

@@ -51,7 +51,7 @@ cudaEvent_t native(cw_event* event) {
 
 glm_status copy(const char* call, void* destination, const void* source,
                 int64_t bytes, cudaMemcpyKind kind, cw_stream* stream) {
-  if (bytes < 0) return glm::report_argument(call, "bytes below 0");
+  if (bytes < 0) return glm::report_argument(call, "bytes is negative");
   return report(call,
                 cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
                                 kind, native(stream)));
@@ -80,7 +80,7 @@ glm_status cwCudaDeviceSync(void) {
 glm_status cwCudaMemInfo(int64_t* free_bytes, int64_t* total_bytes) {
   const char* call = "cwCudaMemInfo";
   if (free_bytes == nullptr || total_bytes == nullptr)
-    return glm::report_argument(call, "expected two numbers, got null");
+    return glm::report_argument(call, "free_bytes or total_bytes is null");
   size_t free_size = 0, total_size = 0;
   const cudaError_t error = cudaMemGetInfo(&free_size, &total_size);
   *free_bytes = static_cast<int64_t>(free_size);
@@ -90,7 +90,7 @@ glm_status cwCudaMemInfo(int64_t* free_bytes, int64_t* total_bytes) {
 
 glm_status cwCudaMalloc(void** memory, int64_t bytes) {
   const char* call = "cwCudaMalloc";
-  if (bytes < 0) return glm::report_argument(call, "bytes below 0");
+  if (bytes < 0) return glm::report_argument(call, "bytes is negative");
   return report(call, cudaMalloc(memory, static_cast<size_t>(bytes)));
 }
 
@@ -100,7 +100,7 @@ glm_status cwCudaFree(void* memory) {
 
 glm_status cwCudaMallocHost(void** memory, int64_t bytes) {
   const char* call = "cwCudaMallocHost";
-  if (bytes < 0) return glm::report_argument(call, "bytes below 0");
+  if (bytes < 0) return glm::report_argument(call, "bytes is negative");
   return report(call, cudaHostAlloc(memory, static_cast<size_t>(bytes),
                                     cudaHostAllocPortable));
 }
@@ -130,7 +130,7 @@ glm_status cwCudaMemcpyD2D(void* destination, const void* source, int64_t bytes,
 glm_status cwCudaMemset(void* destination, int32_t value, int64_t bytes,
                         cw_stream* stream) {
   const char* call = "cwCudaMemset";
-  if (bytes < 0) return glm::report_argument(call, "bytes below 0");
+  if (bytes < 0) return glm::report_argument(call, "bytes is negative");
   return report(call,
                 cudaMemsetAsync(destination, value, static_cast<size_t>(bytes),
                                 native(stream)));
@@ -168,7 +168,7 @@ glm_status cwCudaEventRecord(cw_event* event, cw_stream* stream) {
 glm_status cwCudaEventQuery(cw_event* event, int32_t* has_passed) {
   const char* call = "cwCudaEventQuery";
   if (has_passed == nullptr)
-    return glm::report_argument(call, "expected a number, got null");
+    return glm::report_argument(call, "has_passed is null");
   const cudaError_t error = cudaEventQuery(native(event));
   *has_passed = error == cudaSuccess;
   return report(call, error == cudaErrorNotReady ? cudaSuccess : error);

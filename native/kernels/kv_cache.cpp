@@ -39,8 +39,8 @@ void expect_kv_cache(const char* where, const glm_kv_cache* cache) {
   expect_equal(where, "cache.data modulo 128", 0,
                reinterpret_cast<uintptr_t>(cache->data) % kHalfBytes);
   if (cache->dtype != GLM_DTYPE_F8_E4M3 && has_scales(*cache))
-    reject(where, "key_scale and value_scale", "null with a cache of BF16",
-           "an address");
+    reject(where, "key_scale and value_scale", "null for a BF16 cache",
+           "a pointer");
 }
 
 bool has_scales(const glm_kv_cache& cache) {
@@ -65,7 +65,7 @@ void expect_group(const char* where, const glm_kv_cache& cache,
                num_heads % cache.num_kv_heads);
   const int32_t group = num_heads / cache.num_kv_heads;
   if (group > kMaxGroupHeads)
-    refuse(where, "query heads of a KV head",
+    refuse(where, "query heads per KV head",
            "at most " + std::to_string(kMaxGroupHeads), group);
 }
 

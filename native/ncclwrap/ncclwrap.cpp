@@ -90,7 +90,7 @@ glm_status cwNcclCommDestroy(cw_nccl_comm* comm) {
 glm_status cwNcclAllReduce(cw_nccl_comm* comm, const void* input, void* output,
                            int64_t count, int32_t dtype, void* stream) {
   const char* call = "cwNcclAllReduce";
-  if (count < 0) return glm::report_argument(call, "count below 0");
+  if (count < 0) return glm::report_argument(call, "count is negative");
   if (dtype != GLM_DTYPE_F32 && dtype != GLM_DTYPE_BF16)
     return glm::report_argument(call, "dtype: expected F32 (0) or BF16 (1)");
   const ncclResult_t result =
@@ -103,7 +103,7 @@ glm_status cwNcclAllReduce(cw_nccl_comm* comm, const void* input, void* output,
 glm_status cwNcclBroadcast(cw_nccl_comm* comm, void* data, int64_t bytes,
                            int32_t root, void* stream) {
   const char* call = "cwNcclBroadcast";
-  if (bytes < 0) return glm::report_argument(call, "bytes below 0");
+  if (bytes < 0) return glm::report_argument(call, "bytes is negative");
   return report(
       call,
       ncclBroadcast(data, data, static_cast<size_t>(bytes), ncclInt8, root,
@@ -114,7 +114,7 @@ glm_status cwNcclBroadcast(cw_nccl_comm* comm, void* data, int64_t bytes,
 glm_status cwNcclAllGather(cw_nccl_comm* comm, const void* input, void* output,
                            int64_t input_bytes, void* stream) {
   const char* call = "cwNcclAllGather";
-  if (input_bytes < 0) return glm::report_argument(call, "bytes below 0");
+  if (input_bytes < 0) return glm::report_argument(call, "bytes is negative");
   return report(
       call,
       ncclAllGather(input, output, static_cast<size_t>(input_bytes), ncclInt8,
@@ -125,7 +125,7 @@ glm_status cwNcclAllGather(cw_nccl_comm* comm, const void* input, void* output,
 glm_status cwNcclAllToAll(cw_nccl_comm* comm, const void* input, void* output,
                           int64_t block_bytes, void* stream) {
   const char* call = "cwNcclAllToAll";
-  if (block_bytes < 0) return glm::report_argument(call, "bytes below 0");
+  if (block_bytes < 0) return glm::report_argument(call, "bytes is negative");
   return report(call,
                 exchange(input, output, static_cast<size_t>(block_bytes),
                          native(comm), static_cast<cudaStream_t>(stream)),

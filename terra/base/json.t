@@ -46,7 +46,7 @@ end
 
 terra Document:fail_duplicate(key : Slice) : int32
   var cause : int8[256]
-  C.snprintf(&cause[0], 256, "the name \"%.*s\" appears twice in one object", [int32](key.size), key.data)
+  C.snprintf(&cause[0], 256, "the key \"%.*s\" appears twice in one object", [int32](key.size), key.data)
   return self:fail(&cause[0])
 end
 
@@ -79,14 +79,14 @@ terra Document:parse_member(parent : int32, depth : int32) : int32
   var key : Slice
   self:skip_space()
   if self:peek() ~= [code('"')] then
-    return self:fail("expected a name in double quotes")
+    return self:fail("expected a key in double quotes")
   end
   if self:parse_string(&key) == failed then
     return failed
   end
   self:skip_space()
   if self:peek() ~= [code(":")] then
-    return self:fail("expected a colon after a name")
+    return self:fail("expected a colon after the key")
   end
   self.position = self.position + 1
   var child = parse_value(self, depth)
@@ -197,7 +197,7 @@ terra Document:parse(input : Slice, source : rawstring, message : &C.glm_message
   end
   self:skip_space()
   if self.position ~= input.size then
-    self:fail("text after the end of the document")
+    self:fail("unexpected text after the end of the document")
     return C.GLM_INVALID_CHECKPOINT
   end
   return C.GLM_OK

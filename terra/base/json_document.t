@@ -67,7 +67,7 @@ terra Document:fail(cause : rawstring) : int32
   status.fail(
     self.message,
     C.GLM_INVALID_CHECKPOINT,
-    "%s: not valid JSON at byte %lld: %s",
+    "%s: invalid JSON at byte %lld: %s",
     self.source,
     self.position,
     cause
@@ -104,7 +104,7 @@ terra Document:new_node(kind : int32) : int32
   node.last_child = failed
   node.next = failed
   if self.nodes.size >= json.max_values then
-    return self:fail([("more than %d values"):format(json.max_values)])
+    return self:fail([("there are more than %d values"):format(json.max_values)])
   end
   if not self.nodes:push(node) then
     return self:fail("out of memory")

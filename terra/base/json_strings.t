@@ -15,7 +15,7 @@ terra Document:scan_string(has_escape : &bool) : int32
     if byte == [code('"')] then
       return 0
     elseif byte < 32 then
-      return self:fail("a control character in a string")
+      return self:fail("a string contains a control character")
     elseif byte == [code("\\")] then
       @has_escape = true
       self.position = self.position + 2
@@ -24,13 +24,13 @@ terra Document:scan_string(has_escape : &bool) : int32
     else
       var length = utf8.length(self.input.data + self.position, self.input.size - self.position)
       if length == [utf8.failed] then
-        return self:fail("a string that is not UTF-8")
+        return self:fail("a string is not valid UTF-8")
       end
       self.position = self.position + length
     end
   end
   self.position = self.input.size
-  return self:fail("a string without an end")
+  return self:fail("a string has no closing quote")
 end
 
 terra Document:hexadecimal(position : int64) : int32
@@ -132,7 +132,7 @@ terra Document:decode_string(first : int64, last : int64, result : &Slice) : int
       end
       if point == failed then
         self.position = position
-        return self:fail("a wrong escape in a string")
+        return self:fail("a string contains an invalid escape")
       end
       size = size + encode_utf8(target + size, point)
     else

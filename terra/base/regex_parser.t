@@ -9,7 +9,7 @@ local terra parse_either :: {&Parser, int32} -> int32
 
 terra Parser:parse_group(depth : int32) : int32
   if depth >= regex.max_depth then
-    return self:fail("groups nested too deep")
+    return self:fail("groups are nested too deeply")
   end
   self.position = self.position + 1
   if self:peek() == [code("?")] then
@@ -24,7 +24,7 @@ terra Parser:parse_group(depth : int32) : int32
     return failed
   end
   if self:peek() ~= [code(")")] then
-    return self:fail("a group without an end")
+    return self:fail("a group has no closing parenthesis")
   end
   self.position = self.position + 1
   return tree
@@ -61,7 +61,7 @@ terra Parser:parse_atom(depth : int32) : int32
     end
     return self:tree(kind.finish, failed, failed)
   elseif byte == [code("*")] or byte == [code("+")] or byte == [code("?")] or byte == [code("{")] then
-    return self:fail("a repetition of nothing")
+    return self:fail("there is nothing to repeat")
   end
   return self:parse_single(byte)
 end
@@ -72,7 +72,7 @@ terra Parser:parse_count(otherwise : int32) : int32
     value = value * 10 + (self:peek() - [code("0")])
     has_digit = true
     if value > regex.max_repeat then
-      self:fail("a repetition of more than 255")
+      self:fail("a repeat count is greater than 255")
       return -2
     end
     self.position = self.position + 1
@@ -95,7 +95,7 @@ terra Parser:parse_braces(least : &int32, most : &int32) : int32
     return failed
   end
   if self:peek() ~= [code("}")] or (@most ~= unbounded and @most < @least) then
-    return self:fail("a wrong repetition in braces")
+    return self:fail("the repeat count in braces is invalid")
   end
   self.position = self.position + 1
   return 0
@@ -132,7 +132,7 @@ terra Parser:parse_repeated(depth : int32) : int32
   if self:peek() == [code("?")] then
     self.position = self.position + 1
   elseif self:peek() == [code("*")] or self:peek() == [code("+")] or self:peek() == [code("{")] then
-    return self:fail("a repetition of a repetition")
+    return self:fail("a repetition cannot be repeated")
   end
   var tree = self:tree(kind.many, atom, failed)
   if tree ~= failed then
@@ -170,7 +170,7 @@ end
 terra Parser:parse() : int32
   var tree = parse_either(self, 0)
   if tree ~= failed and self.position ~= self.pattern.size then
-    return self:fail("a closing parenthesis without its group")
+    return self:fail("a closing parenthesis has no opening one")
   end
   return tree
 end

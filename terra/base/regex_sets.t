@@ -75,7 +75,7 @@ terra Parser:fail(cause : rawstring) : int32
   status.fail(
     self.message,
     C.GLM_NOT_SUPPORTED,
-    "the pattern \"%.*s\" cannot be read at character %lld: %s",
+    "invalid pattern \"%.*s\" at character %lld: %s",
     [int32](self.pattern.size),
     self.pattern.data,
     self.position,
@@ -160,7 +160,7 @@ end
 terra Parser:check_escape() : bool
   var byte = self:peek()
   if byte < 0 then
-    self:fail("a backslash at the end")
+    self:fail("the pattern ends with a backslash")
     return false
   end
   var is_known = not is_letter_or_digit(byte)
@@ -214,7 +214,7 @@ terra Parser:class_range(first : int32, member : &ByteSet) : int32
     return failed
   end
   if last < first then
-    return self:fail("a range of characters that runs backwards")
+    return self:fail("a character range is reversed")
   end
   member:add_range(first, last)
   return 0
@@ -225,7 +225,7 @@ terra Parser:parse_members(set : &ByteSet) : int32
   while is_first or self:peek() ~= [code("]")] do
     is_first = false
     if self:peek() < 0 then
-      return self:fail("brackets without an end")
+      return self:fail("a bracket is not closed")
     end
     var member : ByteSet
     var first = self:class_member(&member)
@@ -237,7 +237,7 @@ terra Parser:parse_members(set : &ByteSet) : int32
       and self.pattern.data[self.position + 1] ~= [code("]")]
     if is_range and (first < 0 or self:class_range(first, &member) == failed) then
       if first < 0 then
-        return self:fail("a range that begins with a class")
+        return self:fail("a character range cannot start with a class")
       end
       return failed
     end

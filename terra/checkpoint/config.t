@@ -154,7 +154,7 @@ local terra check_rotation_kind(rotation : &ConfigReader) : int32
   while child ~= nil do
     if child.kind == json.object_kind then
       return status.fail(
-        rotation.message, C.GLM_NOT_SUPPORTED, "%s: %s%.*s: RoPE parameters of their own for a kind of layer are not supported",
+        rotation.message, C.GLM_NOT_SUPPORTED, "%s: %s%.*s: separate RoPE parameters per layer type are not supported",
         rotation.path, &rotation.prefix[0], [int32](child.key.size), child.key.data
       )
     end
@@ -199,7 +199,7 @@ terra ModelConfig:add_eos_token(from : &ConfigReader, node : &json.Node) : int32
     return C.GLM_OK
   end
   if self.num_eos_tokens >= config.max_eos_tokens then
-    return status.fail(from.message, C.GLM_NOT_SUPPORTED, "%s: eos_token_id lists more than %d tokens", from.path, [int32](config.max_eos_tokens))
+    return status.fail(from.message, C.GLM_NOT_SUPPORTED, "%s: eos_token_id lists more than %d tokens, the maximum", from.path, [int32](config.max_eos_tokens))
   end
   self.eos_tokens[self.num_eos_tokens] = [int32](node.integer)
   self.num_eos_tokens = self.num_eos_tokens + 1
@@ -240,13 +240,13 @@ end
 local terra check_relations(self : &ModelConfig, from : &ConfigReader) : int32
   if self.num_heads % self.num_kv_heads ~= 0 then
     return status.fail(
-      from.message, C.GLM_INVALID_CHECKPOINT, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d",
+      from.message, C.GLM_INVALID_CHECKPOINT, "%s: num_attention_heads %d is not a multiple of num_key_value_heads %d",
       from.path, self.num_heads, self.num_kv_heads
     )
   end
   if self.rotary_dim < 2 or self.rotary_dim % 2 ~= 0 then
     return status.fail(
-      from.message, C.GLM_INVALID_CHECKPOINT, "%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2",
+      from.message, C.GLM_INVALID_CHECKPOINT, "%s: partial_rotary_factor rotates %d of the %d dimensions of a head; expected an even number, 2 or more",
       from.path, self.rotary_dim, self.head_dim
     )
   end
@@ -263,7 +263,7 @@ local terra check_extent(self : &ModelConfig, from : &ConfigReader) : int32
   var num_experts = [int64](self.num_layers + self.num_nextn_predict_layers) * self.num_experts
   if num_experts > config.max_experts then
     return status.fail(
-      from.message, C.GLM_NOT_SUPPORTED, "%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported",
+      from.message, C.GLM_NOT_SUPPORTED, "%s: num_hidden_layers %d with n_routed_experts %d makes %lld experts; the maximum is %lld",
       from.path, self.num_layers, self.num_experts, num_experts, [int64](config.max_experts)
     )
   end
@@ -276,13 +276,13 @@ local terra settle_head_dim(self : &ModelConfig, from : &ConfigReader) : int32
   end
   if self.hidden_size % self.num_heads ~= 0 then
     return status.fail(
-      from.message, C.GLM_INVALID_CHECKPOINT, "%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d",
+      from.message, C.GLM_INVALID_CHECKPOINT, "%s: head_dim is missing, and hidden_size %d is not a multiple of num_attention_heads %d",
       from.path, self.hidden_size, self.num_heads
     )
   elseif self.hidden_size / self.num_heads < 2 then
     return status.fail(
       from.message, C.GLM_INVALID_CHECKPOINT,
-      "%s: head_dim is missing, and hidden_size %d over num_attention_heads %d gives %d; expected at least 2",
+      "%s: head_dim is missing, and hidden_size %d divided by num_attention_heads %d is %d; expected 2 or more",
       from.path, self.hidden_size, self.num_heads, self.hidden_size / self.num_heads
     )
   end

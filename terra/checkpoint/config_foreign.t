@@ -157,7 +157,7 @@ local terra expect_items(from : &ConfigReader, key : rawstring, items : Items) :
     return C.GLM_OK
   end
   if node.kind ~= json.array_kind then
-    return from:wrong_kind(key, "a list with an entry for each layer", node)
+    return from:wrong_kind(key, "a list with one entry per layer", node)
   end
   var index, item = 0, from.document:child(node)
   while item ~= nil do
@@ -190,7 +190,7 @@ local terra check_windows(from : &ConfigReader, positions : int32) : int32
       emit quote
         var node = from:find(key)
         if not says_nothing(node) and (node.kind ~= json.number_kind or (node.number > 0 and node.number < positions)) then
-          return from:refuse(key, node, "a window of max_position_embeddings or more, or null,")
+          return from:refuse(key, node, "null or a window of at least max_position_embeddings")
         end
       end
     end

@@ -52,7 +52,7 @@ end
 
 terra ConfigReader:missing(key : rawstring) : int32
   if self:is_null(key) then
-    return fail(self, C.GLM_INVALID_CHECKPOINT, " is null, which leaves it unsaid", key)
+    return fail(self, C.GLM_INVALID_CHECKPOINT, " is null, but this field needs a value", key)
   end
   return fail(self, C.GLM_INVALID_CHECKPOINT, " is missing", key)
 end
@@ -89,7 +89,7 @@ terra ConfigReader:check_integer(key : rawstring, node : &json.Node, least : int
     return self:wrong_kind(key, "an integer", node)
   end
   if node.integer < least or node.integer > most then
-    return fail(self, C.GLM_INVALID_CHECKPOINT, " is %lld, outside %lld to %lld", key, node.integer, least, most)
+    return fail(self, C.GLM_INVALID_CHECKPOINT, " is %lld; expected %lld to %lld", key, node.integer, least, most)
   end
   return C.GLM_OK
 end
@@ -126,7 +126,7 @@ terra ConfigReader:real(key : rawstring, least : double, most : double, target :
     return self:wrong_kind(key, "a number", node)
   end
   if not (node.number >= least and node.number <= most) then
-    return fail(self, C.GLM_INVALID_CHECKPOINT, " is %g, outside %g to %g", key, node.number, least, most)
+    return fail(self, C.GLM_INVALID_CHECKPOINT, " is %g; expected %g to %g", key, node.number, least, most)
   end
   @target = node.number
   return C.GLM_OK

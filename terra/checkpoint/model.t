@@ -234,7 +234,7 @@ terra Model:expect_no_shards(message : &C.glm_message) : int32
   var name : int8[problems.name_capacity]
   status.try(files.find_name(self.directory, shard_suffix, &name[0], problems.name_capacity, message))
   if name[0] ~= 0 then
-    problems.add(&self.checkpoint.problems, C.GLM_NOT_FOUND, safetensors.index_name, "", "the file is missing, but %s is there", &name[0])
+    problems.add(&self.checkpoint.problems, C.GLM_NOT_FOUND, safetensors.index_name, "", "the file is missing, but %s exists", &name[0])
   end
   return C.GLM_OK
 end
@@ -255,7 +255,7 @@ terra Model:open(path : rawstring, message : &C.glm_message) : int32
     return status.fail(
       message,
       C.GLM_NOT_FOUND,
-      "%s: holds neither %s nor %s",
+      "%s: found neither %s nor %s",
       path,
       safetensors.index_name,
       safetensors.single_name

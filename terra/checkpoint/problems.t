@@ -77,7 +77,7 @@ end
 terra Problems:describe(directory : rawstring, target : rawstring, capacity : int64)
   var used : int64 = C.snprintf(target, capacity, "%.256s", directory)
   if self.total > shown_problems then
-    used = used + C.snprintf(target + used, capacity - used, " (%lld problems, the first are)", self.total)
+    used = used + C.snprintf(target + used, capacity - used, [" (%lld problems, showing the first " .. shown_problems .. ")"], self.total)
   end
   var separator = ": "
   for i = 0, self.list.size do
@@ -93,7 +93,7 @@ terra Problems:report(directory : rawstring, message : &C.glm_message) : int32
     return C.GLM_OK
   end
   if self.list.size == 0 then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while problems were written down", directory)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while recording the checkpoint's problems", directory)
   end
   var described : C.glm_message
   self:describe(directory, &described.text[0], C.GLM_MESSAGE_CAPACITY)

@@ -199,7 +199,7 @@ terra Quantisation:read_groups(from : &ConfigReader) : int32
   end
   var group = from.document:child(groups)
   if groups.kind ~= json.object_kind or group == nil then
-    return from:wrong_kind("config_groups", "an object with a group", groups)
+    return from:wrong_kind("config_groups", "an object with at least one group", groups)
   end
   var all = from:inside(text.slice("config_groups"), groups)
   while group ~= nil do
@@ -242,13 +242,13 @@ local terra check_transforms(from : &ConfigReader) : int32
   if inside.object == nil or inside.object.num_children == num_empty then
     return C.GLM_OK
   end
-  return from:refuse("transform_config", inside.object, "null or an empty one")
+  return from:refuse("transform_config", inside.object, "null or an empty object")
 end
 
 local terra check_method(from : &ConfigReader) : int32
   var blocks = from:find("weight_block_size")
   if blocks ~= nil then
-    return from:refuse("weight_block_size", blocks, "a scale for each channel (null)")
+    return from:refuse("weight_block_size", blocks, "null (one scale per channel)")
   end
   status.try(from:expect_string("quant_method", "compressed-tensors"))
   status.try(from:expect_string("format", [quantisation.format]))

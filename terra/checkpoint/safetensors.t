@@ -39,7 +39,7 @@ terra safetensors.weight_map(document : &json.Document, contents : Slice, messag
       status.fail(
         message,
         C.GLM_INVALID_CHECKPOINT,
-        "%s: weight_map gives no plain file name for %.*s",
+        "%s: weight_map must name a plain file for %.*s",
         safetensors.index_name,
         [int32](entry.key.size),
         entry.key.data
@@ -90,7 +90,7 @@ terra Checkpoint:match_entry(entry : &json.Node)
   text.copy_into(&name[0], problems.name_capacity, entry.key)
   if index == nil then
     if shard.is_sound then
-      complain(self, C.GLM_INVALID_CHECKPOINT, safetensors.index_name, &name[0], "the index says it is in %s, which lacks it", shard.file)
+      complain(self, C.GLM_INVALID_CHECKPOINT, safetensors.index_name, &name[0], "the index says this tensor is in %s, but that file does not contain it", shard.file)
     end
     return
   end
@@ -99,7 +99,7 @@ terra Checkpoint:match_entry(entry : &json.Node)
   if view.shard ~= shard_index then
     complain(
       self, C.GLM_INVALID_CHECKPOINT, safetensors.index_name, &name[0],
-      "the index says it is in %s, but it is in %s", shard.file, self:file_of(view)
+      "the index says this tensor is in %s, but it is in %s", shard.file, self:file_of(view)
     )
   end
 end
@@ -180,7 +180,7 @@ terra Checkpoint:read(directory : rawstring, message : &C.glm_message) : int32
   return status.fail(
     message,
     C.GLM_NOT_FOUND,
-    "%s: holds neither %s nor %s",
+    "%s: found neither %s nor %s",
     directory,
     safetensors.index_name,
     safetensors.single_name

@@ -81,7 +81,7 @@ end)
 terra HeaderReader:locate_header(size : &int64) : bool
   var available = self.contents.size - header.length_bytes
   if available < 0 then
-    complain(self, "", "the file has %lld bytes, too few for the 8 bytes of the header's length", self.contents.size)
+    complain(self, "", "the file has %lld bytes, but the header length alone takes 8", self.contents.size)
     return false
   end
   var length : uint64 = 0
@@ -89,11 +89,11 @@ terra HeaderReader:locate_header(size : &int64) : bool
     length = length or ([uint64](self.contents.data[i]) << (8 * i))
   end
   if length > [uint64](available) then
-    complain(self, "", "the header's length of %llu bytes is more than the %lld bytes that follow it", length, available)
+    complain(self, "", "the header length is %llu bytes, but only %lld bytes follow it", length, available)
     return false
   end
   if length > header.max_header_bytes then
-    complain(self, "", "the header's length of %llu bytes is more than %lld bytes", length, [int64](header.max_header_bytes))
+    complain(self, "", "the header length is %llu bytes; the maximum is %lld", length, [int64](header.max_header_bytes))
     return false
   end
   @size = length
@@ -120,7 +120,7 @@ end
 terra HeaderReader:read_dtype(view : &TensorView, entry : &json.Node) : bool
   var node = self.document:find(entry, "dtype")
   if node == nil or node.kind ~= json.string_kind then
-    complain(self, view.name, "the header gives no dtype")
+    complain(self, view.name, "the header has no dtype for this tensor")
     return false
   end
   view.dtype = dtypes.parse(node.string)
@@ -134,18 +134,18 @@ end
 terra HeaderReader:read_shape(view : &TensorView, entry : &json.Node) : bool
   var node = self.document:find(entry, "shape")
   if node == nil or node.kind ~= json.array_kind then
-    complain(self, view.name, "the header gives no shape")
+    complain(self, view.name, "the header has no shape for this tensor")
     return false
   end
   if node.num_children > header.max_dimensions then
-    complain(self, view.name, "the shape has %d dimensions, more than %d", node.num_children, [int32](header.max_dimensions))
+    complain(self, view.name, "the shape has %d dimensions; the maximum is %d", node.num_children, [int32](header.max_dimensions))
     return false
   end
   var count : int64 = 1
   var child = self.document:child(node)
   while child ~= nil do
     if not child.is_integer or child.integer < 0 or child.integer > max_elements or (child.integer > 0 and count > max_elements / child.integer) then
-      complain(self, view.name, "dimension %d of the shape is no integer from 0 on, or the shape is too large", view.num_dimensions)
+      complain(self, view.name, "dimension %d of the shape is not an integer of 0 or more, or the shape is too large", view.num_dimensions)
       return false
     end
     count = count * child.integer
@@ -158,11 +158,11 @@ end
 
 terra HeaderReader:check_range(view : &TensorView, first : int64, last : int64) : bool
   if first < 0 or last < first then
-    complain(self, view.name, "data_offsets [%lld, %lld] run backwards", first, last)
+    complain(self, view.name, "data_offsets [%lld, %lld] are negative or reversed", first, last)
     return false
   end
   if last > self.data_bytes then
-    complain(self, view.name, "data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes", first, last, self.data_bytes)
+    complain(self, view.name, "data_offsets [%lld, %lld] go past the end of the data (%lld bytes)", first, last, self.data_bytes)
     return false
   end
   var expected = view:num_elements() * dtypes.bytes(view.dtype)
@@ -170,7 +170,7 @@ terra HeaderReader:check_range(view : &TensorView, first : int64, last : int64) 
     var shape : int8[128]
     view:describe_shape(&shape[0], 128)
     complain(
-      self, view.name, "data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld",
+      self, view.name, "data_offsets [%lld, %lld] cover %lld bytes, but %s %s needs %lld",
       first, last, last - first, dtypes.name(view.dtype), &shape[0], expected
     )
     return false
@@ -185,7 +185,7 @@ end
 terra HeaderReader:read_offsets(view : &TensorView, entry : &json.Node) : bool
   var node = self.document:find(entry, "data_offsets")
   if node == nil or node.kind ~= json.array_kind or node.num_children ~= 2 then
-    complain(self, view.name, "the header gives no pair of data_offsets")
+    complain(self, view.name, "the header has no pair of data_offsets for this tensor")
     return false
   end
   var first = self.document:child(node)
@@ -213,11 +213,11 @@ terra HeaderReader:read_tensor(entry : &json.Node) : bool
     return false
   end
   if not printable.holds(entry.key) then
-    complain(self, view.name, "the name holds a character that is not printable")
+    complain(self, view.name, "the tensor's name contains an unprintable character")
     return false
   end
   if entry.kind ~= json.object_kind then
-    complain(self, view.name, "the header's entry is a JSON %s, not an object", json.kind_name(entry.kind))
+    complain(self, view.name, "the header's entry for this tensor is a JSON %s, not an object", json.kind_name(entry.kind))
     return false
   end
   if not (self:read_dtype(&view, entry) and self:read_shape(&view, entry) and self:read_offsets(&view, entry)) then
@@ -257,7 +257,7 @@ terra HeaderReader:check_coverage() : bool
       return false
     end
     if view.offset > covered then
-      complain(self, view.name, "%lld bytes before its data belong to no tensor", view.offset - covered)
+      complain(self, view.name, "%lld bytes before this tensor's data belong to no tensor", view.offset - covered)
       return false
     end
     covered, previous = view.offset + view.bytes, view.name

@@ -37,7 +37,7 @@ local struct Checkpoint {
 }
 safetensors.Checkpoint = Checkpoint
 
-local broken_text = "part of the file could not be read after it was opened; was it cut, or is its disk failing?"
+local broken_text = "part of the file could not be read after it was opened: either the file was truncated or the disk is failing"
 
 local complain = macro(function(self, code, file, tensor, format, ...)
   local arguments = terralib.newlist { ... }
@@ -98,7 +98,7 @@ terra Checkpoint:file_of(view : &header.TensorView) : rawstring
 end
 
 terra Checkpoint:out_of_memory(message : &C.glm_message) : int32
-  return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while the checkpoint's headers were read", self.directory)
+  return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while reading the checkpoint's headers", self.directory)
 end
 
 terra Checkpoint:add_shard(file : Slice) : int32
@@ -127,7 +127,7 @@ terra Checkpoint:register_tensors(first : int64) : bool
     var view = self.tensors:at(i)
     var other = self:find(view.name)
     if other ~= nil then
-      complain(self, C.GLM_INVALID_CHECKPOINT, self:file_of(view), view.name, "the tensor is in %s too", self:file_of(other))
+      complain(self, C.GLM_INVALID_CHECKPOINT, self:file_of(view), view.name, "the tensor is also in %s", self:file_of(other))
     elseif not self.by_name:insert(text.slice(view.name), i) then
       return false
     end
@@ -145,7 +145,7 @@ terra Checkpoint:map_shard(shard : &Shard) : bool
   end
   var code = shard.mapping:open(path, &message)
   if code ~= C.GLM_OK then
-    complain(self, code, shard.file, "", "the shard cannot be read: %s", &message.text[0])
+    complain(self, code, shard.file, "", "cannot read the shard: %s", &message.text[0])
     return false
   end
   self.bytes = self.bytes + shard.mapping.size

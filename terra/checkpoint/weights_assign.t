@@ -33,7 +33,7 @@ terra Cursor:measure(matrix : &C.glm_matrix, bytes : &int64) : int32
     return status.fail(
       self.message,
       code,
-      "the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d",
+      "the device does not support a matrix of %d rows, %d columns, dtype %d, role %d",
       matrix.rows,
       matrix.columns,
       matrix.dtype,
@@ -163,7 +163,7 @@ terra layout.assign(self : &Layout, base : &int8, model : &ModelWeights, bytes :
   C.memset(model, 0, sizeof(ModelWeights))
   model.layers = [&LayerWeights](C.malloc(self.config.num_layers * sizeof(LayerWeights)))
   if model.layers == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "out of memory for the weights' table of %d layers", self.config.num_layers)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the weight table of %d layers", self.config.num_layers)
   end
   var code = assign_model(self, &at, model)
   @bytes = at.offset

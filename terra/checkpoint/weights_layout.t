@@ -218,12 +218,12 @@ terra Layout:check(message : &C.glm_message) : int32
     return C.GLM_OK
   end
   status.try(check_split(
-    "the shared experts' width (n_shared_experts * moe_intermediate_size)", model:shared_width(), world_size, message
+    "the width of the shared experts (n_shared_experts * moe_intermediate_size)", model:shared_width(), world_size, message
   ))
   if self:is_expert_parallel() then
-    return check_split("n_routed_experts (experts split by expert)", model.num_experts, world_size, message)
+    return check_split("n_routed_experts (expert_layout expert_parallel)", model.num_experts, world_size, message)
   end
-  return check_split("moe_intermediate_size (experts split by width)", model.moe_intermediate_size, world_size, message)
+  return check_split("moe_intermediate_size (expert_layout tensor_parallel)", model.moe_intermediate_size, world_size, message)
 end
 
 return layout

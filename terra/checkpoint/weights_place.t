@@ -59,7 +59,7 @@ terra Placer:failed(code : int32, view : &TensorView) : int32
   return status.fail(
     self.message,
     code,
-    "%s: %s could not be placed on rank %d: %.600s",
+    "%s: cannot load %s on rank %d: %.600s",
     self.checkpoint:file_of(view),
     view.name,
     self.layout.rank,

@@ -57,10 +57,10 @@ terra Validator:check_shape(view : &TensorView, rows : int64, columns : int64) :
   var shape : int8[128]
   view:describe_shape(&shape[0], 128)
   if columns == 0 then
-    complain(self, self.checkpoint:file_of(view), view.name, "expected the shape [%lld] that config.json implies, got %s", rows, &shape[0])
+    complain(self, self.checkpoint:file_of(view), view.name, "expected shape [%lld] according to config.json, got %s", rows, &shape[0])
   else
     complain(
-      self, self.checkpoint:file_of(view), view.name, "expected the shape [%lld, %lld] that config.json implies, got %s",
+      self, self.checkpoint:file_of(view), view.name, "expected shape [%lld, %lld] according to config.json, got %s",
       rows, columns, &shape[0]
     )
   end
@@ -71,7 +71,7 @@ terra Validator:check_plain(view : &TensorView) : bool
   if view.dtype == C.GLM_DTYPE_F32 or view.dtype == C.GLM_DTYPE_BF16 then
     return true
   end
-  complain(self, self.checkpoint:file_of(view), view.name, "expected the dtype BF16 or F32, got %s", dtypes.name(view.dtype))
+  complain(self, self.checkpoint:file_of(view), view.name, "expected dtype BF16 or F32, got %s", dtypes.name(view.dtype))
   return false
 end
 
@@ -92,7 +92,7 @@ terra Validator:check_quantisation(module : &Module, view : &TensorView) : bool
   var file = self.checkpoint:file_of(view)
   var is_quantised = view.dtype == C.GLM_DTYPE_F8_E4M3
   if is_quantised and module.slot == modules.slot.head then
-    complain(self, file, view.name, "a head of FP8 weights is not supported")
+    complain(self, file, view.name, "FP8 weights are not supported for lm_head")
     return false
   end
   if is_quantised and not self.config.is_quantised then
@@ -100,12 +100,12 @@ terra Validator:check_quantisation(module : &Module, view : &TensorView) : bool
     return false
   end
   if is_quantised and not module.is_quantised then
-    complain(self, file, view.name, "the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised", module.name)
+    complain(self, file, view.name, "the weight is F8_E4M3, but quantization_config in config.json leaves %s unquantised", module.name)
     return false
   end
   if module.is_quantised and not is_quantised then
     complain(
-      self, file, view.name, "the weight is %s, but quantization_config of config.json says that %s is quantised",
+      self, file, view.name, "the weight is %s, but quantization_config in config.json says that %s is quantised",
       dtypes.name(view.dtype), module.name
     )
     return false
@@ -119,7 +119,7 @@ terra Validator:unify(module : &Module, view : &TensorView)
     @known = view.dtype
   elseif @known ~= view.dtype then
     complain(
-      self, self.checkpoint:file_of(view), view.name, "the weight is %s, but those it is joined with in layer %d are %s",
+      self, self.checkpoint:file_of(view), view.name, "the weight is %s, but the weights fused with it in layer %d are %s",
       dtypes.name(view.dtype), module.layer, dtypes.name(@known)
     )
   end
@@ -129,7 +129,7 @@ terra Validator:check_expert_types(module : &Module, view : &TensorView)
   var inner = @self.types:at(module.layer, modules.slot.experts_gate_up)
   if module.slot == modules.slot.experts_down and inner ~= layout.unset and inner ~= view.dtype then
     complain(
-      self, self.checkpoint:file_of(view), view.name, "the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s",
+      self, self.checkpoint:file_of(view), view.name, "the weight is %s, but gate_proj and up_proj of the experts in layer %d are %s",
       dtypes.name(view.dtype), module.layer, dtypes.name(inner)
     )
   end
@@ -143,7 +143,7 @@ terra Validator:check_known(module : &Module, view : &TensorView) : bool
   end
   complain(
     self, self.checkpoint:file_of(view), view.name,
-    "expected the dtype F8_E4M3 (BF16 or F32 where quantization_config of config.json leaves a linear alone), got %s",
+    "expected dtype F8_E4M3 (or BF16 or F32, if quantization_config in config.json leaves this linear unquantised), got %s",
     dtypes.name(view.dtype)
   )
   return false
@@ -208,7 +208,7 @@ terra Validator:account(view : &TensorView)
     if self:may_skip(view) then
       view.is_skipped = true
     else
-      complain(self, self.checkpoint:file_of(view), view.name, "nothing in the model uses this tensor")
+      complain(self, self.checkpoint:file_of(view), view.name, "the model does not use this tensor")
     end
   end
   var num_elements = terralib.select(is_parameter(view), view:num_elements(), [int64](0))
@@ -237,7 +237,7 @@ terra Validator:check_tied_head()
   end
   if head.dtype ~= table.dtype then
     complain(
-      self, self.checkpoint:file_of(head), head.name, "config.json ties it to %s: expected the dtype %s of that, got %s",
+      self, self.checkpoint:file_of(head), head.name, "config.json ties this tensor to %s: expected the same dtype %s, got %s",
       table.name, dtypes.name(table.dtype), dtypes.name(head.dtype)
     )
   end
@@ -247,7 +247,7 @@ terra Validator:check_tied_values()
   var head, table = self:tied_head(), self.checkpoint:find("model.embed_tokens.weight")
   var are_alike = head ~= nil and table ~= nil and head.dtype == table.dtype and head.bytes == table.bytes
   if are_alike and C.memcmp(head.data, table.data, table.bytes) ~= 0 then
-    complain(self, self.checkpoint:file_of(head), head.name, "config.json ties it to %s, but their values differ", table.name)
+    complain(self, self.checkpoint:file_of(head), head.name, "config.json ties this tensor to %s, but their values differ", table.name)
   end
 end
 

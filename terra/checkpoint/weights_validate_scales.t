@@ -51,7 +51,7 @@ return function(Validator, complain, join)
       var shape : int8[128]
       view:describe_shape(&shape[0], 128)
       complain(
-        self, self.checkpoint:file_of(view), view.name, "expected one scale, or one for each of %d KV heads, got the shape %s",
+        self, self.checkpoint:file_of(view), view.name, "expected one scale, or one for each of the %d KV heads, got shape %s",
         self.config.num_kv_heads, &shape[0]
       )
     end

@@ -60,7 +60,7 @@ local terra own_folder(target : &int8, message : &C.glm_message) : int32
   var info : C.Dl_info
   var place : {} -> {} = anchor
   if C.dladdr([&opaque](place), &info) == 0 or info.dli_fname == nil then
-    return status.fail(message, C.GLM_NOT_FOUND, "the folder of the engine's library cannot be found; set library_dir")
+    return status.fail(message, C.GLM_NOT_FOUND, "cannot find the folder of the engine's library; set library_dir")
   end
   var slash = C.strrchr(info.dli_fname, [string.byte("/")])
   if slash == nil then
@@ -107,18 +107,18 @@ terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
       hint = "an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); "
     end
     return status.fail(
-      message, C.GLM_NOT_SUPPORTED, "%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it", hint,
+      message, C.GLM_NOT_SUPPORTED, "%scannot open the library of device %s: %.700s; in a checkout, `%s` builds it", hint,
       &self.kind[0], C.dlerror(), builds
     )
   end
   var symbol = C.dlsym(self.handle, open_symbol)
   if symbol == nil then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "%.800s exports no %s", &self.path[0], open_symbol)
+    return status.fail(message, C.GLM_NOT_SUPPORTED, "%.800s does not export %s", &self.path[0], open_symbol)
   end
   var open = [C.glm_backend_open_function](symbol)
   status.try(open(C.GLM_BACKEND_ABI_VERSION, &self.backend, message))
   if self.backend == nil or self.backend.abi_version ~= C.GLM_BACKEND_ABI_VERSION or self.backend.struct_size ~= sizeof(C.glm_backend) then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "%.800s speaks another version of backend.h", &self.path[0])
+    return status.fail(message, C.GLM_NOT_SUPPORTED, "%.800s was built for another version of backend.h", &self.path[0])
   end
   return C.GLM_OK
 end
@@ -222,7 +222,7 @@ terra Library:describe_kind(
   info.struct_size = sizeof(C.glm_device_info)
   var code = self.backend.device_info(nil, info)
   if code ~= C.GLM_OK then
-    return status.fail(message, code, "%.800s does not describe its kind of device without opening one", &self.path[0])
+    return status.fail(message, code, "%.800s cannot describe its device without opening one", &self.path[0])
   end
   info.memory_total_bytes = memory_bytes
   info.memory_free_bytes = memory_bytes

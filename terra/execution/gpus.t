@@ -17,7 +17,7 @@ local folders = {
 }
 local device_files = { "/dev/nvidiactl", "/proc/driver/nvidia/version" }
 local no_device = 100
-local advice = "device cpu computes on the processor"
+local advice = "use device cpu to run on the CPU"
 local path_capacity = 4096
 
 local struct Gpus {
@@ -82,12 +82,12 @@ terra Gpus:expect_none(root : rawstring, message : &C.glm_message) : int32
   end
   if self.handle ~= nil then
     return status.fail(
-      message, C.GLM_NOT_SUPPORTED, "an NVIDIA driver is here (%.256s): expected a GPU, got none from %.256s; %s", &path[0],
+      message, C.GLM_NOT_SUPPORTED, "found an NVIDIA driver (%.256s), but %.256s reports no GPU; %s", &path[0],
       &self.driver[0], advice
     )
   end
   return status.fail(
-    message, C.GLM_NOT_SUPPORTED, "an NVIDIA driver is here (%.256s), but %s is not: expected it on the loader's search path or in %s; %s",
+    message, C.GLM_NOT_SUPPORTED, "found an NVIDIA driver (%.256s), but not %s: expected it on the loader's search path or in %s; %s",
     &path[0], library, [table.concat(folders, ", ")], advice
   )
 end
@@ -103,7 +103,7 @@ terra Gpus:ask_driver(message : &C.glm_message) : int32
   var initialise = C.dlsym(self.handle, "cuInit")
   var count = C.dlsym(self.handle, "cuDeviceGetCount")
   if initialise == nil or count == nil then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "%s is no NVIDIA driver: it has no cuInit or no cuDeviceGetCount", library)
+    return status.fail(message, C.GLM_NOT_SUPPORTED, "%s is not an NVIDIA driver: it lacks cuInit or cuDeviceGetCount", library)
   end
   self:name_driver(initialise)
   C.setenv("CUDA_MODULE_LOADING", "EAGER", 0)
@@ -115,7 +115,7 @@ terra Gpus:ask_driver(message : &C.glm_message) : int32
     return C.GLM_OK
   end
   return status.fail(
-    message, C.GLM_NOT_SUPPORTED, "the NVIDIA driver %.512s fails with CUDA error %d; %s", &self.driver[0], code, advice
+    message, C.GLM_NOT_SUPPORTED, "the NVIDIA driver %.512s failed with CUDA error %d; %s", &self.driver[0], code, advice
   )
 end
 

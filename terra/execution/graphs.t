@@ -44,7 +44,7 @@ local terra capture_job(self : &Rank, context : &opaque, message : &C.glm_messag
   most = terralib.select(shape.max_step_tokens < most, shape.max_step_tokens, most)
   self.graphs = [&&opaque](C.calloc(most, sizeof([&opaque])))
   if self.graphs == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for the list of %d graphs", most)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the list of %d graphs", most)
   end
   self:use_inputs(true)
   for num_rows = 1, most + 1 do

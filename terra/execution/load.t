@@ -97,7 +97,7 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   status.try(weights.assign(&layout, [&int8](self.weight_memory), &self.weights, &bytes, message))
   if bytes ~= planned.weight_bytes then
     return status.fail(
-      message, C.GLM_INTERNAL_ERROR, "rank %d has %lld bytes of weights, %lld were planned for each", self.index, bytes, planned.weight_bytes
+      message, C.GLM_INTERNAL_ERROR, "rank %d has %lld bytes of weights, but the plan has %lld for each rank", self.index, bytes, planned.weight_bytes
     )
   end
   var progress = weights.Progress { report = nil, context = nil, bytes_done = 0, bytes_total = bytes }
@@ -112,7 +112,7 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   end
   self.cache.key_scale = self.weights.key_scale
   self.cache.value_scale = self.weights.value_scale
-  call(self, message, "placing of the weights", "synchronise")
+  call(self, message, "placement of the weights", "synchronise")
   status.try(planned.model.checkpoint:expect_whole(message))
   progress:add(bytes - progress.bytes_done)
   return C.GLM_OK

@@ -28,7 +28,7 @@ terra RankGroup:begin_profile(message : &C.glm_message) : int32
   var capacity = first.config.num_layers * operations_per_layer + operations_outside_layers
   var made = [&profile.Profile](C.malloc(sizeof(profile.Profile)))
   if made == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory to time operations")
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to time operations")
   end
   var code = made:init(self.backend, first.device, capacity, message)
   if code ~= C.GLM_OK then

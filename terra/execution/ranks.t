@@ -136,7 +136,7 @@ terra RankGroup:name_other_failures(failed : int32, message : &C.glm_message)
   for i = 0, self.world_size do
     if i ~= failed and self.codes[i] == C.GLM_DEVICE_ERROR then
       var length = C.strlen(&message.text[0])
-      C.snprintf(&message.text[length], C.GLM_MESSAGE_CAPACITY - length, "; failed on rank %d too", i)
+      C.snprintf(&message.text[length], C.GLM_MESSAGE_CAPACITY - length, "; rank %d failed too", i)
     end
   end
 end
@@ -195,7 +195,7 @@ end
 
 terra RankGroup:blame(index : int32, seconds : double)
   var cause : int8[128]
-  C.snprintf(&cause[0], 128, "it has not come back, and for %.2g s the rank has done nothing", seconds)
+  C.snprintf(&cause[0], 128, "the call has not returned, and the rank has been idle for %.2g s", seconds)
   self.ranks[index]:fail_operation(&cause[0], &self.messages[index])
   self.codes[index] = C.GLM_DEVICE_ERROR
 end
@@ -245,7 +245,7 @@ end
 
 terra RankGroup:run(job : Job, context : &opaque, message : &C.glm_message) : int32
   if not self.is_usable then
-    return status.fail(message, C.GLM_DEVICE_ERROR, "the device group is lost after an earlier failure; free the engine and start it again")
+    return status.fail(message, C.GLM_DEVICE_ERROR, "the group of devices was lost in an earlier failure; free the engine and start a new one")
   end
   self.job = job
   self.context = context
@@ -261,14 +261,14 @@ terra RankGroup:start_threads(message : &C.glm_message) : int32
   for i = 0, self.world_size do
     var thread = [&RankThread](C.malloc(sizeof(RankThread)))
     if thread == nil then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for the thread of rank %d", i)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the thread of rank %d", i)
     end
     thread.group = self
     thread.index = i
     var code = C.pthread_create(&self.threads[i], nil, rank_thread, thread)
     if code ~= 0 then
       C.free(thread)
-      return status.fail(message, C.GLM_INTERNAL_ERROR, "the thread of rank %d could not start: %s", i, C.strerror(code))
+      return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot start the thread of rank %d: %s", i, C.strerror(code))
     end
     self.num_threads = i + 1
   end
@@ -290,7 +290,7 @@ terra RankGroup:init(backend : &C.glm_backend, world_size : int32, ranks_per_dev
   self.threads = [&C.pthread_t](C.calloc(world_size, sizeof(C.pthread_t)))
   self.is_running = [&bool](C.calloc(world_size, sizeof(bool)))
   if self.ranks == nil or self.codes == nil or self.is_running == nil or self.messages == nil or self.threads == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for %d ranks", world_size)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d ranks", world_size)
   end
   for i = 0, world_size do
     self.ranks[i].index = i

@@ -197,7 +197,7 @@ end
 
 local terra await_forward_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var index = @[&int32](context)
-  call(self, message, "step (option check_operations names the operation and its layer)", "event_synchronise", self.forward_end[index])
+  call(self, message, "forward pass (option check_operations 1 names the operation and its layer)", "event_synchronise", self.forward_end[index])
   return C.GLM_OK
 end
 
@@ -208,7 +208,7 @@ end
 
 local terra land_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var index = @[&int32](context)
-  call(self, message, "step (option check_operations names the operation and its layer)", "event_synchronise", self.step_end[index])
+  call(self, message, "forward pass (option check_operations 1 names the operation and its layer)", "event_synchronise", self.step_end[index])
   if self.profile ~= nil then
     status.try(self.profile:end_step(message))
   end

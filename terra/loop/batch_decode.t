@@ -15,7 +15,7 @@ return function(Loop)
     status.try(self:check_state(states[index], num_steps, message))
     for i = 0, index do
       if states[i] == states[index] then
-        return status.fail(message, C.GLM_INVALID_ARGUMENT, "states[%d] is states[%d] again", index, i)
+        return status.fail(message, C.GLM_INVALID_ARGUMENT, "states[%d] repeats states[%d]", index, i)
       end
     end
     return C.GLM_OK
@@ -27,10 +27,10 @@ return function(Loop)
       return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d, expected 0 to %d", num_states, most)
     end
     if num_steps < 0 then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_steps is %d, expected 0 or above", num_steps)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_steps is %d, expected 0 or more", num_steps)
     end
     if num_states > self.step.shape.max_step_tokens then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d, a step has room for %d tokens", num_states, self.step.shape.max_step_tokens)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d, but a forward pass has room for %d tokens", num_states, self.step.shape.max_step_tokens)
     end
     if num_states > 0 and (states == nil or sampling == nil or (tokens == nil and num_steps > 0)) then
       return status.fail(message, C.GLM_INVALID_ARGUMENT, "states, sampling or tokens is null")

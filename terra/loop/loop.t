@@ -140,11 +140,11 @@ local Loop = terralib.memoize(function(RankGroup)
     var is_ready = self.steps:init() and self.submissions:reserve(self.max_live) and self.live:reserve(self.max_live) and self.masked:reserve(self.max_live)
       and self.events:init(needed, terralib.select(4 * needed > event_capacity_most, 4 * needed, event_capacity_most))
     if not is_ready then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for the queues of %d requests", self.max_live)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the queues of %d requests", self.max_live)
     end
     self.event_fd = C.eventfd(0, C.EFD_NONBLOCK or C.EFD_CLOEXEC)
     if self.event_fd < 0 then
-      return status.fail(message, C.GLM_IO_ERROR, "no eventfd could be made: %s", C.strerror(@C.__errno_location()))
+      return status.fail(message, C.GLM_IO_ERROR, "cannot create an eventfd: %s", C.strerror(@C.__errno_location()))
     end
     return C.GLM_OK
   end

@@ -18,13 +18,13 @@ return function(Loop)
 
   terra Loop:check_mask(item : &Sequence, index : int32, message : &C.glm_message) : int32
     if not item:is_masked() then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "request %llu was submitted without a mask and takes none", item.id)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "request %llu was submitted without a mask and does not accept one", item.id)
     end
     if index ~= item.num_given_masks then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but the next token of request %llu without a mask is token %d of the output", index, item.id, item.num_given_masks)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but request %llu needs the mask of output token %d next", index, item.id, item.num_given_masks)
     end
     if index > item.num_known_outputs then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled", index, item.id, item.num_known_outputs)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but request %llu has sampled only %d tokens; set the mask of a token after the token before it was sampled", index, item.id, item.num_known_outputs)
     end
     return C.GLM_OK
   end
@@ -32,7 +32,7 @@ return function(Loop)
   terra Loop:give_mask(mask : &C.engine_mask, message : &C.glm_message) : int32
     var item = self:find_live(mask.request_id)
     if item == nil then
-      return status.fail(message, C.GLM_NOT_FOUND, "request %llu is not live", mask.request_id)
+      return status.fail(message, C.GLM_NOT_FOUND, "request %llu is unknown or has ended", mask.request_id)
     end
     status.try(self:check_mask(item, mask.index, message))
     item:give_mask(mask.words, threads.now_ns())
@@ -58,7 +58,7 @@ return function(Loop)
   terra Loop:set_masks(masks : &C.engine_mask, num_masks : int32, message : &C.glm_message) : int32
     status.clear(message)
     if num_masks < 0 or (num_masks > 0 and masks == nil) then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "masks is null or num_masks, %d, below 0", num_masks)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "masks is null or num_masks (%d) is negative", num_masks)
     end
     self:lock()
     var code = self:give_masks(masks, num_masks, message)

@@ -26,7 +26,7 @@ return function(Loop)
     var code = C.pthread_create(&self.thread, nil, engine_thread, self)
     C.pthread_sigmask(C.SIG_SETMASK, &previous, nil)
     if code ~= 0 then
-      return status.fail(message, C.GLM_INTERNAL_ERROR, "the engine's thread could not start: %s", C.strerror(code))
+      return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot start the engine's thread: %s", C.strerror(code))
     end
     self.is_started = true
     return C.GLM_OK
@@ -39,21 +39,21 @@ return function(Loop)
     var count = [int64](self.options.shape.max_logit_rows) * self.options.shape.vocab_size
     self.captured_logits = [&float](C.malloc(count * sizeof(float)))
     if self.captured_logits == nil then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for %d rows of logits", self.options.shape.max_logit_rows)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d rows of logits", self.options.shape.max_logit_rows)
     end
     return C.GLM_OK
   end
 
   terra Loop:check_usable(message : &C.glm_message) : int32
     if not self.is_usable then
-      return status.fail(message, C.GLM_DEVICE_ERROR, "the device is lost, the engine is not usable any more: %.900s", &self.failure.text[0])
+      return status.fail(message, C.GLM_DEVICE_ERROR, "the device is lost and the engine cannot continue: %.900s", &self.failure.text[0])
     end
     return C.GLM_OK
   end
 
   terra Loop:check_queue(message : &C.glm_message) : int32
     if self.live.size >= self.max_live then
-      return status.fail(message, C.GLM_QUEUE_FULL, "%lld requests run or wait, max_batch is %d and max_queue is %d", [int64](self.live.size), self.options.max_batch, self.options.max_queue)
+      return status.fail(message, C.GLM_QUEUE_FULL, "the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)", [int64](self.live.size), self.options.max_batch, self.options.max_queue)
     end
     return C.GLM_OK
   end
@@ -104,7 +104,7 @@ return function(Loop)
     var item = self:find_live(request_id)
     if item == nil then
       self:unlock()
-      return status.fail(message, C.GLM_NOT_FOUND, "request %llu is not live", request_id)
+      return status.fail(message, C.GLM_NOT_FOUND, "request %llu is unknown or has ended", request_id)
     end
     if is_cancel then
       item.cancel_requested = true

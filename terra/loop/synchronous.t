@@ -28,14 +28,14 @@ return function(Loop)
   terra Loop:open_state(tokens : &int32, num_tokens : int32, result : &&Sequence, message : &C.glm_message) : int32
     var s = &self.scheduler
     if s.free_rows.size == 0 then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "all %d sequences of max_batch are taken", self.options.max_batch)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "all %d sequences (max_batch) are in use", self.options.max_batch)
     end
     var item = request.new_sequence()
     if item == nil or not request.reserve(item, self.options.max_seq, self.options.page_size) then
       if item ~= nil then
         request.delete_sequence(item)
       end
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for a state of %d tokens", self.options.max_seq)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for a state of %d tokens", self.options.max_seq)
     end
     item.owner = self
     item.state = [sequence.RUNNING]
@@ -61,7 +61,7 @@ return function(Loop)
   terra Loop:check_room(num_pages : int32, message : &C.glm_message) : int32
     var pool = &self.scheduler.pool
     if num_pages > pool:num_available() then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "%d more pages are needed, %d of the pool's %d are not in use", num_pages, pool:num_available(), pool.num_pages)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "%d more KV cache pages are needed, but only %d of %d are free", num_pages, pool:num_available(), pool.num_pages)
     end
     return C.GLM_OK
   end
@@ -187,10 +187,10 @@ return function(Loop)
 
   terra Loop:check_state(item : &Sequence, num_new_tokens : int32, message : &C.glm_message) : int32
     if item == nil or item.owner ~= [&opaque](self) then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "the state is null, freed or of another engine")
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "the state is null, already freed or from another engine")
     end
     if item.tokens.size + num_new_tokens > self.options.max_seq then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "a state of %lld tokens cannot take %d more, max_seq is %d", item.tokens.size, num_new_tokens, self.options.max_seq)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "a state of %lld tokens cannot take %d more: max_seq is %d", item.tokens.size, num_new_tokens, self.options.max_seq)
     end
     return C.GLM_OK
   end

@@ -11,7 +11,7 @@ return function(Loop)
     C.free(item.saved_data)
     item.saved_data = C.malloc(bytes)
     if item.saved_data == nil then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "no host memory (%lld bytes) to save %lld pages of a preempted request", bytes, item.saved_pages.size)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request", bytes, item.saved_pages.size)
     end
     return self.ranks:save_pages(item.saved_pages.size, item.saved_pages.data, item.saved_data, message)
   end

@@ -125,7 +125,7 @@ terra Plan:check_page_tables(message : &C.glm_message) : int32
   var o = &self.options
   if [int64](o.max_batch) * self.pages_per_request > max_slots then
     return status.fail(
-      message, C.GLM_INVALID_ARGUMENT, "options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries",
+      message, C.GLM_INVALID_ARGUMENT, "options max_batch %d, max_seq %d and page_size %d need page tables of more than %lld entries",
       o.max_batch, o.max_seq, o.page_size, [int64](max_slots)
     )
   end
@@ -167,7 +167,7 @@ terra Plan:shape_workspace(message : &C.glm_message) : int32
   w.vocab_size = c.vocab_size
   var code = self.backend.workspace_bytes(w, &self.workspace_bytes)
   if code ~= C.GLM_OK then
-    return status.fail(message, code, "the device gives no workspace for max_step_tokens %d, max_seq %d", o.max_step_tokens, o.max_seq)
+    return status.fail(message, code, "the device supports no workspace for max_step_tokens %d and max_seq %d", o.max_step_tokens, o.max_seq)
   end
   return C.GLM_OK
 end
@@ -175,7 +175,7 @@ end
 terra Plan:choose_course(info : &C.glm_device_info, message : &C.glm_message) : int32
   var o = &self.options
   if o.graphs > 0 and info.supports_graphs == 0 then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "option graphs is 1, but the device (%s) captures no graphs", &info.name[0])
+    return status.fail(message, C.GLM_NOT_SUPPORTED, "option graphs is 1, but the device (%s) cannot capture graphs", &info.name[0])
   end
   self.uses_graphs = info.supports_graphs ~= 0 and o.graphs ~= 0 and o.check_operations == 0
   var layout = self:layout(0)
@@ -189,7 +189,7 @@ terra Plan:choose_course(info : &C.glm_device_info, message : &C.glm_message) : 
   end
   if info.page_size_multiple > 0 and o.page_size % info.page_size_multiple ~= 0 then
     return status.fail(
-      message, C.GLM_INVALID_ARGUMENT, "option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens",
+      message, C.GLM_INVALID_ARGUMENT, "option page_size is %d; the device (%s) needs a multiple of %d tokens",
       o.page_size, &info.name[0], info.page_size_multiple
     )
   end
@@ -203,7 +203,7 @@ terra Plan:measure_page(message : &C.glm_message) : int32
     return status.fail(
       message,
       C.GLM_NOT_SUPPORTED,
-      "the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d",
+      "the device does not support KV cache pages of kv_dtype %s, page_size %d, %d KV heads, head_dim %d",
       dtypes.name(self.kv_dtype),
       cache.page_size,
       cache.num_kv_heads,

@@ -115,7 +115,7 @@ terra Scheduler:fail_without_token(item : &Sequence)
       cause = "allowed tokens, bad words and the mask leave no token"
     end
   elseif item:is_restricted() then
-    cause = "penalties and biases leave none of the tokens that the mask allows"
+    cause = "penalties and biases exclude every token that the mask allows"
   end
   C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "%s for token %d of the output", cause, item:num_outputs())
   self:fail(item, code, &text[0])

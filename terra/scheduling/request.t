@@ -60,7 +60,7 @@ end
 
 terra request.check_prompt(tokens : &int32, num_tokens : int32, limits : &Limits, message : &C.glm_message) : int32
   refuse(message, num_tokens < 1, "the prompt is empty (%d tokens), expected at least one token", num_tokens)
-  refuse(message, num_tokens > limits.max_seq, "the prompt has %d tokens, max_seq is %d", num_tokens, limits.max_seq)
+  refuse(message, num_tokens > limits.max_seq, "the prompt has %d tokens, but the context length (max_seq) is %d", num_tokens, limits.max_seq)
   return request.check_tokens("prompt", tokens, num_tokens, limits.vocab_size, message)
 end
 
@@ -70,11 +70,11 @@ local terra check_unit_range(name : rawstring, value : float, message : &C.glm_m
 end
 
 terra request.check_sampling(s : &C.engine_sampling, message : &C.glm_message) : int32
-  refuse(message, not (s.temperature >= 0.0f and is_finite(s.temperature)), "temperature is %g, expected a finite number, 0 or above", [double](s.temperature))
+  refuse(message, not (s.temperature >= 0.0f and is_finite(s.temperature)), "temperature is %g, expected a finite number of 0 or more", [double](s.temperature))
   status.try(check_unit_range("top_p", s.top_p, message))
   status.try(check_unit_range("min_p", s.min_p, message))
-  refuse(message, s.top_k < 0, "top_k is %d, expected 0 (all tokens) or above", s.top_k)
-  refuse(message, not (s.repetition_penalty > 0.0f and is_finite(s.repetition_penalty)), "repetition_penalty is %g, expected a finite number above 0", [double](s.repetition_penalty))
+  refuse(message, s.top_k < 0, "top_k is %d, expected 0 (all tokens) or more", s.top_k)
+  refuse(message, not (s.repetition_penalty > 0.0f and is_finite(s.repetition_penalty)), "repetition_penalty is %g, expected a finite number greater than 0", [double](s.repetition_penalty))
   refuse(message, not is_finite(s.frequency_penalty), "frequency_penalty is %g, expected a finite number", [double](s.frequency_penalty))
   refuse(message, not is_finite(s.presence_penalty), "presence_penalty is %g, expected a finite number", [double](s.presence_penalty))
   refuse(message, s.num_logprobs < -1 or s.num_logprobs > C.ENGINE_MAX_LOGPROBS, "num_logprobs is %d, expected -1 (none) to %d", s.num_logprobs, C.ENGINE_MAX_LOGPROBS)
@@ -98,16 +98,16 @@ local terra check_sequences(name : rawstring, begin : &int32, tokens : &int32, c
 end
 
 local terra check_thought(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
-  refuse(message, r.max_thought_tokens < -1, "max_thought_tokens is %d, expected -1 (no limit) or above", r.max_thought_tokens)
+  refuse(message, r.max_thought_tokens < -1, "max_thought_tokens is %d, expected -1 (no limit) or more", r.max_thought_tokens)
   if r.max_thought_tokens < 0 then
     return C.GLM_OK
   end
-  refuse(message, r.thought_begin_token < -1 or r.thought_begin_token >= limits.vocab_size, "thought_begin_token is %d, expected -1 (none) or a token of the vocabulary of %d", r.thought_begin_token, limits.vocab_size)
+  refuse(message, r.thought_begin_token < -1 or r.thought_begin_token >= limits.vocab_size, "thought_begin_token is %d, expected -1 (none) or a token in the vocabulary of %d", r.thought_begin_token, limits.vocab_size)
   return request.check_tokens("thought_end_token", &r.thought_end_token, 1, limits.vocab_size, message)
 end
 
 local terra check_rules(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
-  refuse(message, r.num_allowed_tokens < 0, "num_allowed_tokens is %d, expected 0 (all) or above", r.num_allowed_tokens)
+  refuse(message, r.num_allowed_tokens < 0, "num_allowed_tokens is %d, expected 0 (all) or more", r.num_allowed_tokens)
   status.try(request.check_tokens("allowed_tokens", r.allowed_tokens, r.num_allowed_tokens, limits.vocab_size, message))
   status.try(check_sequences("bad_word", r.bad_word_begin, r.bad_word_tokens, r.num_bad_words, most_bad_words, limits, message))
   return check_thought(r, limits, message)
@@ -134,17 +134,17 @@ end
 
 terra request.check_pool(num_pages_needed : int32, limits : &Limits, message : &C.glm_message) : int32
   if num_pages_needed > limits.num_pages then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "the request may need %d pages of %d tokens, the pool has %d", num_pages_needed, limits.page_size, limits.num_pages)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "the request may need %d KV cache pages of %d tokens, but the pool has %d", num_pages_needed, limits.page_size, limits.num_pages)
   end
   return C.GLM_OK
 end
 
 local terra check_lengths(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
   status.try(request.check_prompt(r.prompt, r.prompt_length, limits, message))
-  refuse(message, r.max_tokens < 0, "max_tokens is %d, expected at least 0", r.max_tokens)
+  refuse(message, r.max_tokens < 0, "max_tokens is %d, expected 0 or more", r.max_tokens)
   refuse(message, r.min_tokens < 0 or r.min_tokens > r.max_tokens, "min_tokens is %d, expected 0 to max_tokens (%d)", r.min_tokens, r.max_tokens)
   refuse(message, r.deadline_ns < 0, "deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC", r.deadline_ns)
-  refuse(message, r.logits_capacity < 0, "logits_capacity is %d, expected 0 or above", r.logits_capacity)
+  refuse(message, r.logits_capacity < 0, "logits_capacity is %d, expected 0 or more", r.logits_capacity)
   refuse(message, r.logits_capacity > 0 and r.logits == nil, "logits is null, expected room for %d rows of %d", r.logits_capacity, limits.vocab_size)
   var num_outputs = request.most_outputs(r, limits)
   var num_tokens = r.prompt_length + terralib.select(num_outputs > 0, num_outputs - 1, 0)
@@ -157,7 +157,7 @@ terra request.check(r : &C.engine_request, limits : &Limits, message : &C.glm_me
   status.try(check_lengths(r, limits, message))
   status.try(request.check_sampling(&r.sampling, message))
   refuse(message, r.num_prompt_logprobs < -1 or r.num_prompt_logprobs > C.ENGINE_MAX_LOGPROBS, "num_prompt_logprobs is %d, expected -1 (none) to %d", r.num_prompt_logprobs, C.ENGINE_MAX_LOGPROBS)
-  refuse(message, r.num_stop_tokens < 0, "num_stop_tokens is %d, expected 0 or above", r.num_stop_tokens)
+  refuse(message, r.num_stop_tokens < 0, "num_stop_tokens is %d, expected 0 or more", r.num_stop_tokens)
   status.try(request.check_tokens("stop_tokens", r.stop_tokens, r.num_stop_tokens, limits.vocab_size, message))
   status.try(check_sequences("stop_sequence", r.stop_sequence_begin, r.stop_sequence_tokens, r.num_stop_sequences, most_stop_sequences, limits, message))
   status.try(check_rules(r, limits, message))
@@ -267,13 +267,13 @@ terra request.copy(r : &C.engine_request, model : &ModelConfig, limits : &Limits
     if item ~= nil then
       request.delete_sequence(item)
     end
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for a request of %d tokens", r.prompt_length)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for a request of %d tokens", r.prompt_length)
   end
   var most = limits.max_biases
   if item.early_biases.size > most then
     var count = item.early_biases.size
     request.delete_sequence(item)
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "min_tokens needs %lld biases for the stop tokens, a step has room for %d", count, most)
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "min_tokens needs %lld biases for the stop tokens, but a forward pass has room for %d", count, most)
   end
   @result = item
   return C.GLM_OK

@@ -138,14 +138,14 @@ terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C
   self.step = step
   self.dirty_begin = options.max_sequences
   if options.max_sequences > step.shape.max_sequences then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "max_batch is %d, the step plan has %d page table rows", options.max_sequences, step.shape.max_sequences)
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "max_batch is %d, but the plan has %d page table rows", options.max_sequences, step.shape.max_sequences)
   end
   status.try(self.pool:init(options.num_pages, options.page_size, message))
   if options.kv_events then
     status.try(self.pool.kv_events:init(options.num_pages, options.page_size, message))
   end
   if not self:reserve_lists() then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "no memory for the lists of %d sequences", options.max_live)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the lists of %d sequences", options.max_live)
   end
   return C.GLM_OK
 end

@@ -271,7 +271,7 @@ def test_a_profile_names_the_operations_and_their_times():
         assert calls["linear qkv"] == 6 * layers
         assert calls["sample"] == 6
         assert all(row["nanoseconds"] >= 0 for row in profile["operations"])
-        with pytest.raises(EngineError, match="no profile was begun"):
+        with pytest.raises(EngineError, match="no profile is running"):
             engine.end_profile()
 
 

@@ -116,7 +116,7 @@ def test_cancelling(tmp_path):
         assert engine.wait(60)
         engine.cancel(request_id)
         assert events_until_end(engine, request_id)[-1].finish_reason == "cancelled"
-        with pytest.raises(EngineError, match="is not live"):
+        with pytest.raises(EngineError, match="is unknown or has ended"):
             engine.cancel(request_id)
         assert engine.info()["owned_pages"] == 0
 
@@ -136,7 +136,7 @@ def fill_queue(engine, ids: list[int]) -> None:
 
 def test_a_full_queue(engine):
     ids = []
-    with pytest.raises(EngineError, match="max_queue is 8") as caught:
+    with pytest.raises(EngineError, match="max_queue 8") as caught:
         fill_queue(engine, ids)
     assert caught.value.status == Status.GLM_QUEUE_FULL
     for request_id in ids:
@@ -157,12 +157,12 @@ def test_the_event_fd_wakes_a_poller(engine):
 
 BAD = {
     "the prompt is empty": question(prompt=[]),
-    "the prompt has 1025 tokens, max_seq is 1024": question(prompt=[1] * 1025),
+    "but the context length (max_seq) is 1024": question(prompt=[1] * 1025),
     "prompt[1] is token 2048, outside the vocabulary of 2048": question(prompt=[1, 2048]),
     "prompt[0] is token -1, outside the vocabulary of 2048": question(prompt=[-1]),
     "temperature is -1,": question(sampling=Sampling(temperature=-1.0)),
     "temperature is nan,": question(sampling=Sampling(temperature=NAN)),
-    "max_tokens is -1, expected at least 0": question(max_tokens=-1),
+    "max_tokens is -1, expected 0 or more": question(max_tokens=-1),
     "top_p is -1,": question(sampling=Sampling(top_p=-1.0)),
     "num_logprobs is 21,": question(sampling=Sampling(num_logprobs=21)),
     "bias_tokens[0] is token 2048": question(biases={2048: 1.0}),

@@ -95,12 +95,12 @@ def index_entry(name: str, file: object) -> Damage:
 
 SHARD_DAMAGE: dict[str, tuple[Damage, list[str]]] = {
     "truncated by a byte": (lambda d: truncated(d, 1), [FIRST_SHARD, "past the end"]),
-    "truncated in its header": (lambda d: cut_to(d, 100), [FIRST_SHARD, "header's length"]),
-    "seven bytes": (lambda d: cut_to(d, 7), [FIRST_SHARD, "7 bytes", "too few"]),
+    "truncated in its header": (lambda d: cut_to(d, 100), [FIRST_SHARD, "header length"]),
+    "seven bytes": (lambda d: cut_to(d, 7), [FIRST_SHARD, "7 bytes", "takes 8"]),
     "empty": (lambda d: cut_to(d, 0), [FIRST_SHARD, "empty"]),
     "header longer than the file": (lambda d: long_length(d, 10**8), [FIRST_SHARD, "100000000"]),
     "header of 2^63 bytes": (lambda d: long_length(d, 2**63), [FIRST_SHARD, "9223372036854775808"]),
-    "header that is not JSON": (raw_header(b"\x80\x04pickle"), [FIRST_SHARD, "not valid JSON"]),
+    "header that is not JSON": (raw_header(b"\x80\x04pickle"), [FIRST_SHARD, "invalid JSON"]),
     "header with a list": (raw_header(b"[1]"), [FIRST_SHARD, "array"]),
     "header nested 10,000 deep": (
         raw_header(b'{"a":' * 10_000 + b"1" + b"}" * 10_000),
@@ -112,8 +112,8 @@ SHARD_DAMAGE: dict[str, tuple[Damage, list[str]]] = {
     ),
     "offsets that overlap": (moved_offsets(-8, -8), [FIRST_SHARD, "overlap"]),
     "offsets that leave a gap": (moved_offsets(8, 8), [FIRST_SHARD]),
-    "offsets backwards": (first_header(reversed_offsets), [FIRST_SHARD, "backwards"]),
-    "offsets of another size": (moved_offsets(0, 8), [FIRST_SHARD, "takes"]),
+    "offsets backwards": (first_header(reversed_offsets), [FIRST_SHARD, "negative or reversed"]),
+    "offsets of another size": (moved_offsets(0, 8), [FIRST_SHARD, "needs"]),
     "offsets past the end": (
         header_entry(WEIGHT, data_offsets=[2**40, 2**40 + 2048]),
         [WEIGHT, "past the end"],
@@ -150,14 +150,14 @@ INDEX_DAMAGE: dict[str, tuple[Damage, list[str]]] = {
     ),
     "a tensor that its shard lacks": (
         index_entry("model.layers.0.ghost.weight", FIRST_SHARD),
-        [INDEX_NAME, "model.layers.0.ghost.weight", "lacks"],
+        [INDEX_NAME, "model.layers.0.ghost.weight", "does not contain it"],
     ),
     "a tensor left out": (
         lambda d: tamper.change_index(d, lambda m: m.pop(WEIGHT)),
         [WEIGHT, "does not list"],
     ),
-    "a path instead of a name": (index_entry(WEIGHT, "../x"), [INDEX_NAME, WEIGHT, "file name"]),
-    "a number for a name": (index_entry(WEIGHT, 3), [INDEX_NAME, WEIGHT, "file name"]),
+    "a path instead of a name": (index_entry(WEIGHT, "../x"), [INDEX_NAME, WEIGHT, "plain file"]),
+    "a number for a name": (index_entry(WEIGHT, 3), [INDEX_NAME, WEIGHT, "plain file"]),
     "no weight_map": (
         lambda d: tamper.rewrite_json(d / INDEX_NAME, lambda _: {"metadata": {}}),
         [INDEX_NAME, "weight_map"],
@@ -166,7 +166,7 @@ INDEX_DAMAGE: dict[str, tuple[Damage, list[str]]] = {
         lambda d: tamper.change_index(d, lambda m: m.clear()),
         [INDEX_NAME, "model.embed_tokens.weight", "missing"],
     ),
-    "no JSON": (lambda d: (d / INDEX_NAME).write_text("{"), [INDEX_NAME, "not valid JSON"]),
+    "no JSON": (lambda d: (d / INDEX_NAME).write_text("{"), [INDEX_NAME, "invalid JSON"]),
     "nothing at all": (lambda d: (d / INDEX_NAME).write_text(""), [INDEX_NAME, "empty"]),
     "a folder for a shard": (
         lambda d: ((d / SECOND_SHARD).unlink(), (d / SECOND_SHARD).mkdir()),
@@ -194,7 +194,7 @@ TENSOR_DAMAGE: dict[str, tuple[Damage, list[str]]] = {
     "a scale that is missing": (lambda d: tamper.drop_tensor(d, SCALE), [SCALE, "missing"]),
     "a tensor nobody uses": (
         lambda d: add_copy(d, "model.layers.1.mlp.experts.8.up_proj.weight"),
-        ["model.layers.1.mlp.experts.8.up_proj.weight", "nothing in the model uses"],
+        ["model.layers.1.mlp.experts.8.up_proj.weight", "the model does not use"],
     ),
     "a scale that is zero": (set_scale(b"\0\0", b"\0\0\0\0"), [SCALE, "row 5", "zero"]),
     "a scale that is NaN": (set_scale(NAN_BF16, NAN_F32), [SCALE, "row 5", "nan", "finite"]),

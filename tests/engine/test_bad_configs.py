@@ -258,5 +258,5 @@ def test_shape_that_disagrees_with_the_config(tmp_path):
     tamper.change_config(directory, intermediate_size=48)
     with pytest.raises(EngineError) as caught:
         open_model(directory)
-    assert "mlp.gate_proj.weight: expected the shape [48, 64]" in str(caught.value)
+    assert "mlp.gate_proj.weight: expected shape [48, 64]" in str(caught.value)
     assert "[96, 64]" in str(caught.value)

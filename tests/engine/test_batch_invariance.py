@@ -169,7 +169,7 @@ def preempt(engine: Engine, request_id: int) -> None:
     try:
         engine.preempt(request_id)
     except EngineError as error:
-        if "not live" not in str(error):
+        if "has ended" not in str(error):
             raise
 
 

@@ -117,7 +117,7 @@ def test_both_faces_agree():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--page-size", "24"], "keeps pages of a multiple of 16 tokens"),
+        (["--page-size", "24"], "needs a multiple of 16 tokens"),
         (["--memory-limit", "1MB"], "are missing"),
     ],
 )
@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_refused(arguments, text):
 @pytest.mark.parametrize("device", ["cuda", "auto"])
 def test_without_a_device_nothing_falls_back(device):
     arguments = ["smoke", "--model", CAPITALS, "--device", device]
-    assert "expected a GPU, got none" in refused(*arguments, CUDA_VISIBLE_DEVICES="")
+    assert "no GPU found" in refused(*arguments, CUDA_VISIBLE_DEVICES="")
 
 
 def break_the_device(ordinal: int = 0) -> None:
@@ -183,5 +183,5 @@ def test_a_lost_device_fails_its_requests_and_refuses_more():
     assert " failed " in failed
     assert "rank 0" in failed
     assert "cudaError" in failed
-    assert refusal.startswith("refused | the device is lost, the engine is not usable any more")
+    assert refusal.startswith("refused | the device is lost and the engine cannot continue")
     assert result.returncode == 3

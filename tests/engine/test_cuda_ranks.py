@@ -141,7 +141,7 @@ def check_end(told: dict, words: str) -> None:
     assert told["failed"]
     for message in told["failed"]:
         assert words in message
-    assert "not usable any more" in told["refusal"]
+    assert "the engine cannot continue" in told["refusal"]
     assert told["is_usable"] == 0
 
 

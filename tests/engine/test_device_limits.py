@@ -21,20 +21,20 @@ ALONE = {"n_shared_experts": 0}
 
 LIMITS = {
     "head_dim": ({"head_dim": 256}, {"head_dim": 320}, "head_dim: expected at most 256, got 320"),
-    "heads of a KV head": (
+    "heads per KV head": (
         {"num_attention_heads": 32},
         {"num_attention_heads": 34},
-        "query heads of a KV head: expected at most 16, got 17",
+        "query heads per KV head: expected at most 16, got 17",
     ),
     "routed experts": (
         {**ALONE, "n_routed_experts": 256},
         {**ALONE, "n_routed_experts": 257},
         "experts: expected 1 to 256, got 257",
     ),
-    "local experts beside a shared one": (
+    "local experts with a shared expert": (
         {"n_routed_experts": 255},
         {"n_routed_experts": 256},
-        "num_local_experts beside a shared one: expected 0 to 255, got 256",
+        "num_local_experts with a shared expert: expected 0 to 255, got 256",
     ),
     "top_k": (
         {"n_routed_experts": 64, "num_experts_per_tok": 32},
@@ -129,6 +129,8 @@ def test_processors_have_no_such_limits(changes, tmp_path):
 def test_types_of_pages_are_refused_before_a_weight_is_read(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(small_config()), encoding="utf-8")
-    with pytest.raises(EngineError, match="keeps no pages of kv_dtype BF16") as caught:
+    with pytest.raises(
+        EngineError, match="does not support KV cache pages of kv_dtype BF16"
+    ) as caught:
         Engine(EngineOptions(path, device="cpu", kv_dtype=1, synthetic=True))
     assert caught.value.status == Status.GLM_NOT_SUPPORTED

@@ -261,11 +261,11 @@ def test_fp8_weights_without_a_quantization_config(tmp_path):
     ("changes", "words"),
     [
         ({"torch_dtype": "float16"}, ['"bfloat16"', '"float32"', '"float16"']),
-        ({"head_dim": None, "num_attention_heads": 64}, ["head_dim", "at least 2", "1"]),
+        ({"head_dim": None, "num_attention_heads": 64}, ["head_dim", "is 1", "2 or more"]),
         ({"n_routed_experts": None}, ["n_routed_experts is null"]),
         (
             {"rope_parameters": {"full_attention": {"rope_type": "default"}}},
-            ["rope_parameters.full_attention: RoPE parameters of their own"],
+            ["rope_parameters.full_attention: separate RoPE parameters per layer type"],
         ),
     ],
 )
@@ -289,7 +289,7 @@ def test_quantised_weight_of_another_type(dtype, tmp_path):
     shard = tamper.shard_of(directory, name)
     tamper.change_header(shard, lambda header: header[name].update(dtype=dtype))
     (problem,) = inspect_checkpoint(directory)["problems"]
-    assert problem["message"].startswith("expected the dtype F8_E4M3 (")
+    assert problem["message"].startswith("expected dtype F8_E4M3 (")
     assert problem["message"].endswith(f"got {dtype}")
 
 
@@ -316,7 +316,7 @@ def test_tied_head_of_another_dtype(tmp_path):
     tamper.drop_tensor(directory, "lm_head.weight")
     shape, data = table_of(directory)
     (message,) = tie(directory, "F32", shape, widened(data))
-    assert "ties it to model.embed_tokens.weight: expected the dtype BF16" in message
+    assert "ties this tensor to model.embed_tokens.weight: expected the same dtype BF16" in message
     assert "got F32" in message
     assert "values differ" not in message
 
@@ -326,7 +326,7 @@ def test_tied_head_of_another_shape(tmp_path):
     tamper.drop_tensor(directory, "lm_head.weight")
     (rows, columns), data = table_of(directory)
     (message,) = tie(directory, "BF16", [rows // 2, columns], data[: len(data) // 2])
-    assert f"expected the shape [{rows}, {columns}] that config.json implies" in message
+    assert f"expected shape [{rows}, {columns}] according to config.json" in message
 
 
 def test_tied_head_of_other_values(tmp_path):

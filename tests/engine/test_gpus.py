@@ -63,7 +63,7 @@ def test_a_driver_without_a_gpu_is_no_gpu_unless_device_files_say_otherwise(
     files = write_device_file(tmp_path, "dev/nvidiactl")
     refused, count, message = found_below(tmp_path)
     assert (refused, count) == (Status.GLM_NOT_SUPPORTED, 0)
-    assert f"an NVIDIA driver is here ({files}): expected a GPU, got none from {path}" in message
+    assert f"found an NVIDIA driver ({files}), but {path} reports no GPU" in message
 
 
 def write_device_file(root, name):
@@ -77,20 +77,20 @@ def test_device_files_without_the_library_refuse(tmp_path, name):
     write_device_file(tmp_path, name)
     status, count, message = found_below(tmp_path)
     assert (status, count) == (Status.GLM_NOT_SUPPORTED, 0)
-    assert f"an NVIDIA driver is here ({tmp_path / name}), but libcuda.so.1 is not" in message
+    assert f"found an NVIDIA driver ({tmp_path / name}), but not libcuda.so.1" in message
     assert all(f"/{folder}" in message for folder in FOLDERS)
-    assert message.endswith("; device cpu computes on the processor")
+    assert message.endswith("; use device cpu to run on the CPU")
 
 
 def test_a_driver_that_fails_refuses(tmp_path):
     path = write_driver(tmp_path / FOLDERS[3], status=999)
     status, count, message = found_below(tmp_path)
     assert (status, count) == (Status.GLM_NOT_SUPPORTED, 0)
-    assert f"the NVIDIA driver {path} fails with CUDA error 999" in message
+    assert f"the NVIDIA driver {path} failed with CUDA error 999" in message
 
 
 def test_a_library_that_is_no_driver_refuses(tmp_path):
     write_driver(tmp_path / FOLDERS[2], source="int answer(void) {{ return 42; }}")
     status, _, message = found_below(tmp_path)
     assert status == Status.GLM_NOT_SUPPORTED
-    assert "libcuda.so.1 is no NVIDIA driver" in message
+    assert "libcuda.so.1 is not an NVIDIA driver" in message

@@ -77,7 +77,7 @@ def expect_refusal(library, name: str, handle) -> None:
         return
     assert status == Status.GLM_INVALID_ARGUMENT
     if MESSAGE in TAKES_ENGINE[name]:
-        assert message == "engine is null or freed: expected what init_engine gave"
+        assert message == "engine is null or already freed: expected a handle from init_engine"
 
 
 @pytest.mark.parametrize("name", [name for name in TAKES_ENGINE if name != "free_request_state"])
@@ -138,7 +138,7 @@ def states_refused(engine: Engine, state) -> None:
     ]
     for call in calls:
         assert call() == Status.GLM_INVALID_ARGUMENT
-        assert message.text == b"the state is null, freed or of another engine"
+        assert message.text == b"the state is null, already freed or from another engine"
     assert library.free_request_state(engine.pointer, state) == Status.GLM_INVALID_ARGUMENT
 
 

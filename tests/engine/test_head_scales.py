@@ -92,7 +92,7 @@ def test_wrong_scales_are_named(checkpoint, change, words):
 
 def test_scales_of_some_layers_alone(checkpoint):
     add(checkpoint, {name: tensor for name, tensor in scales().items() if ".0." not in name})
-    with pytest.raises(EngineError, match="nothing in the model uses this tensor"):
+    with pytest.raises(EngineError, match="the model does not use this tensor"):
         logits(checkpoint)
 
 
@@ -109,6 +109,8 @@ def test_other_schemes_are_refused(checkpoint, key, value):
 
 def test_the_cpu_refuses_a_cache_of_codes(checkpoint):
     add(checkpoint, scales())
-    with pytest.raises(EngineError, match="keeps no pages of kv_dtype F8_E4M3") as caught:
+    with pytest.raises(
+        EngineError, match="does not support KV cache pages of kv_dtype F8_E4M3"
+    ) as caught:
         logits(checkpoint, kv_dtype=2)
     assert caught.value.status == Status.GLM_NOT_SUPPORTED

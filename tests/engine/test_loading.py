@@ -153,7 +153,10 @@ def test_a_tied_head_of_other_values_is_reported(tmp_path):
     tamper.change_config(directory, tie_word_embeddings=True)
     problems = inspect_checkpoint(directory)["problems"]
     assert [one["tensor"] for one in problems] == ["lm_head.weight"]
-    assert "ties it to model.embed_tokens.weight, but their values differ" in problems[0]["message"]
+    assert (
+        "this tensor to model.embed_tokens.weight, but their values differ"
+        in problems[0]["message"]
+    )
     with pytest.raises(EngineError, match="their values differ"):
         Engine(EngineOptions(directory, device="cpu", max_seq=64, num_threads=1)).close()
 

@@ -103,10 +103,10 @@ def test_cancelling_ends_a_request_once():
         ledger.cancel(request_id)
         events += collect(ledger, 1)
         assert ends_of(events)[request_id].finish_reason == "cancelled"
-        with pytest.raises(EngineError, match=f"request {request_id} is not live") as caught:
+        with pytest.raises(EngineError, match=f"request {request_id} is unknown") as caught:
             ledger.cancel(request_id)
         assert caught.value.status == Status.GLM_NOT_FOUND
-        with pytest.raises(EngineError, match="request 77 is not live"):
+        with pytest.raises(EngineError, match="request 77 is unknown or has ended"):
             ledger.preempt(77)
         assert ledger.info()["owned_pages"] == 0
 
@@ -157,7 +157,9 @@ def test_a_burst_fills_batch_and_queue_and_no_more(max_batch, max_queue):
     with Ledger(max_queue=max_queue, max_batch=max_batch, is_manual=1) as ledger:
         for index in range(most):
             ledger.submit(request_of(index))
-        expected = f"^{most} requests .*, max_batch is {max_batch} and max_queue is {max_queue}$"
+        expected = (
+            rf"^the queue is full: {most} .*\(max_batch {max_batch}, max_queue {max_queue}\)$"
+        )
         with pytest.raises(EngineError, match=expected) as caught:
             ledger.submit(request_of(9))
         assert caught.value.status == Status.GLM_QUEUE_FULL
@@ -288,24 +290,24 @@ def test_misuse_of_states_is_refused():
     with Ledger(num_pages=5, max_batch=2) as ledger, Ledger() as other:
         state, _ = ledger.prefill(list(range(14)))
         with pytest.raises(
-            EngineError, match="2 more pages are needed, 1 of the pool's 5"
+            EngineError, match="2 more KV cache pages are needed, but only 1 of 5"
         ) as caught:
             ledger.prefill(list(range(6)))
         assert caught.value.status == Status.GLM_OUT_OF_MEMORY
         with pytest.raises(EngineError, match="state of 14 tokens cannot take 51 more"):
             ledger.run_batch_decode([state], [Sampling()], 51)
-        with pytest.raises(EngineError, match="12 more pages are needed"):
+        with pytest.raises(EngineError, match="12 more KV cache pages are needed"):
             ledger.run_batch_decode([state], [Sampling()], 50)
-        with pytest.raises(EngineError, match=r"states\[1\] is states\[0\] again"):
+        with pytest.raises(EngineError, match=r"states\[1\] repeats states\[0\]"):
             ledger.run_batch_decode([state, state], [Sampling()] * 2, 1)
-        with pytest.raises(EngineError, match="of another engine"):
+        with pytest.raises(EngineError, match="from another engine"):
             other.decode_step(state, 1)
-        with pytest.raises(EngineError, match="null, freed or of another engine"):
+        with pytest.raises(EngineError, match="null, already freed or from another engine"):
             ledger.decode_step(None, 1)
         with pytest.raises(EngineError, match=r"token\[0\] is token 97"):
             ledger.decode_step(state, 97)
         second, _ = ledger.prefill([1])
-        with pytest.raises(EngineError, match="all 2 sequences of max_batch"):
+        with pytest.raises(EngineError, match=r"all 2 sequences \(max_batch\)"):
             ledger.prefill([1])
         for one in (state, second):
             ledger.free_state(one)

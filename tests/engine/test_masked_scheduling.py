@@ -95,7 +95,7 @@ def test_each_mask_that_can_be_given_is_given_whatever_the_others_are():
         with pytest.raises(EngineError, match=f"index is 5, .* request {first}") as caught:
             ledger.set_masks([gone, too_late, (second, 7, FULL), (first, 1, FULL)])
         assert caught.value.status == Status.GLM_INVALID_ARGUMENT
-        with pytest.raises(EngineError, match="request 987654 is not live") as caught:
+        with pytest.raises(EngineError, match="request 987654 is unknown or has ended") as caught:
             ledger.set_masks([gone, (second, 1, FULL)])
         assert caught.value.status == Status.GLM_NOT_FOUND
         assert {end.finish_reason for end in ends_of(ledger.run()).values()} == {"length"}
@@ -106,7 +106,7 @@ def test_one_mask_is_not_given_twice_in_one_call():
         request_id = ledger.submit(masked(5, 3))
         for _ in range(3):
             ledger.iterate()
-        with pytest.raises(EngineError, match=r"index is 1, but the next token .* is token 2"):
+        with pytest.raises(EngineError, match=r"index is 1, but request .* output token 2 next"):
             ledger.set_masks([(request_id, 1, FULL), (request_id, 1, FULL)])
 
 

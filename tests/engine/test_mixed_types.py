@@ -67,7 +67,7 @@ def test_experts_of_two_types_are_refused_before_loading(name, tmp_path):
     directory = write(tmp_path, pattern)
     tensor = "model.layers.1.mlp.experts.0.down_proj.weight"
     words = (
-        f"the weight is {outer}, but gate_proj and up_proj of the experts of layer 1 are {inner}"
+        f"the weight is {outer}, but gate_proj and up_proj of the experts in layer 1 are {inner}"
     )
     with pytest.raises(EngineError, match=words) as caught:
         Engine(options(directory))

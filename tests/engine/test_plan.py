@@ -143,7 +143,7 @@ def test_a_limit_above_the_memory_of_this_machine_is_refused():
 
 
 def test_page_tables_of_too_many_entries():
-    with pytest.raises(EngineError, match="max_batch 65536, max_seq 202752 and page_size 1 make"):
+    with pytest.raises(EngineError, match="max_batch 65536, max_seq 202752 and page_size 1 need"):
         plan_of(GLM, max_batch=65536, max_seq=202752, page_size=1)
 
 

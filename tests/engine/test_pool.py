@@ -63,7 +63,7 @@ def test_a_pool_for_less_than_one_refuses():
         open_engine(CAPITALS, **OPTIONS, num_pages=PAGES_PER_REQUEST - 1).__enter__()
     with open_engine(CAPITALS, **OPTIONS) as engine:
         engine.resize_pool(PAGES_PER_REQUEST - 1)
-        with pytest.raises(EngineError, match="may need 5 pages of 16 tokens, the pool") as caught:
+        with pytest.raises(EngineError, match="may need 5 KV cache pages of 16 tokens") as caught:
             engine.submit(requests()[0])
         assert caught.value.status == Status.GLM_OUT_OF_MEMORY
         assert engine.info()["live_requests"] == 0

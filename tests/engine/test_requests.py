@@ -18,10 +18,10 @@ def sampled(**values) -> Request:
 
 BAD = {
     "the prompt is empty": Request(prompt=[]),
-    "the prompt has 65 tokens, max_seq is 64": Request(prompt=[1] * 65),
+    "the prompt has 65 tokens, but the context length (max_seq) is 64": Request(prompt=[1] * 65),
     "prompt[2] is token 97, outside the vocabulary of 97": Request(prompt=[1, 2, 97]),
     "prompt[0] is token -1, outside the vocabulary of 97": Request(prompt=[-1]),
-    "max_tokens is -5, expected at least 0": Request(prompt=[1], max_tokens=-5),
+    "max_tokens is -5, expected 0 or more": Request(prompt=[1], max_tokens=-5),
     "num_prompt_logprobs is 21, expected -1 (none) to 20": Request([1], num_prompt_logprobs=21),
     "num_prompt_logprobs is -2": Request([1], num_prompt_logprobs=-2),
     "min_tokens is 3, expected 0 to max_tokens (2)": Request([1], max_tokens=2, min_tokens=3),
@@ -73,7 +73,7 @@ def test_a_bad_request_is_refused(ledger, message):
 def test_a_request_larger_than_the_pool_is_refused():
     with Ledger(num_pages=4) as small, pytest.raises(EngineError) as caught:
         small.submit(Request([1] * 10, max_tokens=30))
-    assert "may need 10 pages of 4 tokens, the pool has 4" in str(caught.value)
+    assert "may need 10 KV cache pages of 4 tokens, but the pool has 4" in str(caught.value)
     assert caught.value.status == Status.GLM_OUT_OF_MEMORY
 
 

@@ -75,7 +75,7 @@ REFUSED = {
     ),
     "a kind for each kind of layer": (
         {"rope_theta": OUTER, "rope_parameters": {"full_attention": {**DEFAULT}}},
-        "kind of layer",
+        "layer type",
     ),
     "rope_scaling that is a word": ({"rope_theta": OUTER, "rope_scaling": "linear"}, "an object"),
     "an inner theta of null": (

@@ -96,7 +96,7 @@ def test_a_pool_of_exactly_one_request():
     with Ledger(num_pages=5) as ledger:
         check_all_finish(ledger, [request] * 3)
     with Ledger(num_pages=4) as ledger:
-        with pytest.raises(EngineError, match="may need 5 pages of 4 tokens, the pool has 4"):
+        with pytest.raises(EngineError, match="may need 5 KV cache pages of 4 tokens"):
             ledger.submit(request)
         assert ledger.info()["live_requests"] == 0
 
@@ -466,9 +466,11 @@ def test_an_engine_lost_for_good_says_so():
         assert set(ends) == set(ids)
         assert all(end.kind == "failed" for end in ends.values())
         assert ledger.info()["is_usable"] == 0
-        with pytest.raises(EngineError, match="not usable any more: linear failed in layer 3"):
+        with pytest.raises(
+            EngineError, match="the engine cannot continue: linear failed in layer 3"
+        ):
             ledger.submit(requests_of(1)[0])
-        with pytest.raises(EngineError, match="not usable any more"):
+        with pytest.raises(EngineError, match="the engine cannot continue"):
             ledger.prefill([1, 2, 3])
 
 

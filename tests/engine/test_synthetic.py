@@ -85,7 +85,7 @@ def test_a_plan_is_cut_too():
     [
         ({"num_layers": 1, "synthetic": False, "model_dir": CONFIG.parent}, "only synthetic"),
         ({"num_layers": 99}, "num_layers is 99, but .* has 4 layers"),
-        ({"synthetic": False}, "holds neither"),
+        ({"synthetic": False}, "found neither"),
     ],
 )
 def test_refusals(options, text):
@@ -95,7 +95,7 @@ def test_refusals(options, text):
 
 def test_graphs_are_refused_where_the_device_has_none():
     with (
-        pytest.raises(EngineError, match=r"graphs is 1, but the device .* captures no graphs"),
+        pytest.raises(EngineError, match=r"graphs is 1, but the device .* cannot capture graphs"),
         Engine(synthetic_options(graphs=True)),
     ):
         pass

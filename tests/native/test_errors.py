@@ -82,10 +82,10 @@ def test_matrices_and_activations_that_do_not_fit(device):
     with invalid("linear: matrix.role"):
         op.linear(device, table, np.zeros((1, 3)))
     fp8, _ = op.matrix(device, np.ones((5, 3)), FP8)
-    with invalid(r"codes.*: expected memory, got null"):
+    with invalid(r"codes.*: expected a pointer, got null"):
         op.linear(device, fp8, np.zeros((1, 3)))
     plain, _ = op.matrix(device, np.ones((5, 3)), BF16)
-    with invalid(r"plain.*: expected memory, got null"):
+    with invalid(r"plain.*: expected a pointer, got null"):
         op.linear(device, plain, op.Quantised(np.zeros((1, 3), np.uint8), np.ones(1, np.float32)))
     with fails("GLM_NOT_SUPPORTED", "logits"):
         op.logits(device, fp8, np.zeros((1, 3)), [0])

@@ -146,8 +146,8 @@ def test_one_as_wide_as_the_others_gives_the_bits_of_a_routed_one(device, num_to
     ("shared_id", "text"),
     [
         (-2, "shared_expert_id: expected -1 to 2147483647, got -2"),
-        (BEGIN, f"shared_expert_id: expected no local routed expert's id, got {BEGIN}"),
-        (BEGIN + 1, f"shared_expert_id: expected no local routed expert's id, got {BEGIN + 1}"),
+        (BEGIN, f"expected an id that no local routed expert has, got {BEGIN}"),
+        (BEGIN + 1, f"expected an id that no local routed expert has, got {BEGIN + 1}"),
     ],
 )
 def test_ids_that_cannot_be_its_own_are_refused(device, shared_id, text):
@@ -177,6 +177,6 @@ def test_as_many_experts_as_a_device_has_places_for_leave_none_for_it(device):
         pytest.skip("the CPU device runs any number of experts: --device-kind cuda runs it")
     stack, _, given, ids, weights = problem(device, 2, 256, 16, 8, 2, F32)
     shared = shared_problem(device, 16, 8, F32)
-    text = "num_local_experts beside a shared one: expected 0 to 255, got 256"
+    text = "num_local_experts with a shared expert: expected 0 to 255, got 256"
     with pytest.raises(BackendError, match=text):
         op.experts(device, stack, given, ids, weights, BEGIN, shared=shared)

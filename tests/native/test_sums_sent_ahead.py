@@ -274,7 +274,7 @@ def sending(backend):
 
 def refused(call) -> str:
     """The message of a call that must be refused."""
-    with pytest.raises(BackendError, match="part of a sum") as failure:
+    with pytest.raises(BackendError, match="partial sum") as failure:
         call()
     return str(failure.value)
 
@@ -315,7 +315,7 @@ def test_a_sum_of_another_part_than_was_sent_is_refused(sending, producer, dtype
         return messages
 
     for messages in on_ranks(sending, 2, work):
-        sent = f"the part of a sum that was sent, {count} rows of {width} at address"
+        sent = f"the partial sum already sent, {count} rows of {width} at address"
         assert all(sent in message for message in messages), messages
 
 
@@ -353,7 +353,7 @@ def test_a_graph_that_ends_with_a_part_that_was_sent_is_refused(sending):
 
     for status, message in on_ranks(sending, 2, work):
         assert status == INVALID
-        assert "a part of a sum that it does not take" in message
+        assert "a partial sum that no operation adds" in message
 
 
 def test_a_capture_that_is_dropped_leaves_nothing_reserved(sending):

@@ -45,7 +45,7 @@ def test_a_server_with_a_lost_rank_says_so_and_ends(start_server, endless_model,
         ends = list(clients.map(lambda _: last_event(server), range(3)))
     print(f"requests ended after {time.monotonic() - began:.2f} s")
     for end in ends:
-        words = f"embed failed on rank {RANK}: it has not come back"
+        words = f"embed failed on rank {RANK}: the call has not returned"
         assert words in end["error"]["message"]
     assert server.http.get("/readyz").status_code == 503
     refused = server.http.post("/v1/completions", json={**ENDLESS, "stream": False})

@@ -73,7 +73,8 @@ class Array {
         const_cast<unsigned char*>(static_cast<const unsigned char*>(address)),
         {static_cast<int64_t>(sizes)...});
     if (handle_ == nullptr)
-      throw Failure(GLM_OUT_OF_MEMORY, "no memory for an array header");
+      throw Failure(GLM_OUT_OF_MEMORY,
+                    "not enough host memory for an array header");
   }
 
   Array(const Array&) = delete;

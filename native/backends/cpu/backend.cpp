@@ -52,9 +52,9 @@ glm_status operation(glm_device* device, const Args* args) {
 
 glm_status refuse_graph(glm_device* device) {
   if (device == nullptr) return GLM_INVALID_ARGUMENT;
-  write_message(&device->message,
-                "graph: expected a device with supports_graphs 1, got the CPU "
-                "device");
+  write_message(
+      &device->message,
+      "graph: the CPU device cannot capture graphs (supports_graphs 0)");
   return GLM_NOT_SUPPORTED;
 }
 

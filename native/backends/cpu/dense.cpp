@@ -11,7 +11,7 @@ namespace {
 
 void expect_output(const char* where, const glm_activation_output& output) {
   if ((output.codes == nullptr) != (output.row_scale == nullptr))
-    reject(where, "codes and row_scale", "both or neither", "one of them");
+    reject(where, "codes and row_scale", "both or neither", "only one");
 }
 
 void quantise_plain(glm_device& device, const char* where, int64_t tokens,
@@ -94,7 +94,8 @@ class AddNorm {
 void check_kernel(futhark_context* context, const char* where, int code) {
   if (code == FUTHARK_SUCCESS) return;
   char* text = futhark_context_get_error(context);
-  const std::string message = text == nullptr ? "no message" : text;
+  const std::string message =
+      text == nullptr ? "Futhark gave no error message" : text;
   std::free(text);
   throw Failure(
       code == FUTHARK_OUT_OF_MEMORY ? GLM_OUT_OF_MEMORY : GLM_DEVICE_ERROR,

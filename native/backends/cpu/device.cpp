@@ -36,11 +36,13 @@ void close(glm_device* device) {
 void start_kernels(glm_device& device, int32_t num_threads) {
   device.config = futhark_context_config_new();
   if (device.config == nullptr)
-    throw Failure(GLM_OUT_OF_MEMORY, "device_open: no memory for a context");
+    throw Failure(GLM_OUT_OF_MEMORY,
+                  "device_open: not enough host memory for a Futhark context");
   futhark_context_config_set_num_threads(device.config, num_threads);
   device.context = futhark_context_new(device.config);
   if (device.context == nullptr)
-    throw Failure(GLM_OUT_OF_MEMORY, "device_open: no memory for a context");
+    throw Failure(GLM_OUT_OF_MEMORY,
+                  "device_open: not enough host memory for a Futhark context");
   char* text = futhark_context_get_error(device.context);
   if (text == nullptr) return;
   const std::string message = text;
@@ -118,9 +120,8 @@ void host_allocate(glm_device&, int64_t bytes, void** memory) {
   expect_pointer("allocate", "memory", memory);
   void* const block = std::calloc(1, static_cast<size_t>(bytes + kAlignment));
   if (block == nullptr)
-    throw Failure(
-        GLM_OUT_OF_MEMORY,
-        "allocate: expected " + std::to_string(bytes) + " bytes, got none");
+    throw Failure(GLM_OUT_OF_MEMORY, "allocate: cannot allocate " +
+                                         std::to_string(bytes) + " bytes");
   void** const aligned = reinterpret_cast<void**>(
       (reinterpret_cast<uintptr_t>(block) / kAlignment + 1) * kAlignment);
   aligned[-1] = block;
@@ -149,7 +150,7 @@ void fill_zero(glm_device&, void* destination, int64_t bytes) {
 
 void synchronise(glm_device& device) {
   if (futhark_context_sync(device.context) != FUTHARK_SUCCESS)
-    throw Failure(GLM_DEVICE_ERROR, "synchronise: the kernel context failed");
+    throw Failure(GLM_DEVICE_ERROR, "synchronise: the Futhark context failed");
 }
 
 void workspace_bytes(const glm_workspace_shape* shape, int64_t* bytes) {

@@ -78,12 +78,12 @@ void place_scales(const glm_place_rows_args& args, const char* where) {
   if (matrix.dtype == GLM_DTYPE_F8_E4M3)
     expect_pointer(where, "scale_source of an FP8 matrix", args.scale_source);
   if (args.scale_source != nullptr && matrix.row_scale == nullptr)
-    reject(where, "row_scale of a matrix with scales", "memory", "null");
+    reject(where, "row_scale of a matrix with scales", "a pointer", "null");
   if (args.scale_source != nullptr)
     widen(where, "scale_source", args.scale_source, args.scale_dtype,
           args.num_rows, matrix.row_scale + args.row_begin);
   if (args.bias_source != nullptr && matrix.bias == nullptr)
-    reject(where, "bias of a matrix with biases", "memory", "null");
+    reject(where, "bias of a matrix with biases", "a pointer", "null");
   if (args.bias_source != nullptr)
     widen(where, "bias_source", args.bias_source, args.bias_dtype,
           args.num_rows, matrix.bias + args.row_begin);
@@ -123,9 +123,10 @@ int64_t matrix_bytes(const glm_matrix& matrix) {
 void expect_plain(const char* where, const char* what,
                   const glm_matrix& matrix) {
   if (matrix.dtype == GLM_DTYPE_F32 || matrix.dtype == GLM_DTYPE_BF16) return;
-  throw Failure(GLM_NOT_SUPPORTED, std::string(where) + ": expected " + what +
-                                       " of F32 (0) or BF16 (1), got dtype " +
-                                       std::to_string(matrix.dtype));
+  throw Failure(GLM_NOT_SUPPORTED,
+                std::string(where) + ": expected " + what +
+                    " with dtype F32 (0) or BF16 (1), got dtype " +
+                    std::to_string(matrix.dtype));
 }
 
 void expect_matrix(const char* where, const char* what,

@@ -42,8 +42,8 @@ void expect_cache(const char* where, const glm_kv_cache* cache) {
   expect_range(where, "cache num_pages", 0, INT32_MAX, cache->num_pages);
   if (cache->num_pages > 0) expect_pointer(where, "cache data", cache->data);
   if (cache->key_scale != nullptr || cache->value_scale != nullptr)
-    reject(where, "cache key_scale and value_scale",
-           "null with a cache of float32", "an address");
+    reject(where, "cache key_scale and value_scale", "null for a float32 cache",
+           "a pointer");
 }
 
 void copy_pages(glm_device&, const glm_copy_pages_args& args) {

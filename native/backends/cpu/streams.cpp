@@ -27,7 +27,8 @@ Event& recorded(const char* what, void* event) {
   expect_pointer("event_elapsed", what, event);
   Event& found = *static_cast<Event*>(event);
   if (!found.is_recorded)
-    reject("event_elapsed", what, "a recorded event", "one that is not");
+    reject("event_elapsed", what, "a recorded event",
+           "one that was not recorded");
   return found;
 }
 

@@ -37,16 +37,17 @@ void expect_driver() {
   int32_t driver = 0, runtime = 0;
   check(cudaDriverGetVersion(&driver), "device cuda: version of the driver");
   check(cudaRuntimeGetVersion(&runtime), "device cuda: version of the runtime");
-  if (driver == 0) refuse("expected an NVIDIA driver, got none");
+  if (driver == 0)
+    refuse("no NVIDIA driver found; install one or use device cpu");
   if (driver / 1000 < runtime / 1000)
-    refuse("expected a driver for CUDA " + version_text(runtime) +
+    refuse("expected an NVIDIA driver for CUDA " + version_text(runtime) +
            " or newer, got one for CUDA " + version_text(driver));
 }
 
 void expect_capability(const cudaDeviceProp& properties) {
   for (const int32_t major : {kMeasuredMajor, kNeverRunMajor})
     if (properties.major == major && properties.minor == 0) return;
-  refuse("expected compute capability 9.0 or 10.0, got " +
+  refuse("expected a GPU of compute capability 9.0 or 10.0, got " +
          std::to_string(properties.major) + "." +
          std::to_string(properties.minor) + " (" + properties.name + ")");
 }
@@ -109,7 +110,8 @@ void settle(glm_device& device) {
 
 void expect_no_capture(const glm_device& device, const char* where) {
   if (!device.is_capturing) return;
-  reject(where, "call", "none while a graph is captured", "one");
+  throw Failure(GLM_INVALID_ARGUMENT,
+                std::string(where) + ": not allowed during graph capture");
 }
 
 void expect_group(const glm_device& device, const char* where) {
@@ -125,7 +127,8 @@ void device_count(int32_t* count) {
   expect_pointer("device_count", "count", count);
   expect_driver();
   const cudaError_t error = cudaGetDeviceCount(count);
-  if (error == cudaErrorNoDevice) refuse("expected a GPU, got none");
+  if (error == cudaErrorNoDevice)
+    refuse("no GPU found; use device cpu to run on the CPU");
   check(error, "device cuda");
 }
 
@@ -163,9 +166,8 @@ void device_open(const glm_device_options* options, glm_device** device) {
                               ? options->group->peers.ordinal(options->rank)
                               : 0;
   if (ordinal >= count)
-    refuse("expected GPU " + std::to_string(ordinal) + " for rank " +
-           std::to_string(options->rank) + ", got " + std::to_string(count) +
-           " GPUs");
+    refuse("rank " + std::to_string(options->rank) + " needs GPU " +
+           std::to_string(ordinal) + "; GPUs found: " + std::to_string(count));
   const cudaDeviceProp properties = properties_of(ordinal);
   expect_capability(properties);
   std::unique_ptr<glm_device, void (*)(glm_device*)> opened(new glm_device,

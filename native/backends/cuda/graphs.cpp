@@ -32,8 +32,8 @@ cudaGraph_t ended_capture(const glm_device& device, const char* where) {
   if (captured != nullptr) return captured;
   cudaGetLastError();
   throw Failure(GLM_INVALID_ARGUMENT,
-                "graph_end: expected operations that can be captured, got one "
-                "that ended the capture");
+                "graph_end: an operation that cannot be captured ended the "
+                "capture");
 }
 
 void meet_in_capture(const glm_device& device, const char* where) {
@@ -91,7 +91,7 @@ void graph_begin(glm_device& device) {
 
 void graph_end(glm_device& device, void** graph) {
   const char* where = "graph_end";
-  expect_equal(where, "captures that were begun", 1, device.is_capturing);
+  expect_equal(where, "captures in progress", 1, device.is_capturing);
   device.is_capturing = false;
   if (graph == nullptr) return drop_capture(device, where);
   auto made = std::make_unique<Graph>();

@@ -22,8 +22,8 @@ void check_allocation(glm_status status, const char* where, int64_t bytes) {
   int64_t free_bytes = 0, total_bytes = 0;
   check_call(cwCudaMemInfo(&free_bytes, &total_bytes), where);
   throw Failure(GLM_OUT_OF_MEMORY,
-                std::string(where) + ": expected " + std::to_string(bytes) +
-                    " bytes, got none; the device has " +
+                std::string(where) + ": cannot allocate " +
+                    std::to_string(bytes) + " bytes; the GPU has " +
                     std::to_string(free_bytes) + " of " +
                     std::to_string(total_bytes) + " bytes free");
 }

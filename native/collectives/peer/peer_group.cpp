@@ -35,16 +35,16 @@ std::string name_of(int32_t ordinal) {
 void expect_same_kind(int32_t first, int32_t other) {
   const std::string expected = name_of(first), came = name_of(other);
   if (expected != came)
-    refuse("expected GPUs of one kind, got " + gpu(first) + ": " + expected +
-           " and " + gpu(other) + ": " + came);
+    refuse("expected GPUs of the same model, got " + gpu(first) + ": " +
+           expected + " and " + gpu(other) + ": " + came);
 }
 
 void expect_access(int32_t from, int32_t to) {
   int can_access = 0;
   check(cudaDeviceCanAccessPeer(&can_access, from, to), kWhere);
   if (can_access == 0)
-    refuse("expected " + gpu(from) + " to reach the memory of " + gpu(to) +
-           ", but the driver says that it cannot (cudaDeviceCanAccessPeer)");
+    refuse(gpu(from) + " cannot access the memory of " + gpu(to) +
+           " (cudaDeviceCanAccessPeer); several ranks need peer access");
 }
 
 void expect_own_or_common_gpu(const std::vector<int32_t>& ordinals) {
@@ -54,9 +54,9 @@ void expect_own_or_common_gpu(const std::vector<int32_t>& ordinals) {
   const int64_t world_size = static_cast<int64_t>(ordinals.size());
   for (const int32_t ordinal : ordinals)
     if (ranks_on(ordinal) != 1 && ranks_on(ordinal) != world_size)
-      refuse("expected a GPU for each of " + std::to_string(world_size) +
-             " ranks or one for all, got " + std::to_string(ranks_on(ordinal)) +
-             " ranks on " + gpu(ordinal));
+      refuse("expected one GPU per rank or one GPU for all " +
+             std::to_string(world_size) + " ranks, got " +
+             std::to_string(ranks_on(ordinal)) + " ranks on " + gpu(ordinal));
 }
 
 void expect_ordinals(const std::vector<int32_t>& ordinals) {
@@ -64,9 +64,8 @@ void expect_ordinals(const std::vector<int32_t>& ordinals) {
   check(cudaGetDeviceCount(&count), kWhere);
   for (const int32_t ordinal : ordinals)
     if (ordinal < 0 || ordinal >= count)
-      refuse("expected " + gpu(ordinal) + " for " +
-             std::to_string(ordinals.size()) + " ranks, got " +
-             std::to_string(count) + " GPUs");
+      refuse(std::to_string(ordinals.size()) + " ranks need " + gpu(ordinal) +
+             "; GPUs found: " + std::to_string(count));
   for (const int32_t from : ordinals) {
     expect_same_kind(ordinals.front(), from);
     for (const int32_t to : ordinals)
@@ -82,15 +81,14 @@ void expect_loaded_kernels() {
   if (result != CUDA_SUCCESS)
     throw Failure(GLM_DEVICE_ERROR,
                   std::string(kWhere) +
-                      ": loading mode of kernels: expected CUDA_SUCCESS (0), "
+                      ": cuModuleGetLoadingMode: expected CUDA_SUCCESS (0), "
                       "got " +
                       std::to_string(static_cast<int>(result)));
   if (mode != CU_MODULE_EAGER_LOADING)
     refuse(
-        "expected kernels that are loaded at once, got CUDA that loads each "
-        "when it is first launched, for which a rank's GPU must be idle while "
-        "another waits for it: set CUDA_MODULE_LOADING=EAGER before the "
-        "process first calls CUDA");
+        "CUDA loads kernels lazily, and ranks that wait for each other can "
+        "then deadlock: set CUDA_MODULE_LOADING=EAGER before the process "
+        "first calls CUDA");
 }
 
 }
@@ -196,14 +194,12 @@ void PeerGroup::expect_running(const char* where) const {
       unpacked(__atomic_load_n(record_, __ATOMIC_SEQ_CST));
   if (record.reason == kRunning) return;
   if (record.reason == kAborted)
-    throw Failure(GLM_CANCELLED, std::string(where) +
-                                     ": the group was aborted, as another rank "
-                                     "failed");
+    throw Failure(GLM_CANCELLED,
+                  std::string(where) + ": aborted because another rank failed");
   throw Failure(GLM_DEVICE_ERROR,
                 std::string(where) + ": rank " + std::to_string(record.rank) +
                     " waited " + std::to_string(kLimitNanoseconds / 1000000) +
-                    " ms for what rank " + std::to_string(record.peer) +
-                    " should have sent");
+                    " ms for data from rank " + std::to_string(record.peer));
 }
 
 }

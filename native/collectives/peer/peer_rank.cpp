@@ -65,7 +65,7 @@ void PeerRank::bind(void* memory, int64_t bytes, cudaStream_t stream) {
   const bool is_inside =
       region_ >= mine.data && region_ + region_bytes_ <= mine.data + mine.bytes;
   if (region_ == nullptr || !is_inside)
-    reject(where, "memory", "memory that holds the workspace",
+    reject(where, "memory", "memory that contains the workspace",
            region_ == nullptr ? "no workspace" : "other memory");
   check(cudaMemsetAsync(region_, 0, kFlagBytes, stream), where);
   check(
@@ -82,14 +82,13 @@ void PeerRank::expect_equal_regions(const char* where) const {
   for (const SharedMemory& other : memories_)
     if (other.region_offset != mine.region_offset ||
         !are_equal(other.region, mine.region))
-      reject(where, "workspace", "one of the same shape and place on all ranks",
-             "another");
+      reject(where, "workspace", "the same shape and offset on all ranks",
+             "a different one");
 }
 
 void PeerRank::expect_bound(const char* where) const {
   if (memories_.empty())
-    reject(where, "group", "one whose memory was exchanged by group_bind",
-           "none");
+    reject(where, "group", "memory that group_bind has exchanged", "none");
   group_.expect_running(where);
 }
 
@@ -131,13 +130,13 @@ void PeerRank::expect_in_bound_memory(const char* where, const char* what,
   const SharedMemory& mine = memories_[static_cast<size_t>(rank_)];
   const char* begin = static_cast<const char*>(data);
   if (begin < mine.data || begin + bytes > mine.data + mine.bytes)
-    reject(where, what, "memory that group_bind was given", "other memory");
+    reject(where, what, "memory passed to group_bind", "other memory");
 }
 
 Exchange PeerRank::next_exchange(const char* where, const PartOfSum& part) {
   Exchange exchange = exchange_between_ranks(where, part.is_scattered);
   if (region_bytes_ < region_bytes(region_shape_, part.width))
-    reject(where, "hidden_size", "no more than the workspace was made for",
+    reject(where, "hidden_size", "at most the size planned for the workspace",
            std::to_string(part.width));
   if (!turns_.is_capturing()) group_.wait_for_slower_ranks(rank_);
   const int32_t turn = turns_.next();
@@ -166,9 +165,9 @@ bool PeerRank::can_send_ahead(const PartOfSum& part) const {
 void PeerRank::expect_none_reserved(const char* where) const {
   if (!reserved_) return;
   reject(where, "call",
-         "reduce_add_norm_quantise of the part of a sum that was sent, " +
+         "reduce_add_norm_quantise of the partial sum already sent, " +
              text_of(reserved_->part),
-         "another");
+         "another call");
 }
 
 PeerRows PeerRank::reserve_exchange(const char* where, const PartOfSum& part) {
@@ -191,7 +190,7 @@ Exchange PeerRank::exchange_of(const char* where, const PartOfSum& part) {
   if (!reserved_) return next_exchange(where, part);
   if (!is_same(reserved_->part, part))
     reject(where, "delta",
-           "the part of a sum that was sent, " + text_of(reserved_->part),
+           "the partial sum already sent, " + text_of(reserved_->part),
            text_of(part));
   const Exchange exchange = reserved_->exchange;
   reserved_.reset();
@@ -204,7 +203,7 @@ int32_t PeerRank::end_graph() {
   const int32_t last_turn = turns_.end_graph();
   if (is_left)
     reject("graph_end", "last exchange", "reduce_add_norm_quantise",
-           "a part of a sum that it does not take");
+           "a partial sum that no operation adds");
   return last_turn;
 }
 

@@ -30,9 +30,10 @@ int32_t Turns::end_graph() {
   const int32_t last_of_graph = num_captured_ == 0 ? -1 : last_;
   drop_graph();
   if (num_captured_ == 1)
-    throw Failure(GLM_NOT_SUPPORTED,
-                  "graph_end: expected a graph of no exchange between ranks or "
-                  "of two or more, got one of 1");
+    throw Failure(
+        GLM_NOT_SUPPORTED,
+        "graph_end: expected a graph with no exchange between ranks, or "
+        "with two or more, got 1");
   return last_of_graph;
 }
 

@@ -62,7 +62,7 @@ bool RankGroup::all_agree(const Contribution& mine,
   for (int32_t rank = 0; rank < world_size_; ++rank) {
     const Contribution& other = contributions_[static_cast<size_t>(rank)];
     if (agree(mine, other)) continue;
-    *problem = "expected every rank to call " + describe(mine) + ", rank " +
+    *problem = "expected every rank to call " + describe(mine) + ", but rank " +
                std::to_string(rank) + " called " + describe(other);
     return false;
   }

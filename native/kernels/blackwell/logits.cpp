@@ -29,7 +29,7 @@ void logits(const Context& context, const glm_logits_args& args) {
   const int64_t own = product_scratch_bytes(1);
   const int64_t row_bytes = row_pitch(GLM_DTYPE_BF16, args.head->columns);
   const int64_t capacity = (context.scratch.bytes - own) / row_bytes;
-  expect_range(kWhere, "rows of its scratch", 1, INT64_MAX, capacity);
+  expect_range(kWhere, "rows of scratch", 1, INT64_MAX, capacity);
   const auto chunk =
       static_cast<int32_t>(std::min<int64_t>(capacity, args.num_rows));
   auto* gathered = static_cast<uint8_t*>(context.scratch.data) + own;

@@ -41,7 +41,7 @@ int64_t gathered_row_bytes(int32_t columns) {
 
 int32_t gathered_capacity(const Context& context, const glm_logits_args& args) {
   int64_t rows = context.scratch.bytes / gathered_row_bytes(args.head->columns);
-  expect_range(kWhere, "rows of its scratch", 1, INT64_MAX, rows);
+  expect_range(kWhere, "rows of scratch", 1, INT64_MAX, rows);
   return static_cast<int32_t>(std::min<int64_t>(rows, args.num_rows));
 }
 

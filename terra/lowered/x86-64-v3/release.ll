@@ -133,14 +133,14 @@ target triple = "x86_64-pc-linux-gnu"
 %127 = type { i32, i32, i64 }
 %128 = type { float, float, float, i32, float, float, float, i32, i64 }
 
-@"$string" = private unnamed_addr constant [86 x i8] c"the device group is lost after an earlier failure; free the engine and start it again\00", align 1
+@"$string" = private unnamed_addr constant [89 x i8] c"the group of devices was lost in an earlier failure; free the engine and start a new one\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
 @"$string.2" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
-@"$string.3" = private unnamed_addr constant [24 x i8] c"; failed on rank %d too\00", align 1
-@"$string.4" = private unnamed_addr constant [63 x i8] c"it has not come back, and for %.2g s the rank has done nothing\00", align 1
+@"$string.3" = private unnamed_addr constant [21 x i8] c"; rank %d failed too\00", align 1
+@"$string.4" = private unnamed_addr constant [65 x i8] c"the call has not returned, and the rank has been idle for %.2g s\00", align 1
 @"$string.5" = private unnamed_addr constant [29 x i8] c"%s failed on rank %d: %.900s\00", align 1
 @"$string.6" = private unnamed_addr constant [41 x i8] c"%s failed in layer %d on rank %d: %.900s\00", align 1
-@"$string.7" = private unnamed_addr constant [65 x i8] c"step (option check_operations names the operation and its layer)\00", align 1
+@"$string.7" = private unnamed_addr constant [75 x i8] c"forward pass (option check_operations 1 names the operation and its layer)\00", align 1
 @"$string.8" = private unnamed_addr constant [5 x i8] c"step\00", align 1
 @"$string.9" = private unnamed_addr constant [26 x i8] c"upload of the rows' masks\00", align 1
 @"$string.10" = private unnamed_addr constant [27 x i8] c"upload of the step's masks\00", align 1
@@ -150,23 +150,23 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.14" = private unnamed_addr constant [21 x i8] c"count_sampled_tokens\00", align 1
 @"$string.15" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
 @"$string.16" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
-@"$string.17" = private unnamed_addr constant [71 x i8] c"the operations of a step could not be timed: %d of at most %d recorded\00", align 1
-@"$string.18" = private unnamed_addr constant [33 x i8] c"the time of %s could not be read\00", align 1
+@"$string.17" = private unnamed_addr constant [77 x i8] c"cannot time the operations of a forward pass: recorded %d, the maximum is %d\00", align 1
+@"$string.18" = private unnamed_addr constant [27 x i8] c"cannot read the time of %s\00", align 1
 @"$string.20" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
 @"$string.21" = private unnamed_addr constant [7 x i8] c"output\00", align 1
 @"$string.22" = private unnamed_addr constant [73 x i8] c"the logits after position %lld (for token %lld of the %s) are not finite\00", align 1
 @"$string.23" = private unnamed_addr constant [46 x i8] c"penalties and biases leave no token to sample\00", align 1
 @"$string.24" = private unnamed_addr constant [25 x i8] c"the mask allows no token\00", align 1
 @"$string.25" = private unnamed_addr constant [54 x i8] c"allowed tokens, bad words and the mask leave no token\00", align 1
-@"$string.26" = private unnamed_addr constant [67 x i8] c"penalties and biases leave none of the tokens that the mask allows\00", align 1
+@"$string.26" = private unnamed_addr constant [62 x i8] c"penalties and biases exclude every token that the mask allows\00", align 1
 @"$string.27" = private unnamed_addr constant [30 x i8] c"%s for token %d of the output\00", align 1
-@"$string.28" = private unnamed_addr constant [62 x i8] c"the device is lost, the engine is not usable any more: %.900s\00", align 1
-@"$string.29" = private unnamed_addr constant [46 x i8] c"the state is null, freed or of another engine\00", align 1
-@"$string.30" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more, max_seq is %d\00", align 1
+@"$string.28" = private unnamed_addr constant [58 x i8] c"the device is lost and the engine cannot continue: %.900s\00", align 1
+@"$string.29" = private unnamed_addr constant [56 x i8] c"the state is null, already freed or from another engine\00", align 1
+@"$string.30" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more: max_seq is %d\00", align 1
 @"$string.31" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
 @"$string.32" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
 @"$string.33" = private unnamed_addr constant [6 x i8] c"token\00", align 1
-@"$string.34" = private unnamed_addr constant [61 x i8] c"%d more pages are needed, %d of the pool's %d are not in use\00", align 1
+@"$string.34" = private unnamed_addr constant [62 x i8] c"%d more KV cache pages are needed, but only %d of %d are free\00", align 1
 @"$string.35" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
 @"$string.36" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
 @"$string.37" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
@@ -191,8 +191,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.57" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
 @"<global>" = internal global i32 0
 @"<global>.61" = internal local_unnamed_addr global %0 zeroinitializer
-@"$string.62" = private unnamed_addr constant [56 x i8] c"engine is null or freed: expected what init_engine gave\00", align 1
-@"$string.63" = private unnamed_addr constant [25 x i8] c"request %llu is not live\00", align 1
+@"$string.62" = private unnamed_addr constant [68 x i8] c"engine is null or already freed: expected a handle from init_engine\00", align 1
+@"$string.63" = private unnamed_addr constant [37 x i8] c"request %llu is unknown or has ended\00", align 1
 @"$string.64" = private unnamed_addr constant [5 x i8] c"auto\00", align 1
 @"$string.65" = private unnamed_addr constant [13 x i8] c"text is null\00", align 1
 @"$string.66" = private unnamed_addr constant [13 x i8] c"libcuda.so.1\00", align 1
@@ -206,15 +206,15 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.74" = private unnamed_addr constant [35 x i8] c"/usr/local/nvidia/lib/libcuda.so.1\00", align 1
 @"$string.75" = private unnamed_addr constant [7 x i8] c"cuInit\00", align 1
 @"$string.76" = private unnamed_addr constant [17 x i8] c"cuDeviceGetCount\00", align 1
-@"$string.77" = private unnamed_addr constant [64 x i8] c"%s is no NVIDIA driver: it has no cuInit or no cuDeviceGetCount\00", align 1
+@"$string.77" = private unnamed_addr constant [64 x i8] c"%s is not an NVIDIA driver: it lacks cuInit or cuDeviceGetCount\00", align 1
 @"$string.78" = private unnamed_addr constant [20 x i8] c"CUDA_MODULE_LOADING\00", align 1
 @"$string.79" = private unnamed_addr constant [6 x i8] c"EAGER\00", align 1
-@"$string.80" = private unnamed_addr constant [54 x i8] c"the NVIDIA driver %.512s fails with CUDA error %d; %s\00", align 1
-@"$string.81" = private unnamed_addr constant [37 x i8] c"device cpu computes on the processor\00", align 1
+@"$string.80" = private unnamed_addr constant [55 x i8] c"the NVIDIA driver %.512s failed with CUDA error %d; %s\00", align 1
+@"$string.81" = private unnamed_addr constant [33 x i8] c"use device cpu to run on the CPU\00", align 1
 @"$string.82" = private unnamed_addr constant [15 x i8] c"/dev/nvidiactl\00", align 1
 @"$string.83" = private unnamed_addr constant [28 x i8] c"/proc/driver/nvidia/version\00", align 1
-@"$string.84" = private unnamed_addr constant [76 x i8] c"an NVIDIA driver is here (%.256s): expected a GPU, got none from %.256s; %s\00", align 1
-@"$string.85" = private unnamed_addr constant [103 x i8] c"an NVIDIA driver is here (%.256s), but %s is not: expected it on the loader's search path or in %s; %s\00", align 1
+@"$string.84" = private unnamed_addr constant [63 x i8] c"found an NVIDIA driver (%.256s), but %.256s reports no GPU; %s\00", align 1
+@"$string.85" = private unnamed_addr constant [98 x i8] c"found an NVIDIA driver (%.256s), but not %s: expected it on the loader's search path or in %s; %s\00", align 1
 @"$string.86" = private unnamed_addr constant [170 x i8] c"/usr/lib/x86_64-linux-gnu, /usr/lib/x86_64-linux-gnu/nvidia/current, /usr/lib64, /run/opengl-driver/lib, /usr/lib/wsl/lib, /usr/local/nvidia/lib64, /usr/local/nvidia/lib\00", align 1
 @"$string.87" = private unnamed_addr constant [1 x i8] zeroinitializer, align 1
 @"$string.91" = private unnamed_addr constant [7 x i8] c"\\ufffd\00", align 1
@@ -224,10 +224,10 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.95" = private unnamed_addr constant [7 x i8] c"device\00", align 1
 @"$string.96" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
 @"$string.97" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.99" = private unnamed_addr constant [29 x i8] c"out of memory for the report\00", align 1
+@"$string.99" = private unnamed_addr constant [38 x i8] c"not enough host memory for the report\00", align 1
 @"<global>.102" = internal local_unnamed_addr global i32 0
 @"<global>.103" = internal local_unnamed_addr global i64 0
-@"$string.104" = private unnamed_addr constant [38 x i8] c"out of memory for the report's handle\00", align 1
+@"$string.104" = private unnamed_addr constant [47 x i8] c"not enough host memory for the report's handle\00", align 1
 @"$string.113" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
 @"$string.114" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
 @"$string.115" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
@@ -239,40 +239,40 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.121" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
 @"$string.122" = private unnamed_addr constant [5 x i8] c"open\00", align 1
 @"$string.123" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
-@"$string.124" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
+@"$string.124" = private unnamed_addr constant [31 x i8] c"%s: this is not a regular file\00", align 1
 @"$string.125" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
-@"$string.126" = private unnamed_addr constant [44 x i8] c"%s: the file has %lld bytes, more than %lld\00", align 1
+@"$string.126" = private unnamed_addr constant [49 x i8] c"%s: the file has %lld bytes, the maximum is %lld\00", align 1
 @"$string.127" = private unnamed_addr constant [5 x i8] c"read\00", align 1
-@"$string.128" = private unnamed_addr constant [62 x i8] c"%s: the file shrank from %lld to %lld bytes while it was read\00", align 1
-@"$string.131" = private unnamed_addr constant [36 x i8] c"%s: not valid JSON at byte %lld: %s\00", align 1
+@"$string.128" = private unnamed_addr constant [68 x i8] c"%s: the file shrank from %lld to %lld bytes while it was being read\00", align 1
+@"$string.131" = private unnamed_addr constant [34 x i8] c"%s: invalid JSON at byte %lld: %s\00", align 1
 @"$string.132" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
-@"$string.133" = private unnamed_addr constant [25 x i8] c"more than 4194304 values\00", align 1
+@"$string.133" = private unnamed_addr constant [35 x i8] c"there are more than 4194304 values\00", align 1
 @"$string.136" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
-@"$string.137" = private unnamed_addr constant [33 x i8] c"expected a name in double quotes\00", align 1
-@"$string.138" = private unnamed_addr constant [32 x i8] c"a control character in a string\00", align 1
-@"$string.139" = private unnamed_addr constant [27 x i8] c"a string that is not UTF-8\00", align 1
-@"$string.140" = private unnamed_addr constant [24 x i8] c"a string without an end\00", align 1
-@"$string.141" = private unnamed_addr constant [27 x i8] c"a wrong escape in a string\00", align 1
-@"$string.142" = private unnamed_addr constant [30 x i8] c"expected a colon after a name\00", align 1
+@"$string.137" = private unnamed_addr constant [32 x i8] c"expected a key in double quotes\00", align 1
+@"$string.138" = private unnamed_addr constant [38 x i8] c"a string contains a control character\00", align 1
+@"$string.139" = private unnamed_addr constant [28 x i8] c"a string is not valid UTF-8\00", align 1
+@"$string.140" = private unnamed_addr constant [30 x i8] c"a string has no closing quote\00", align 1
+@"$string.141" = private unnamed_addr constant [36 x i8] c"a string contains an invalid escape\00", align 1
+@"$string.142" = private unnamed_addr constant [31 x i8] c"expected a colon after the key\00", align 1
 @"$string.144" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
-@"$string.150" = private unnamed_addr constant [44 x i8] c"the name \22%.*s\22 appears twice in one object\00", align 1
-@"$string.152" = private unnamed_addr constant [41 x i8] c"a number with no digit or a leading zero\00", align 1
-@"$string.153" = private unnamed_addr constant [41 x i8] c"a number without a digit after its point\00", align 1
-@"$string.154" = private unnamed_addr constant [41 x i8] c"a number without a digit in its exponent\00", align 1
-@"$string.155" = private unnamed_addr constant [37 x i8] c"a number of more than 255 characters\00", align 1
+@"$string.150" = private unnamed_addr constant [43 x i8] c"the key \22%.*s\22 appears twice in one object\00", align 1
+@"$string.152" = private unnamed_addr constant [41 x i8] c"a number has no digits or a leading zero\00", align 1
+@"$string.153" = private unnamed_addr constant [46 x i8] c"a number has no digit after its decimal point\00", align 1
+@"$string.154" = private unnamed_addr constant [38 x i8] c"a number has no digit in its exponent\00", align 1
+@"$string.155" = private unnamed_addr constant [39 x i8] c"a number is longer than 255 characters\00", align 1
 @"$string.156" = private unnamed_addr constant [2 x i8] c"C\00", align 1
 @"$string.157" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
 @"$string.158" = private unnamed_addr constant [5 x i8] c"true\00", align 1
 @"$string.159" = private unnamed_addr constant [6 x i8] c"false\00", align 1
 @"$string.160" = private unnamed_addr constant [5 x i8] c"null\00", align 1
-@"$string.161" = private unnamed_addr constant [35 x i8] c"text after the end of the document\00", align 1
+@"$string.161" = private unnamed_addr constant [46 x i8] c"unexpected text after the end of the document\00", align 1
 @"$string.162" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
 @"$string.164" = private unnamed_addr constant [7 x i8] c"number\00", align 1
 @"$string.165" = private unnamed_addr constant [7 x i8] c"string\00", align 1
 @"$string.166" = private unnamed_addr constant [6 x i8] c"array\00", align 1
 @"$string.167" = private unnamed_addr constant [7 x i8] c"object\00", align 1
 @"$string.168" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.170" = private unnamed_addr constant [41 x i8] c"%s: %s%s is null, which leaves it unsaid\00", align 1
+@"$string.170" = private unnamed_addr constant [47 x i8] c"%s: %s%s is null, but this field needs a value\00", align 1
 @"$string.171" = private unnamed_addr constant [20 x i8] c"%s: %s%s is missing\00", align 1
 @"$string.172" = private unnamed_addr constant [35 x i8] c"%s: %s%s: expected %s, got %s %.*s\00", align 1
 @"$string.173" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
@@ -287,7 +287,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.182" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
 @"$string.183" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
 @"$string.184" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.185" = private unnamed_addr constant [39 x i8] c"%s: %s%s is %lld, outside %lld to %lld\00", align 1
+@"$string.185" = private unnamed_addr constant [40 x i8] c"%s: %s%s is %lld; expected %lld to %lld\00", align 1
 @"$string.186" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
 @"$string.187" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
 @"$string.188" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
@@ -310,11 +310,11 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.205" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
 @"$string.206" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
 @"$string.207" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.208" = private unnamed_addr constant [33 x i8] c"%s: %s%s is %g, outside %g to %g\00", align 1
+@"$string.208" = private unnamed_addr constant [34 x i8] c"%s: %s%s is %g; expected %g to %g\00", align 1
 @"$string.209" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
 @"$string.210" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.211" = private unnamed_addr constant [85 x i8] c"%s: head_dim is missing, and hidden_size %d is no multiple of num_attention_heads %d\00", align 1
-@"$string.212" = private unnamed_addr constant [102 x i8] c"%s: head_dim is missing, and hidden_size %d over num_attention_heads %d gives %d; expected at least 2\00", align 1
+@"$string.211" = private unnamed_addr constant [88 x i8] c"%s: head_dim is missing, and hidden_size %d is not a multiple of num_attention_heads %d\00", align 1
+@"$string.212" = private unnamed_addr constant [104 x i8] c"%s: head_dim is missing, and hidden_size %d divided by num_attention_heads %d is %d; expected 2 or more\00", align 1
 @"$string.213" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
 @"$string.214" = private unnamed_addr constant [8 x i8] c"%s%.*s.\00", align 1
 @"$string.215" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
@@ -322,20 +322,20 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.217" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
 @"$string.218" = private unnamed_addr constant [5 x i8] c"type\00", align 1
 @"$string.219" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.220" = private unnamed_addr constant [79 x i8] c"%s: %s%.*s: RoPE parameters of their own for a kind of layer are not supported\00", align 1
+@"$string.220" = private unnamed_addr constant [70 x i8] c"%s: %s%.*s: separate RoPE parameters per layer type are not supported\00", align 1
 @"$string.221" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
 @"$string.222" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
 @"$string.223" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.224" = private unnamed_addr constant [43 x i8] c"%s: eos_token_id lists more than %d tokens\00", align 1
+@"$string.224" = private unnamed_addr constant [56 x i8] c"%s: eos_token_id lists more than %d tokens, the maximum\00", align 1
 @"$string.225" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
 @"$string.226" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
 @"$string.227" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
 @"$string.228" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
 @"$string.229" = private unnamed_addr constant [24 x i8] c"\22bfloat16\22 or \22float32\22\00", align 1
 @"$string.230" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.231" = private unnamed_addr constant [99 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d come to %lld experts; at most %lld are supported\00", align 1
-@"$string.232" = private unnamed_addr constant [68 x i8] c"%s: num_attention_heads %d is no multiple of num_key_value_heads %d\00", align 1
-@"$string.233" = private unnamed_addr constant [101 x i8] c"%s: partial_rotary_factor turns %d of %d dimensions of a head; the count must be even and at least 2\00", align 1
+@"$string.231" = private unnamed_addr constant [90 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d makes %lld experts; the maximum is %lld\00", align 1
+@"$string.232" = private unnamed_addr constant [71 x i8] c"%s: num_attention_heads %d is not a multiple of num_key_value_heads %d\00", align 1
+@"$string.233" = private unnamed_addr constant [104 x i8] c"%s: partial_rotary_factor rotates %d of the %d dimensions of a head; expected an even number, 2 or more\00", align 1
 @"$string.234" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
 @"$string.235" = private unnamed_addr constant [20 x i8] c"add_cross_attention\00", align 1
 @"$string.236" = private unnamed_addr constant [17 x i8] c"null, false or 0\00", align 1
@@ -465,14 +465,14 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.360" = private unnamed_addr constant [30 x i8] c"moe_router_enable_expert_bias\00", align 1
 @"$string.361" = private unnamed_addr constant [16 x i8] c"use_expert_bias\00", align 1
 @"$string.362" = private unnamed_addr constant [17 x i8] c"use_routing_bias\00", align 1
-@"$string.363" = private unnamed_addr constant [36 x i8] c"a list with an entry for each layer\00", align 1
+@"$string.363" = private unnamed_addr constant [32 x i8] c"a list with one entry per layer\00", align 1
 @"$string.364" = private unnamed_addr constant [7 x i8] c"%s[%d]\00", align 1
 @"$string.365" = private unnamed_addr constant [3 x i8] c"%g\00", align 1
 @"$string.366" = private unnamed_addr constant [12 x i8] c"layer_types\00", align 1
 @"$string.367" = private unnamed_addr constant [15 x i8] c"full_attention\00", align 1
 @"$string.368" = private unnamed_addr constant [19 x i8] c"use_sliding_window\00", align 1
 @"$string.369" = private unnamed_addr constant [21 x i8] c"attention_chunk_size\00", align 1
-@"$string.370" = private unnamed_addr constant [54 x i8] c"a window of max_position_embeddings or more, or null,\00", align 1
+@"$string.370" = private unnamed_addr constant [53 x i8] c"null or a window of at least max_position_embeddings\00", align 1
 @"$string.371" = private unnamed_addr constant [17 x i8] c"attention_window\00", align 1
 @"$string.372" = private unnamed_addr constant [22 x i8] c"attention_window_size\00", align 1
 @"$string.373" = private unnamed_addr constant [15 x i8] c"sliding_window\00", align 1
@@ -495,7 +495,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.390" = private unnamed_addr constant [11 x i8] c"rotary_dim\00", align 1
 @"$string.391" = private unnamed_addr constant [15 x i8] c"dim_model_base\00", align 1
 @"$string.392" = private unnamed_addr constant [18 x i8] c"weight_block_size\00", align 1
-@"$string.393" = private unnamed_addr constant [32 x i8] c"a scale for each channel (null)\00", align 1
+@"$string.393" = private unnamed_addr constant [29 x i8] c"null (one scale per channel)\00", align 1
 @"$string.394" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
 @"$string.395" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
 @"$string.396" = private unnamed_addr constant [7 x i8] c"format\00", align 1
@@ -507,7 +507,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.402" = private unnamed_addr constant [16 x i8] c"sparsity_config\00", align 1
 @"$string.403" = private unnamed_addr constant [17 x i8] c"transform_config\00", align 1
 @"$string.404" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.405" = private unnamed_addr constant [21 x i8] c"null or an empty one\00", align 1
+@"$string.405" = private unnamed_addr constant [24 x i8] c"null or an empty object\00", align 1
 @"$string.406" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
 @"$string.407" = private unnamed_addr constant [6 x i8] c"float\00", align 1
 @"$string.408" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
@@ -519,7 +519,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.414" = private unnamed_addr constant [11 x i8] c"group_size\00", align 1
 @"$string.415" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
 @"$string.416" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.417" = private unnamed_addr constant [23 x i8] c"an object with a group\00", align 1
+@"$string.417" = private unnamed_addr constant [34 x i8] c"an object with at least one group\00", align 1
 @"$string.418" = private unnamed_addr constant [5 x i8] c"%.*s\00", align 1
 @"$string.419" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
 @"$string.421" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
@@ -527,22 +527,22 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.424" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
 @"$string.425" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
 @"$string.426" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.432" = private unnamed_addr constant [56 x i8] c"the pattern \22%.*s\22 cannot be read at character %lld: %s\00", align 1
+@"$string.432" = private unnamed_addr constant [45 x i8] c"invalid pattern \22%.*s\22 at character %lld: %s\00", align 1
 @"$string.433" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.434" = private unnamed_addr constant [23 x i8] c"groups nested too deep\00", align 1
+@"$string.434" = private unnamed_addr constant [29 x i8] c"groups are nested too deeply\00", align 1
 @"$string.435" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.436" = private unnamed_addr constant [23 x i8] c"a group without an end\00", align 1
-@"$string.437" = private unnamed_addr constant [24 x i8] c"brackets without an end\00", align 1
-@"$string.438" = private unnamed_addr constant [23 x i8] c"a backslash at the end\00", align 1
+@"$string.436" = private unnamed_addr constant [35 x i8] c"a group has no closing parenthesis\00", align 1
+@"$string.437" = private unnamed_addr constant [24 x i8] c"a bracket is not closed\00", align 1
+@"$string.438" = private unnamed_addr constant [34 x i8] c"the pattern ends with a backslash\00", align 1
 @"$string.439" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
 @"$string.440" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.441" = private unnamed_addr constant [42 x i8] c"a range of characters that runs backwards\00", align 1
-@"$string.442" = private unnamed_addr constant [33 x i8] c"a range that begins with a class\00", align 1
-@"$string.444" = private unnamed_addr constant [24 x i8] c"a repetition of nothing\00", align 1
-@"$string.445" = private unnamed_addr constant [30 x i8] c"a repetition of more than 255\00", align 1
-@"$string.446" = private unnamed_addr constant [29 x i8] c"a wrong repetition in braces\00", align 1
-@"$string.447" = private unnamed_addr constant [29 x i8] c"a repetition of a repetition\00", align 1
-@"$string.448" = private unnamed_addr constant [40 x i8] c"a closing parenthesis without its group\00", align 1
+@"$string.441" = private unnamed_addr constant [30 x i8] c"a character range is reversed\00", align 1
+@"$string.442" = private unnamed_addr constant [44 x i8] c"a character range cannot start with a class\00", align 1
+@"$string.444" = private unnamed_addr constant [27 x i8] c"there is nothing to repeat\00", align 1
+@"$string.445" = private unnamed_addr constant [35 x i8] c"a repeat count is greater than 255\00", align 1
+@"$string.446" = private unnamed_addr constant [38 x i8] c"the repeat count in braces is invalid\00", align 1
+@"$string.447" = private unnamed_addr constant [32 x i8] c"a repetition cannot be repeated\00", align 1
+@"$string.448" = private unnamed_addr constant [41 x i8] c"a closing parenthesis has no opening one\00", align 1
 @"$string.457" = private unnamed_addr constant [13 x i8] c"%s: %s%s: %s\00", align 1
 @"$string.469" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
 @"$string.470" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
@@ -573,31 +573,31 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.508" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
 @"$string.509" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
 @"$string.510" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.511" = private unnamed_addr constant [41 x i8] c"out of memory for the table of %d layers\00", align 1
+@"$string.511" = private unnamed_addr constant [50 x i8] c"not enough host memory for the table of %d layers\00", align 1
 @"$string.513" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
 @"$string.514" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
-@"$string.518" = private unnamed_addr constant [37 x i8] c"the file is missing, but %s is there\00", align 1
+@"$string.518" = private unnamed_addr constant [35 x i8] c"the file is missing, but %s exists\00", align 1
 @"<global>.519" = internal global i32 0
 @"<global>.520" = internal local_unnamed_addr global ptr null
 @"<global>.521" = internal global %1 undef
-@"$string.526" = private unnamed_addr constant [59 x i8] c"%s: out of memory while the checkpoint's headers were read\00", align 1
+@"$string.526" = private unnamed_addr constant [57 x i8] c"%s: out of memory while reading the checkpoint's headers\00", align 1
 @"$string.527" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
 @"$string.528" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
 @"$string.529" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.531" = private unnamed_addr constant [49 x i8] c"%s: weight_map gives no plain file name for %.*s\00", align 1
+@"$string.531" = private unnamed_addr constant [47 x i8] c"%s: weight_map must name a plain file for %.*s\00", align 1
 @"$string.534" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
 @"$string.535" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.536" = private unnamed_addr constant [29 x i8] c"the shard cannot be read: %s\00", align 1
-@"$string.537" = private unnamed_addr constant [72 x i8] c"the file has %lld bytes, too few for the 8 bytes of the header's length\00", align 1
-@"$string.538" = private unnamed_addr constant [77 x i8] c"the header's length of %llu bytes is more than the %lld bytes that follow it\00", align 1
-@"$string.539" = private unnamed_addr constant [58 x i8] c"the header's length of %llu bytes is more than %lld bytes\00", align 1
+@"$string.536" = private unnamed_addr constant [26 x i8] c"cannot read the shard: %s\00", align 1
+@"$string.537" = private unnamed_addr constant [61 x i8] c"the file has %lld bytes, but the header length alone takes 8\00", align 1
+@"$string.538" = private unnamed_addr constant [63 x i8] c"the header length is %llu bytes, but only %lld bytes follow it\00", align 1
+@"$string.539" = private unnamed_addr constant [53 x i8] c"the header length is %llu bytes; the maximum is %lld\00", align 1
 @"$string.540" = private unnamed_addr constant [7 x i8] c"header\00", align 1
 @"$string.541" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
 @"$string.542" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
 @"$string.543" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
-@"$string.544" = private unnamed_addr constant [49 x i8] c"the name holds a character that is not printable\00", align 1
-@"$string.545" = private unnamed_addr constant [47 x i8] c"the header's entry is a JSON %s, not an object\00", align 1
-@"$string.546" = private unnamed_addr constant [26 x i8] c"the header gives no dtype\00", align 1
+@"$string.544" = private unnamed_addr constant [52 x i8] c"the tensor's name contains an unprintable character\00", align 1
+@"$string.545" = private unnamed_addr constant [63 x i8] c"the header's entry for this tensor is a JSON %s, not an object\00", align 1
+@"$string.546" = private unnamed_addr constant [40 x i8] c"the header has no dtype for this tensor\00", align 1
 @"$string.547" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
 @"$string.548" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
 @"$string.549" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
@@ -616,61 +616,61 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.562" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
 @"$string.563" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
 @"$string.564" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.565" = private unnamed_addr constant [26 x i8] c"the header gives no shape\00", align 1
-@"$string.566" = private unnamed_addr constant [42 x i8] c"the shape has %d dimensions, more than %d\00", align 1
-@"$string.567" = private unnamed_addr constant [77 x i8] c"dimension %d of the shape is no integer from 0 on, or the shape is too large\00", align 1
+@"$string.565" = private unnamed_addr constant [40 x i8] c"the header has no shape for this tensor\00", align 1
+@"$string.566" = private unnamed_addr constant [47 x i8] c"the shape has %d dimensions; the maximum is %d\00", align 1
+@"$string.567" = private unnamed_addr constant [84 x i8] c"dimension %d of the shape is not an integer of 0 or more, or the shape is too large\00", align 1
 @"$string.568" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.569" = private unnamed_addr constant [41 x i8] c"the header gives no pair of data_offsets\00", align 1
+@"$string.569" = private unnamed_addr constant [55 x i8] c"the header has no pair of data_offsets for this tensor\00", align 1
 @"$string.570" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.571" = private unnamed_addr constant [40 x i8] c"data_offsets [%lld, %lld] run backwards\00", align 1
-@"$string.572" = private unnamed_addr constant [79 x i8] c"data_offsets [%lld, %lld] reach past the end of the data, which has %lld bytes\00", align 1
+@"$string.571" = private unnamed_addr constant [51 x i8] c"data_offsets [%lld, %lld] are negative or reversed\00", align 1
+@"$string.572" = private unnamed_addr constant [67 x i8] c"data_offsets [%lld, %lld] go past the end of the data (%lld bytes)\00", align 1
 @"$string.574" = private unnamed_addr constant [3 x i8] c", \00", align 1
 @"$string.575" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
 @"$string.576" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.577" = private unnamed_addr constant [64 x i8] c"data_offsets [%lld, %lld] hold %lld bytes, but %s %s takes %lld\00", align 1
+@"$string.577" = private unnamed_addr constant [65 x i8] c"data_offsets [%lld, %lld] cover %lld bytes, but %s %s needs %lld\00", align 1
 @"$string.579" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
 @"$string.583" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.584" = private unnamed_addr constant [47 x i8] c"%lld bytes before its data belong to no tensor\00", align 1
+@"$string.584" = private unnamed_addr constant [57 x i8] c"%lld bytes before this tensor's data belong to no tensor\00", align 1
 @"$string.585" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.586" = private unnamed_addr constant [24 x i8] c"the tensor is in %s too\00", align 1
-@"$string.587" = private unnamed_addr constant [43 x i8] c"the index says it is in %s, which lacks it\00", align 1
-@"$string.588" = private unnamed_addr constant [44 x i8] c"the index says it is in %s, but it is in %s\00", align 1
+@"$string.586" = private unnamed_addr constant [25 x i8] c"the tensor is also in %s\00", align 1
+@"$string.587" = private unnamed_addr constant [71 x i8] c"the index says this tensor is in %s, but that file does not contain it\00", align 1
+@"$string.588" = private unnamed_addr constant [53 x i8] c"the index says this tensor is in %s, but it is in %s\00", align 1
 @"$string.589" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.590" = private unnamed_addr constant [28 x i8] c"%s: holds neither %s nor %s\00", align 1
+@"$string.590" = private unnamed_addr constant [28 x i8] c"%s: found neither %s nor %s\00", align 1
 @"$string.591" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.592" = private unnamed_addr constant [59 x i8] c"expected the shape [%lld] that config.json implies, got %s\00", align 1
-@"$string.593" = private unnamed_addr constant [65 x i8] c"expected the shape [%lld, %lld] that config.json implies, got %s\00", align 1
-@"$string.594" = private unnamed_addr constant [39 x i8] c"expected the dtype BF16 or F32, got %s\00", align 1
+@"$string.592" = private unnamed_addr constant [55 x i8] c"expected shape [%lld] according to config.json, got %s\00", align 1
+@"$string.593" = private unnamed_addr constant [61 x i8] c"expected shape [%lld, %lld] according to config.json, got %s\00", align 1
+@"$string.594" = private unnamed_addr constant [35 x i8] c"expected dtype BF16 or F32, got %s\00", align 1
 @"$string.595" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
 @"$string.596" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.597" = private unnamed_addr constant [112 x i8] c"expected the dtype F8_E4M3 (BF16 or F32 where quantization_config of config.json leaves a linear alone), got %s\00", align 1
-@"$string.598" = private unnamed_addr constant [39 x i8] c"a head of FP8 weights is not supported\00", align 1
+@"$string.597" = private unnamed_addr constant [118 x i8] c"expected dtype F8_E4M3 (or BF16 or F32, if quantization_config in config.json leaves this linear unquantised), got %s\00", align 1
+@"$string.598" = private unnamed_addr constant [42 x i8] c"FP8 weights are not supported for lm_head\00", align 1
 @"$string.599" = private unnamed_addr constant [66 x i8] c"the weight is F8_E4M3, but config.json has no quantization_config\00", align 1
-@"$string.600" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config of config.json leaves %s unquantised\00", align 1
-@"$string.601" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config of config.json says that %s is quantised\00", align 1
-@"$string.602" = private unnamed_addr constant [65 x i8] c"the weight is %s, but those it is joined with in layer %d are %s\00", align 1
-@"$string.603" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts of layer %d are %s\00", align 1
+@"$string.600" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config in config.json leaves %s unquantised\00", align 1
+@"$string.601" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config in config.json says that %s is quantised\00", align 1
+@"$string.602" = private unnamed_addr constant [67 x i8] c"the weight is %s, but the weights fused with it in layer %d are %s\00", align 1
+@"$string.603" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts in layer %d are %s\00", align 1
 @"$string.604" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
 @"$string.605" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
 @"$string.606" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
 @"$string.607" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
 @"$string.608" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.609" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of %d KV heads, got the shape %s\00", align 1
+@"$string.609" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of the %d KV heads, got shape %s\00", align 1
 @"$string.610" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
 @"$string.612" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
 @"$string.613" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
 @"$string.614" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
 @"$string.615" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
 @"$string.616" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.617" = private unnamed_addr constant [65 x i8] c"config.json ties it to %s: expected the dtype %s of that, got %s\00", align 1
+@"$string.617" = private unnamed_addr constant [71 x i8] c"config.json ties this tensor to %s: expected the same dtype %s, got %s\00", align 1
 @"$string.618" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.619" = private unnamed_addr constant [38 x i8] c"nothing in the model uses this tensor\00", align 1
+@"$string.619" = private unnamed_addr constant [35 x i8] c"the model does not use this tensor\00", align 1
 @"$string.620" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
 @"$string.622" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
 @"$string.623" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
 @"$string.624" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.625" = private unnamed_addr constant [51 x i8] c"config.json ties it to %s, but their values differ\00", align 1
-@"$string.626" = private unnamed_addr constant [92 x i8] c"part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.625" = private unnamed_addr constant [60 x i8] c"config.json ties this tensor to %s, but their values differ\00", align 1
+@"$string.626" = private unnamed_addr constant [109 x i8] c"part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
 @"$string.627" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
 @"$string.628" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
 @"$string.629" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
@@ -690,69 +690,69 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.643" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
 @"$string.645" = private unnamed_addr constant [8 x i8] c"message\00", align 1
 @"$string.650" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.651" = private unnamed_addr constant [69 x i8] c"options.struct_size is %u; this engine's engine_options has %u bytes\00", align 1
+@"$string.651" = private unnamed_addr constant [81 x i8] c"options.struct_size is %u; expected %u, the size of this engine's engine_options\00", align 1
 @"$string.652" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.653" = private unnamed_addr constant [51 x i8] c"%s: out of memory while problems were written down\00", align 1
+@"$string.653" = private unnamed_addr constant [60 x i8] c"%s: out of memory while recording the checkpoint's problems\00", align 1
 @"$string.654" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.655" = private unnamed_addr constant [32 x i8] c" (%lld problems, the first are)\00", align 1
+@"$string.655" = private unnamed_addr constant [38 x i8] c" (%lld problems, showing the first 3)\00", align 1
 @"$string.656" = private unnamed_addr constant [3 x i8] c": \00", align 1
 @"$string.657" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
 @"$string.658" = private unnamed_addr constant [3 x i8] c"; \00", align 1
 @"$string.659" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.660" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
+@"$string.660" = private unnamed_addr constant [64 x i8] c"cannot find the folder of the engine's library; set library_dir\00", align 1
 @"$string.661" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
 @"$string.662" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
 @"$string.663" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
 @"$string.664" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
 @"$string.665" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
 @"$string.666" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.667" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.667" = private unnamed_addr constant [78 x i8] c"%scannot open the library of device %s: %.700s; in a checkout, `%s` builds it\00", align 1
 @"$string.668" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.669" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.670" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.671" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.672" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.673" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.674" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.675" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.676" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.677" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.678" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.679" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.680" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.681" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.682" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.683" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.684" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.685" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.686" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.687" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.688" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.689" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.690" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
-@"$string.691" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
-@"$string.692" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.693" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.694" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.695" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.696" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.697" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.698" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.669" = private unnamed_addr constant [26 x i8] c"%.800s does not export %s\00", align 1
+@"$string.670" = private unnamed_addr constant [50 x i8] c"%.800s was built for another version of backend.h\00", align 1
+@"$string.671" = private unnamed_addr constant [49 x i8] c"option world_size is %lld; expected %lld to %lld\00", align 1
+@"$string.672" = private unnamed_addr constant [48 x i8] c"option max_batch is %lld; expected %lld to %lld\00", align 1
+@"$string.673" = private unnamed_addr constant [46 x i8] c"option max_seq is %lld; expected %lld to %lld\00", align 1
+@"$string.674" = private unnamed_addr constant [48 x i8] c"option page_size is %lld; expected %lld to %lld\00", align 1
+@"$string.675" = private unnamed_addr constant [48 x i8] c"option num_pages is %lld; expected %lld to %lld\00", align 1
+@"$string.676" = private unnamed_addr constant [52 x i8] c"option expert_layout is %lld; expected %lld to %lld\00", align 1
+@"$string.677" = private unnamed_addr constant [50 x i8] c"option num_threads is %lld; expected %lld to %lld\00", align 1
+@"$string.678" = private unnamed_addr constant [54 x i8] c"option max_step_tokens is %lld; expected %lld to %lld\00", align 1
+@"$string.679" = private unnamed_addr constant [52 x i8] c"option prefill_chunk is %lld; expected %lld to %lld\00", align 1
+@"$string.680" = private unnamed_addr constant [48 x i8] c"option max_queue is %lld; expected %lld to %lld\00", align 1
+@"$string.681" = private unnamed_addr constant [51 x i8] c"option prefix_cache is %lld; expected %lld to %lld\00", align 1
+@"$string.682" = private unnamed_addr constant [47 x i8] c"option kv_dtype is %lld; expected %lld to %lld\00", align 1
+@"$string.683" = private unnamed_addr constant [53 x i8] c"option max_logit_rows is %lld; expected %lld to %lld\00", align 1
+@"$string.684" = private unnamed_addr constant [45 x i8] c"option graphs is %lld; expected %lld to %lld\00", align 1
+@"$string.685" = private unnamed_addr constant [49 x i8] c"option plan_ahead is %lld; expected %lld to %lld\00", align 1
+@"$string.686" = private unnamed_addr constant [55 x i8] c"option check_operations is %lld; expected %lld to %lld\00", align 1
+@"$string.687" = private unnamed_addr constant [48 x i8] c"option synthetic is %lld; expected %lld to %lld\00", align 1
+@"$string.688" = private unnamed_addr constant [49 x i8] c"option num_layers is %lld; expected %lld to %lld\00", align 1
+@"$string.689" = private unnamed_addr constant [48 x i8] c"option kv_events is %lld; expected %lld to %lld\00", align 1
+@"$string.690" = private unnamed_addr constant [53 x i8] c"option step_budget_ms is %lld; expected %lld to %lld\00", align 1
+@"$string.691" = private unnamed_addr constant [55 x i8] c"option ranks_per_device is %lld; expected %lld to %lld\00", align 1
+@"$string.692" = private unnamed_addr constant [57 x i8] c"option memory_limit_bytes is %lld; expected %lld to %lld\00", align 1
+@"$string.693" = private unnamed_addr constant [59 x i8] c"option memory_limit_percent is %lld; expected %lld to %lld\00", align 1
+@"$string.694" = private unnamed_addr constant [58 x i8] c"option device_memory_bytes is %lld; expected %lld to %lld\00", align 1
+@"$string.695" = private unnamed_addr constant [73 x i8] c"option num_layers is %d, but only synthetic models can have fewer layers\00", align 1
+@"$string.696" = private unnamed_addr constant [76 x i8] c"options memory_limit_bytes and memory_limit_percent cannot be used together\00", align 1
+@"$string.697" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings in config.json is %d\00", align 1
+@"$string.698" = private unnamed_addr constant [63 x i8] c"world_size is %d; expected a multiple of ranks_per_device (%d)\00", align 1
 @"$string.699" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.700" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.701" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.702" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.700" = private unnamed_addr constant [54 x i8] c"%.800s cannot describe its device without opening one\00", align 1
+@"$string.701" = private unnamed_addr constant [62 x i8] c"option graphs is 1, but the device (%s) cannot capture graphs\00", align 1
+@"$string.702" = private unnamed_addr constant [70 x i8] c"option page_size is %d; the device (%s) needs a multiple of %d tokens\00", align 1
 @"$string.703" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
 @"$string.704" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.705" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.706" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.707" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.708" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.709" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.710" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.705" = private unnamed_addr constant [75 x i8] c"the width of the shared experts (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.706" = private unnamed_addr constant [49 x i8] c"n_routed_experts (expert_layout expert_parallel)\00", align 1
+@"$string.707" = private unnamed_addr constant [54 x i8] c"moe_intermediate_size (expert_layout tensor_parallel)\00", align 1
+@"$string.708" = private unnamed_addr constant [98 x i8] c"the device does not support KV cache pages of kv_dtype %s, page_size %d, %d KV heads, head_dim %d\00", align 1
+@"$string.709" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
+@"$string.710" = private unnamed_addr constant [79 x i8] c"the device does not support a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
 @"$string.711" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
-@"$string.712" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.716" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.712" = private unnamed_addr constant [71 x i8] c"the device supports no workspace for max_step_tokens %d and max_seq %d\00", align 1
+@"$string.716" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d need page tables of more than %lld entries\00", align 1
 @"$string.717" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
 @"$string.718" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
 @"$string.719" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
@@ -828,53 +828,53 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.791" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
 @"$string.792" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
 @"$string.793" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.794" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.795" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.796" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.794" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
+@"$string.795" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
+@"$string.796" = private unnamed_addr constant [56 x i8] c"%s is null: expected a pointer that receives the result\00", align 1
 @"$string.797" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.798" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.798" = private unnamed_addr constant [39 x i8] c"no profile is running: begin one first\00", align 1
 @"$string.799" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
 @"$string.800" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
 @"$string.801" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
 @"$string.802" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
 @"$string.803" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
 @"$string.804" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.805" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.805" = private unnamed_addr constant [64 x i8] c"num_pages is %d, expected 0 to %d (the number planned at start)\00", align 1
 @"$string.806" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.807" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.807" = private unnamed_addr constant [37 x i8] c"%lld events are waiting to be polled\00", align 1
 @"$string.808" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.809" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.810" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.809" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
+@"$string.810" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
 @"$string.811" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
 @"$string.812" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
 @"$string.813" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
 @"$string.814" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
 @"$string.815" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.816" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.817" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.818" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.819" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.816" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
+@"$string.817" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
+@"$string.818" = private unnamed_addr constant [69 x i8] c"index is %d, but request %llu needs the mask of output token %d next\00", align 1
+@"$string.819" = private unnamed_addr constant [120 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask of a token after the token before it was sampled\00", align 1
 @"$string.820" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
 @"$string.821" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
 @"$string.822" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.823" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.824" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 0\00", align 1
+@"$string.823" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
+@"$string.824" = private unnamed_addr constant [37 x i8] c"max_tokens is %d, expected 0 or more\00", align 1
 @"$string.825" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
 @"$string.826" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.827" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.827" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d, expected 0 or more\00", align 1
 @"$string.828" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.829" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.830" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.829" = private unnamed_addr constant [73 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has %d\00", align 1
+@"$string.830" = private unnamed_addr constant [57 x i8] c"temperature is %g, expected a finite number of 0 or more\00", align 1
 @"$string.831" = private unnamed_addr constant [40 x i8] c"%s is %g, expected a number from 0 to 1\00", align 1
 @"$string.832" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
 @"$string.833" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.834" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.835" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.834" = private unnamed_addr constant [45 x i8] c"top_k is %d, expected 0 (all tokens) or more\00", align 1
+@"$string.835" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g, expected a finite number greater than 0\00", align 1
 @"$string.836" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
 @"$string.837" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
 @"$string.838" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
 @"$string.839" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.840" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.840" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d, expected 0 or more\00", align 1
 @"$string.841" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
 @"$string.842" = private unnamed_addr constant [32 x i8] c"num_%ss is %d, expected 0 to %d\00", align 1
 @"$string.843" = private unnamed_addr constant [38 x i8] c"%s_begin is null, expected %d offsets\00", align 1
@@ -882,66 +882,66 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.845" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens, expected at least one\00", align 1
 @"$string.846" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
 @"$string.847" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
-@"$string.848" = private unnamed_addr constant [52 x i8] c"num_allowed_tokens is %d, expected 0 (all) or above\00", align 1
+@"$string.848" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d, expected 0 (all) or more\00", align 1
 @"$string.849" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
 @"$string.850" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
-@"$string.851" = private unnamed_addr constant [58 x i8] c"max_thought_tokens is %d, expected -1 (no limit) or above\00", align 1
-@"$string.852" = private unnamed_addr constant [81 x i8] c"thought_begin_token is %d, expected -1 (none) or a token of the vocabulary of %d\00", align 1
+@"$string.851" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d, expected -1 (no limit) or more\00", align 1
+@"$string.852" = private unnamed_addr constant [81 x i8] c"thought_begin_token is %d, expected -1 (none) or a token in the vocabulary of %d\00", align 1
 @"$string.853" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
 @"$string.854" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
 @"$string.855" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
 @"$string.856" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
 @"$string.857" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
 @"$string.858" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.861" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.862" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.863" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.864" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.868" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.877" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.878" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.879" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.861" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
+@"$string.862" = private unnamed_addr constant [85 x i8] c"min_tokens needs %lld biases for the stop tokens, but a forward pass has room for %d\00", align 1
+@"$string.863" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
+@"$string.864" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
+@"$string.868" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
+@"$string.877" = private unnamed_addr constant [60 x i8] c"engine is null: expected a pointer that receives the handle\00", align 1
+@"$string.878" = private unnamed_addr constant [38 x i8] c"not enough host memory for the engine\00", align 1
+@"$string.879" = private unnamed_addr constant [73 x i8] c"option device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
 @"$string.880" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.881" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.882" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.883" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.881" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
+@"$string.882" = private unnamed_addr constant [49 x i8] c"not enough host memory for the thread of rank %d\00", align 1
+@"$string.883" = private unnamed_addr constant [39 x i8] c"cannot start the thread of rank %d: %s\00", align 1
 @"$string.884" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
 @"$string.885" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
 @"$string.886" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
 @"$string.887" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
 @"$string.888" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
 @"$string.889" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.890" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
-@"$string.892" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.893" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.890" = private unnamed_addr constant [71 x i8] c"rank %d has %lld bytes of weights, but the plan has %lld for each rank\00", align 1
+@"$string.892" = private unnamed_addr constant [49 x i8] c"not enough host memory for vectors of %d numbers\00", align 1
+@"$string.893" = private unnamed_addr constant [43 x i8] c"cannot create random %s on rank %d: %.600s\00", align 1
 @"$string.894" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
 @"$string.896" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.897" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.902" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.903" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.904" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.905" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.897" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
+@"$string.902" = private unnamed_addr constant [25 x i8] c"placement of the weights\00", align 1
+@"$string.903" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
+@"$string.904" = private unnamed_addr constant [54 x i8] c"not enough host memory for the plan of a forward pass\00", align 1
+@"$string.905" = private unnamed_addr constant [49 x i8] c"not enough host memory for the list of %d graphs\00", align 1
 @"$string.906" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
 @"$string.907" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.910" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.911" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.912" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.913" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.914" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.915" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.918" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.919" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.910" = private unnamed_addr constant [53 x i8] c"not enough host memory for the queues of %d requests\00", align 1
+@"$string.911" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
+@"$string.912" = private unnamed_addr constant [53 x i8] c"max_batch is %d, but the plan has %d page table rows\00", align 1
+@"$string.913" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
+@"$string.914" = private unnamed_addr constant [63 x i8] c"not enough host memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.915" = private unnamed_addr constant [66 x i8] c"not enough host memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.918" = private unnamed_addr constant [53 x i8] c"not enough host memory for the lists of %d sequences\00", align 1
+@"$string.919" = private unnamed_addr constant [47 x i8] c"not enough host memory for the engine's handle\00", align 1
 @"$string.920" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
 @"$string.921" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.923" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.924" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.926" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.923" = private unnamed_addr constant [40 x i8] c"all %d sequences (max_batch) are in use\00", align 1
+@"$string.924" = private unnamed_addr constant [48 x i8] c"not enough host memory for a state of %d tokens\00", align 1
+@"$string.926" = private unnamed_addr constant [46 x i8] c"not enough host memory for the state's handle\00", align 1
 @"$string.927" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.928" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.929" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.928" = private unnamed_addr constant [36 x i8] c"num_steps is %d, expected 0 or more\00", align 1
+@"$string.929" = private unnamed_addr constant [60 x i8] c"num_states is %d, but a forward pass has room for %d tokens\00", align 1
 @"$string.930" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.931" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.932" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.931" = private unnamed_addr constant [37 x i8] c"not enough host memory for %d states\00", align 1
+@"$string.932" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
 @"$string.933" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"$string.934" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
 @"switch.table.$Checkpoint.read_shards.1112" = private unnamed_addr constant [6 x ptr] [ptr @"$string.160", ptr @"$string.159", ptr @"$string.158", ptr @"$string.164", ptr @"$string.165", ptr @"$string.166"], align 8
@@ -1008,7 +1008,7 @@ then:                                             ; preds = %or.lhs.false.i.i.i,
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %4, ptr noundef nonnull align 1 dereferenceable(56) @"$string.62", i64 56, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %4, ptr noundef nonnull align 1 dereferenceable(68) @"$string.62", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %31 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i10 = tail call i64 @llvm.smin.i64(i64 %31, i64 1023)
@@ -3770,7 +3770,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(86) %3, ptr noundef nonnull align 1 dereferenceable(86) @"$string", i64 86, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(89) %3, ptr noundef nonnull align 1 dereferenceable(89) @"$string", i64 89, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -7705,7 +7705,7 @@ or.lhs.false:                                     ; preds = %entry
   br i1 %.not, label %merge, label %then
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %3, ptr noundef nonnull align 1 dereferenceable(46) @"$string.29", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %3, ptr noundef nonnull align 1 dereferenceable(56) @"$string.29", i64 56, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -13468,7 +13468,7 @@ then:                                             ; preds = %or.lhs.false.i.i.i,
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %2, ptr noundef nonnull align 1 dereferenceable(56) @"$string.62", i64 56, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %2, ptr noundef nonnull align 1 dereferenceable(68) @"$string.62", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i10 = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -14924,7 +14924,7 @@ or.lhs.false:                                     ; preds = %"$StringBuilder.app
   br i1 %22, label %then, label %merge
 
 then3:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %2, ptr noundef nonnull align 1 dereferenceable(29) @"$string.99", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %2, ptr noundef nonnull align 1 dereferenceable(38) @"$string.99", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -14963,7 +14963,7 @@ then6:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then10
 
 then10:                                           ; preds = %then6
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %2, ptr noundef nonnull align 1 dereferenceable(38) @"$string.104", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(47) %2, ptr noundef nonnull align 1 dereferenceable(47) @"$string.104", i64 47, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %31 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %31, i64 1023)
@@ -18475,7 +18475,7 @@ and.lhs.true.i114.i.i.i.i:                        ; preds = %and.lhs.true4.i.i.i
 
 then2.i.i.i.i53.i:                                ; preds = %then.i116.i.i.i.i
   %560 = getelementptr i8, ptr %552, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %560, ptr noundef nonnull align 1 dereferenceable(39) @"$string.598", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %560, ptr noundef nonnull align 1 dereferenceable(42) @"$string.598", i64 42, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i.i.i.i)
   %561 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %560)
   %spec.select.i.i.i117.i.i.i.i = call i64 @llvm.smin.i64(i64 %561, i64 1023)
@@ -18935,7 +18935,7 @@ else3.i.i.i:                                      ; preds = %"$Validator.may_ski
 
 then5.i.i.i:                                      ; preds = %else3.i.i.i
   %723 = getelementptr i8, ptr %722, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %723, ptr noundef nonnull align 1 dereferenceable(38) @"$string.619", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %723, ptr noundef nonnull align 1 dereferenceable(35) @"$string.619", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i28.i.i)
   %724 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %723)
   %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %724, i64 1023)
@@ -19274,7 +19274,7 @@ then.i95.i:                                       ; preds = %"$MappedFile.is_bro
 
 then3.i.i:                                        ; preds = %then.i95.i
   %847 = getelementptr i8, ptr %846, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(92) %847, ptr noundef nonnull align 1 dereferenceable(92) @"$string.626", i64 92, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(109) %847, ptr noundef nonnull align 1 dereferenceable(109) @"$string.626", i64 109, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i87.i)
   %848 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %847)
   %spec.select.i.i.i97.i = call i64 @llvm.smin.i64(i64 %848, i64 1023)
@@ -37493,7 +37493,7 @@ then6.i.i.i.i:                                    ; preds = %merge.i7.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %286 = getelementptr i8, ptr %285, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %286, ptr noundef nonnull align 1 dereferenceable(49) @"$string.544", i64 49, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %286, ptr noundef nonnull align 1 dereferenceable(52) @"$string.544", i64 52, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i.i)
   %287 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %286)
   %spec.select.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %287, i64 1023)
@@ -37609,7 +37609,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
 
 then3.i.i.i.i.i:                                  ; preds = %then.i85.i.i.i.i
   %317 = getelementptr i8, ptr %315, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %317, ptr noundef nonnull align 1 dereferenceable(26) @"$string.546", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %317, ptr noundef nonnull align 1 dereferenceable(40) @"$string.546", i64 40, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i19.i)
   %318 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %317)
   %spec.select.i.i.i.i.i.i27.i = call i64 @llvm.smin.i64(i64 %318, i64 1023)
@@ -37793,7 +37793,7 @@ or.lhs.false2.i.i.i.i.i:                          ; preds = %"$text.equal.exit.i
 
 then4.i.i.i.i.i:                                  ; preds = %then.i91.i.i.i.i
   %364 = getelementptr i8, ptr %360, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(41) %364, ptr noundef nonnull align 1 dereferenceable(41) @"$string.569", i64 41, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(55) %364, ptr noundef nonnull align 1 dereferenceable(55) @"$string.569", i64 55, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i.i.i)
   %365 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %364)
   %spec.select.i.i.i92.i.i.i.i = call i64 @llvm.smin.i64(i64 %365, i64 1023)
@@ -38234,7 +38234,7 @@ or.lhs.false.i141.i.i.i.i:                        ; preds = %"$text.equal.exit.i
 
 then3.i121.i.i.i.i:                               ; preds = %then.i120.i.i.i.i
   %486 = getelementptr i8, ptr %484, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %486, ptr noundef nonnull align 1 dereferenceable(26) @"$string.565", i64 26, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %486, ptr noundef nonnull align 1 dereferenceable(40) @"$string.565", i64 40, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i117.i.i.i.i)
   %487 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %486)
   %spec.select.i.i.i122.i.i.i.i = call i64 @llvm.smin.i64(i64 %487, i64 1023)
@@ -41172,7 +41172,7 @@ or.lhs.false.i.i30:                               ; preds = %then.i29
   br i1 %28, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.660", i64 68, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %3, ptr noundef nonnull align 1 dereferenceable(64) @"$string.660", i64 64, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -42218,7 +42218,7 @@ then14:                                           ; preds = %merge6
   br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.696", i64 71, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(76) %3, ptr noundef nonnull align 1 dereferenceable(76) @"$string.696", i64 76, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -50046,7 +50046,7 @@ then:                                             ; preds = %or.lhs.false.i.i.i,
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %2, ptr noundef nonnull align 1 dereferenceable(56) @"$string.62", i64 56, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %2, ptr noundef nonnull align 1 dereferenceable(68) @"$string.62", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i10 = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -50134,7 +50134,7 @@ then:                                             ; preds = %or.lhs.false.i.i.i,
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %1, ptr noundef nonnull align 1 dereferenceable(56) @"$string.62", i64 56, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %1, ptr noundef nonnull align 1 dereferenceable(68) @"$string.62", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i10 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -50202,7 +50202,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.794", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.794", i64 42, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -50609,7 +50609,7 @@ then6:                                            ; preds = %or.lhs.false.i.i.i,
   br i1 %.not, label %common.ret, label %then10
 
 then10:                                           ; preds = %then6
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %2, ptr noundef nonnull align 1 dereferenceable(56) @"$string.62", i64 56, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %2, ptr noundef nonnull align 1 dereferenceable(68) @"$string.62", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i27)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i28 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -50668,7 +50668,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.798", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.798", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -51387,7 +51387,7 @@ then5:                                            ; preds = %or.lhs.false.i.i.i,
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %2, ptr noundef nonnull align 1 dereferenceable(56) @"$string.62", i64 56, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %2, ptr noundef nonnull align 1 dereferenceable(68) @"$string.62", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i25)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i26 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -51569,7 +51569,7 @@ then:                                             ; preds = %or.lhs.false.i.i.i,
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %2, ptr noundef nonnull align 1 dereferenceable(56) @"$string.62", i64 56, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %2, ptr noundef nonnull align 1 dereferenceable(68) @"$string.62", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i10 = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -54010,7 +54010,7 @@ then:                                             ; preds = %or.lhs.false.i.i.i,
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %3, ptr noundef nonnull align 1 dereferenceable(56) @"$string.62", i64 56, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.62", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i10 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -54375,7 +54375,7 @@ then:                                             ; preds = %or.lhs.false.i.i.i,
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %3, ptr noundef nonnull align 1 dereferenceable(56) @"$string.62", i64 56, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.62", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i10 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -64080,7 +64080,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.877", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(60) %2, ptr noundef nonnull align 1 dereferenceable(60) @"$string.877", i64 60, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -64115,7 +64115,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.878", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %2, ptr noundef nonnull align 1 dereferenceable(38) @"$string.878", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -64319,7 +64319,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.919", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(47) %2, ptr noundef nonnull align 1 dereferenceable(47) @"$string.919", i64 47, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -68388,7 +68388,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.904", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(54) %4, ptr noundef nonnull align 1 dereferenceable(54) @"$string.904", i64 54, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -69804,7 +69804,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.904", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(54) %1, ptr noundef nonnull align 1 dereferenceable(54) @"$string.904", i64 54, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -71072,7 +71072,7 @@ then5:                                            ; preds = %or.lhs.false.i.i.i,
   br i1 %.not46, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %6, ptr noundef nonnull align 1 dereferenceable(56) @"$string.62", i64 56, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %6, ptr noundef nonnull align 1 dereferenceable(68) @"$string.62", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i49)
   %40 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i50 = tail call i64 @llvm.smin.i64(i64 %40, i64 1023)
@@ -71357,7 +71357,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.926", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %6, ptr noundef nonnull align 1 dereferenceable(46) @"$string.926", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %157, i64 1023)
@@ -71843,7 +71843,7 @@ then:                                             ; preds = %or.lhs.false.i.i.i,
   br i1 %.not42, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(56) %6, ptr noundef nonnull align 1 dereferenceable(56) @"$string.62", i64 56, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %6, ptr noundef nonnull align 1 dereferenceable(68) @"$string.62", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %33 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i43 = tail call i64 @llvm.smin.i64(i64 %33, i64 1023)

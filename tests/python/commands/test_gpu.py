@@ -45,13 +45,13 @@ def test_auto_never_falls_back_where_a_gpu_is(driver, arguments):
     message = refused(*arguments, code=3)
     assert REFUSAL in message
     assert message.endswith(
-        "; in a checkout `tools/develop --with cuda scons engine cuda` builds it\n"
+        "; in a checkout, `tools/develop --with cuda scons engine cuda` builds it\n"
     )
 
 
 def test_auto_refuses_a_driver_that_fails(driver):
     path = driver(status=999)
-    message = f"the NVIDIA driver {path} fails with CUDA error 999"
+    message = f"the NVIDIA driver {path} failed with CUDA error 999"
     assert message in refused("plan", code=3)
     finding = driver_finding()
     assert finding["state"] == "absent"
