@@ -94,7 +94,7 @@ def test_another_build_is_asked_through_its_own_python(tmp_path, monkeypatch):
 @pytest.mark.parametrize("value", ["float('nan')", "float('inf')"])
 def test_logits_that_are_no_numbers_are_refused(tmp_path, value):
     other = checkout(tmp_path / "earlier", value)
-    expect_one_line(main, [str(other), *SMALL], "logits that are no numbers: 1 prompt")
+    expect_one_line(main, [str(other), *SMALL], "logits that are not numbers: 1 prompt")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_build_that_cannot_be_asked_is_named(tmp_path, engine, said):
 def test_a_build_that_computes_with_libraries_of_another_is_refused(tmp_path, loaded):
     own = [str(tmp_path / "build" / "engine.so"), str(tmp_path / "build" / "libglm_cpu.so")]
     expect_own_libraries(tmp_path, own)
-    with pytest.raises(BadInputError, match=f"expected libraries of {tmp_path}/build"):
+    with pytest.raises(BadInputError, match=f"expected the libraries in {tmp_path}/build"):
         expect_own_libraries(tmp_path, [*loaded, *own] if loaded else [])
 
 
@@ -167,7 +167,7 @@ def test_arguments_that_are_none_are_refused(asked, said):
 def test_a_folder_without_a_build_is_one_line(tmp_path, missing):
     other = checkout(tmp_path / "earlier", "1.0")
     os.remove(other / missing)
-    expect_one_line(main, [str(other)], f"{other}: expected a checkout with its build, found no")
+    expect_one_line(main, [str(other)], f"{other}: expected a built checkout, found no")
 
 
 def test_a_disk_that_takes_no_checkpoint_is_trouble_and_no_difference(monkeypatch):

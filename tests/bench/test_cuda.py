@@ -135,9 +135,9 @@ def test_the_same_name_twice_and_no_report_are_refused(measured, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"date": "2026-01-02T00:51:08+00:00"}, "are of two runs"),
-        ({"cores": 17}, "is of another machine"),
-        ({"engine": {**ENGINE, "device": "NVIDIA H100"}}, "is of another machine"),
+        ({"date": "2026-01-02T00:51:08+00:00"}, "are from two runs"),
+        ({"cores": 17}, "is from another machine"),
+        ({"engine": {**ENGINE, "device": "NVIDIA H100"}}, "is from another machine"),
     ],
 )
 def test_a_report_of_another_run_is_refused(measured, fields, said):
@@ -162,7 +162,7 @@ def test_without_matplotlib_nothing_is_written(measured, tmp_path, monkeypatch):
     output = tmp_path / "page"
     done = CliRunner().invoke(main, [str(measured), "--commit", "x", "--output", str(output)])
     assert done.exit_code == 1
-    assert done.output.strip().endswith("tools/develop --with oracle brings it")
+    assert done.output.strip().endswith("run with `tools/develop --with oracle`")
     assert not output.exists()
 
 

@@ -30,7 +30,7 @@ class Environment(dict):
         (ABSENT | {"required": False}, "skipped: no-such-tool is not on the PATH"),
         (
             ABSENT | {"required": False, "brought_by": "tools/develop --with x"},
-            "skipped: no-such-tool is not on the PATH: `tools/develop --with x` brings it",
+            "skipped: no-such-tool is not on the PATH: run with `tools/develop --with x`",
         ),
         ({"command": ["true"], "suffixes": (".nix",)}, "skipped: no file ends in .nix"),
         ({"command": ["true"], "suffixes": (".c",)}, "passed"),

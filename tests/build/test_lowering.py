@@ -42,7 +42,7 @@ def test_recorded_lowering_has_no_difference(checkout, lowered):
 )
 def test_changed_file_is_named(checkout, lowered, name):
     checkout.change(name)
-    assert lowered.differences(checkout.path) == [f"{name} is not the file of the manifest"]
+    assert lowered.differences(checkout.path) == [f"{name} differs from the manifest"]
 
 
 def test_added_and_removed_sources_are_named(checkout):
@@ -64,7 +64,7 @@ def test_missing_manifest_is_named(checkout, lowered):
 def test_other_targets_are_a_difference(checkout, lowered, monkeypatch):
     monkeypatch.setitem(lowered.targets, "other", ["--safe"])
     (line,) = lowered.differences(checkout.path)
-    assert line.startswith(f"{lowered.manifest} names other targets than ")
+    assert line.startswith(f"{lowered.manifest} lists other targets than ")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_build_stops_and_names_the_file(built_small, target, name):
         printed = built_small.scons(target, status=2)
     finally:
         (built_small.path / name).write_bytes(before)
-    assert f"{name} is not the file of the manifest" in printed
+    assert f"{name} differs from the manifest" in printed
     assert "Run `scons lower`" in printed
 
 
@@ -85,7 +85,7 @@ def test_build_stops_and_names_the_file(built_small, target, name):
 )
 def test_local_paths_are_refused(tmp_path, line):
     text = line.replace("{root}", str(tmp_path))
-    with pytest.raises(lowering.LoweringError, match="names the"):
+    with pytest.raises(lowering.LoweringError, match="contains the"):
         lowering.forbid_local_paths(text, "release.ll", tmp_path)
 
 
@@ -93,7 +93,7 @@ def test_lower_leaves_what_is_that_of_its_sources(built_small, monkeypatch):
     monkeypatch.setitem(built_small.variables, "PATH", "/usr/bin:/bin")
     printed = built_small.scons("lower")
     for one in LOWERINGS:
-        assert f"{one.folder} is that of the present sources and left as it is" in printed
+        assert f"{one.folder} already matches the current sources; left unchanged" in printed
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_without_the_compiler_lower_says_so(built_small, monkeypatch, tool, name
         printed = built_small.scons("lower", status=2)
     finally:
         (built_small.path / name).write_bytes(before)
-    assert f"{name} is not the file of the manifest" in printed
-    assert f"`{tool}` is not on the PATH; {tool}/lowered is left as it is" in printed
+    assert f"{name} differs from the manifest" in printed
+    assert f"`{tool}` is not on the PATH; {tool}/lowered is left unchanged" in printed
 
 
 def compiler_of(lowered):

@@ -91,4 +91,4 @@ def test_absent_futhark_is_told(built_small, monkeypatch):
     if shutil.which("futhark", path="/usr/bin:/bin"):
         pytest.skip("futhark is installed beside the system's own tools")
     printed = built_small.scons("build/kernels_cuda.c", status=2)
-    assert "futhark is not on the PATH: `tools/develop --with futhark` brings it" in printed
+    assert "futhark is not on the PATH: run with `tools/develop --with futhark`" in printed

@@ -150,5 +150,5 @@ def test_a_checkpoint_larger_than_the_disk_is_refused_before_it_is_written(tmp_p
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(CheckpointWriteError, match="cannot be made: Not a directory"):
+    with pytest.raises(CheckpointWriteError, match="cannot be created: Not a directory"):
         write_random_model(tmp_path / "file" / "model", small_config(), seed=0)

@@ -169,7 +169,7 @@ def test_second_run_waits_for_the_first(checkout, programs):
     wait_for(lambda: is_working(checkout))
     second = checkout.start(*WITH_FUTHARK, PATH=path)
     line = second.stderr.readline()
-    assert "another run is making the toolchain" in line
+    assert "another run is installing the toolchain" in line
     stop(second)
     stop(first)
     assert checkout.leftovers() == []
@@ -234,4 +234,4 @@ def test_without_an_archive_the_machines_own_tools_do(checkout, programs):
     if "pip's wheel" in done.stderr:
         pytest.skip("the Python of this machine has no wheel of pip: tools/develop brought both")
     assert done.returncode == 1
-    assert "has 5 MB free, 1100 MB are needed" in done.stderr
+    assert "has 5 MB free, but 1100 MB are needed" in done.stderr

@@ -169,7 +169,7 @@ def test_kernels_between_gpus_are_named_and_not_missed(monkeypatch, tmp_path, ca
     monkeypatch.setattr(kernels, "kernels_of", lambda _: {between, launched, missed})
     (tmp_path / f"{command.LAUNCHED}exchanges.txt").write_text(f"{launched}\n")
     assert command.not_launched(tmp_path) == [missed]
-    assert f"runs between GPUs alone: {between}" in capsys.readouterr().out
+    assert f"runs only between GPUs: {between}" in capsys.readouterr().out
 
 
 def test_without_the_tool_one_line_says_so(monkeypatch, capsys):

@@ -48,9 +48,13 @@ def require_packages(names: Sequence[str]) -> None:
     "names",
     multiple=True,
     type=click.Choice(list(SECTIONS)),
-    help="Measure these alone; nothing is written unless --output says where.",
+    help="Measure only these sections; without --output, write nothing.",
 )
-@click.option("--output", type=click.Path(path_type=Path), help="Default: build/bench.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder for the results [default: build/bench].",
+)
 def main(names: Sequence[str], output: Path | None) -> None:
     """Measure the acceptance figures; exit with 1 when a limit is missed."""
     chosen = names or tuple(SECTIONS)

@@ -75,7 +75,7 @@ def expect_own_libraries(checkout: Path, loaded: Sequence[str]) -> None:
     foreign = [path for path in loaded if not Path(path).is_relative_to(build)]
     if foreign or not loaded:
         found = ", ".join(foreign) or "none"
-        raise BadInputError(f"{checkout}: expected libraries of {build}, it loaded {found}")
+        raise BadInputError(f"{checkout}: expected the libraries in {build}, but it loaded {found}")
 
 
 def logits_by(checkout: Path, folder: Path, question: dict) -> Logits:
@@ -99,7 +99,7 @@ def checked_checkout(folder: Path) -> Path:
     build."""
     for path in (folder / "python" / "glm_engine" / "__init__.py", folder / "build" / "engine.so"):
         if not path.is_file():
-            raise BadInputError(f"{folder}: expected a checkout with its build, found no {path}")
+            raise BadInputError(f"{folder}: expected a built checkout, found no {path}")
     return folder.resolve()
 
 

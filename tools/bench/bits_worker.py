@@ -33,7 +33,7 @@ def loaded_libraries() -> list[str]:
 
 def answer(output: str, lengths: list[int], num_decoded: int, seed: int, options: dict) -> dict:
     """Write the logits to `output`, `"N prompt"` and `"N decode"` of each length N; return the
-    libraries that computed them. Raises `ValueError` for logits that are no numbers."""
+    libraries that computed them. Raises `ValueError` for logits that are not numbers."""
     from glm_engine.engine import Engine, EngineOptions
 
     generator, kept = random.Random(seed), {}
@@ -47,7 +47,7 @@ def answer(output: str, lengths: list[int], num_decoded: int, seed: int, options
         libraries = loaded_libraries()
     unusable = [part for part, rows in kept.items() if not np.isfinite(rows).all()]
     if unusable:
-        raise ValueError(f"logits that are no numbers: {', '.join(unusable)}")
+        raise ValueError(f"logits that are not numbers: {', '.join(unusable)}")
     np.savez(output, **kept)
     return {"libraries": libraries}
 

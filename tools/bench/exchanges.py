@@ -143,7 +143,7 @@ def measured_together(world_size: int, width: int, ranks_per_device: int):
     try:
         return measure(world_size, ROWS, width, ranks_per_device)
     except BrokenBarrierError as error:
-        raise GlmError(f"a rank did not come within {MOST_SECONDS} s") from error
+        raise GlmError(f"a rank did not answer within {MOST_SECONDS} s") from error
 
 
 @click.command()
@@ -154,7 +154,7 @@ def measured_together(world_size: int, width: int, ranks_per_device: int):
     type=click.IntRange(1, 8),
     default=1,
     show_default=True,
-    help="As many as ranks: all on one GPU, to see that it runs.",
+    help="Ranks on each GPU; set it to the number of ranks to run all of them on one GPU.",
 )
 def main(world_size: int, width: int, ranks_per_device: int) -> None:
     """Prints a line for each number of rows."""

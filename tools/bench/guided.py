@@ -169,12 +169,12 @@ def measure(engine: Engine, grammars: list, num_streams: int, num_tokens: int) -
 
 
 @click.command()
-@click.option("--synthetic", help="A model's shapes with random weights, by name.")
-@click.option("--model", "model_dir", help="A checkpoint's folder.")
+@click.option("--synthetic", help="Model name, e.g. glm-4.5-air-fp8, to run with random weights.")
+@click.option("--model", "model_dir", help="Checkpoint folder.")
 @click.option("--tokenizer", default="checkpoints/capitals", show_default=True)
 @click.option("--device", default="auto", show_default=True)
 @click.option("--streams", default=64, show_default=True)
-@click.option("--tokens", default=256, show_default=True, help="Tokens of each stream.")
+@click.option("--tokens", default=256, show_default=True, help="Tokens per stream.")
 def main(synthetic, model_dir, tokenizer, device, streams, tokens):
     """Print the rate of free, guided and mixed streams."""
     if (synthetic is None) == (model_dir is None):

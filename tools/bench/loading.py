@@ -86,9 +86,9 @@ def measure(folder: Path, num_bytes: int, worlds: Sequence[int], chosen: dict, s
     type=click.IntRange(1, 8),
     default=1,
     show_default=True,
-    help="As many as ranks: all on one GPU.",
+    help="Ranks on each GPU; set it to the number of ranks to run all of them on one GPU.",
 )
-@click.option("--folder", type=click.Path(path_type=Path), help="Where the checkpoint is written.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Folder for the checkpoint.")
 def main(model, num_layers, device, world_size, ranks_per_device, folder) -> None:
     """Prints a line for one rank and for several, from the disk and from the kernel's memory."""
     with (

@@ -24,7 +24,7 @@ def smoke() -> dict:
     with contextlib.redirect_stdout(output):
         status = run_glm(SMOKE)
     if status:
-        raise RuntimeError(f"the smoke ended with status {status}: {output.getvalue()}")
+        raise RuntimeError(f"glm smoke ended with status {status}: {output.getvalue()}")
     report = json.loads(output.getvalue())
     return {"peak": peak_bytes(), "report": report, "modules": sorted(sys.modules)}
 

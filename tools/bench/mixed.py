@@ -97,7 +97,7 @@ class MixedSteps:
                     raise RequestFailedError(f"a measured request failed: {event.message}")
                 if event.ends_request and event.request_id != request:
                     raise RequestFailedError(
-                        f"a request beside which {self.batch} rows were measured ended early"
+                        f"a request ended early while {self.batch} rows were being measured"
                     )
                 has_ended = has_ended or event.ends_request
             has_ended = has_ended or request is None
@@ -176,11 +176,13 @@ def line_of(figure: Figure) -> str:
     type=NumberList(),
     default="16,64,128,256,512,1024,2048",
     show_default=True,
-    help="Tokens of the prompts; steps without any come first.",
+    help="Prompt lengths in tokens; steps without a prompt are measured first.",
 )
 @click.option("--steps", "num_steps", type=options.POSITIVE, default=12, show_default=True)
 @click.option("--seed", type=options.SEED, default=3, show_default=True)
-@click.option("--output", type=click.Path(path_type=Path), help="Write the figures as JSON.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Write the figures to this file as JSON."
+)
 def main(model, batches, prompts, num_steps, seed, output, **ranks) -> None:
     """Prints a line for each number of decode rows and length of a prompt."""
     with errors_in_one_line("tools.bench.mixed"):

@@ -70,7 +70,7 @@ class Worker:
             answer = ""
         if not answer:
             status = self.process.wait(30)
-            raise WorkerError(f"{self.module} ended with status {status}, expected an answer")
+            raise WorkerError(f"{self.module} ended with status {status} before it answered")
         return json.loads(answer)
 
 

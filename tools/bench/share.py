@@ -60,7 +60,7 @@ def parts_of(world_size: int, ranks: int) -> int:
     type=click.Choice(RANKS),
     default="1",
     show_default=True,
-    help="Ranks whose shares the model holds: the world size to run it with.",
+    help="Number of ranks whose shares the model holds; run it with this world size.",
 )
 @click.option(
     "--expert-layout",

@@ -146,7 +146,7 @@ def profiler():
         from torch.cuda import is_available
         from torch.profiler import ProfilerActivity, profile
     except ImportError as error:
-        raise NothingTracedError(f"expected PyTorch, whose profiler records: {error}") from error
+        raise NothingTracedError(f"expected PyTorch, for its profiler: {error}") from error
     if not is_available():
         raise NothingTracedError("expected a GPU that PyTorch can use, got none")
     return profile(activities=[ProfilerActivity.CUDA])
@@ -190,7 +190,7 @@ def measure(model: str, chosen: dict, batch: int, length: int, num_steps: int, g
     if not wanted:
         raise NothingTracedError(
             f"expected steps of {batch} decode rows and {length} prompt tokens, "
-            f"got {len(launches)} kernels and none of such a step"
+            f"got {len(launches)} kernels and no matching step"
         )
     return middle(wanted), info
 
@@ -207,11 +207,15 @@ def measure(model: str, chosen: dict, batch: int, length: int, num_steps: int, g
     type=click.IntRange(min=0),
     default=2048,
     show_default=True,
-    help="Tokens of the prompt beside the decode rows; 0 for none.",
+    help="Prompt tokens in the same step as the decode rows; 0 for none.",
 )
 @click.option("--steps", "num_steps", type=options.POSITIVE, default=6, show_default=True)
 @click.option("--seed", type=options.SEED, default=3, show_default=True)
-@click.option("--output", type=click.Path(path_type=Path), help="Write the step's kernels as JSON.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write the step's kernels to this file as JSON.",
+)
 def main(model, batch, prompt, num_steps, seed, output, **chosen) -> None:
     """Prints the kernels of one step, the one that adds most first."""
     with errors_in_one_line("tools.bench.trace"):

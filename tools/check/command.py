@@ -32,9 +32,11 @@ def parser():
         prog="tools/check",
         description="Reject comments, banned words and machine paths in sources.",
     )
-    result.add_argument("paths", nargs="*", help="files to check (default: the tree)")
-    result.add_argument("--root", type=Path, default=ROOT, help="top of the checkout")
-    result.add_argument("--list", action="store_true", help="name every file checked")
+    result.add_argument(
+        "paths", nargs="*", help="files to check (default: all files of the checkout)"
+    )
+    result.add_argument("--root", type=Path, default=ROOT, help="root folder of the checkout")
+    result.add_argument("--list", action="store_true", help="print the name of every checked file")
     return result
 
 

@@ -52,7 +52,7 @@ def small_config(fp8: bool = True, **changes) -> dict:
     """SMALL_CONFIG with changes; with fp8 also its quantization_config."""
     unknown = sorted(set(changes) - set(SMALL_CONFIG))
     if unknown:
-        raise ValueError(f"no such keys in a glm4_moe config: {unknown}")
+        raise ValueError(f"a glm4_moe config has no such keys: {unknown}")
     config = {**SMALL_CONFIG, **changes}
     if fp8:
         config["quantization_config"] = quantization_config(SMALL_IGNORE)

@@ -139,7 +139,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CheckpointWriteError(f"{folder} cannot be made: {error.strerror}") from error
+        raise CheckpointWriteError(f"{folder} cannot be created: {error.strerror}") from error
 
 
 def write_checkpoint(

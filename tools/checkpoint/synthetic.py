@@ -104,7 +104,7 @@ def describe(specs: list[TensorSpec]) -> str:
     type=click.Choice(["none", "repeated", "random"]),
     default="none",
     show_default=True,
-    help="none: headers over empty space; repeated: a random block again and again, loads.",
+    help="none: headers without data; repeated: a repeated random block, which loads.",
 )
 @click.option("--prediction-layers/--no-prediction-layers", default=False, show_default=True)
 @click.option("--seed", default=0, show_default=True)

@@ -57,7 +57,9 @@ def _save(model, config: dict, folder: Path) -> None:
 
 @click.command()
 @click.option("--output", type=click.Path(path_type=Path), required=True)
-@click.option("--start", type=click.Path(exists=True, path_type=Path), help="An earlier OUTPUT.")
+@click.option(
+    "--start", type=click.Path(exists=True, path_type=Path), help="Continue from an earlier OUTPUT."
+)
 @click.option("--steps", "num_steps", default=800, show_default=True)
 @click.option("--learning-rate", default=3e-3, show_default=True)
 @click.option("--seed", default=4, show_default=True)

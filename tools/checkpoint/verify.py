@@ -104,7 +104,7 @@ def margins(model: Glm4MoeForCausalLM, folder: Path) -> dict[str, float]:
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option("--least", default=0.95, show_default=True, help="Accuracy below which to fail.")
+@click.option("--least", default=0.95, show_default=True, help="Fail below this accuracy.")
 def main(folder: Path, least: float) -> None:
     """Prints the accuracy of FOLDER by three readings of it and fails when one is too low."""
     quantised = plain_model(folder)

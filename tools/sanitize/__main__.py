@@ -17,11 +17,19 @@ SHARES = {"memcheck": 2, "racecheck": 5, "initcheck": 2}
 
 def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.sanitize", description=__doc__)
-    parser.add_argument("--tool", action="append", choices=runs.TOOLS, help="this tool alone")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
-    parser.add_argument("--seconds", type=float, default=300, help="limit of one process")
-    parser.add_argument("--no-smoke", action="store_true", help="leave out `glm smoke`")
-    parser.add_argument("--no-launches", action="store_true", help="do not list kernels launched")
+    parser.add_argument(
+        "--tool", action="append", choices=runs.TOOLS, help="run only this tool (repeatable)"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count(), help="number of parallel processes"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=300, help="time limit per process in seconds"
+    )
+    parser.add_argument("--no-smoke", action="store_true", help="skip `glm smoke`")
+    parser.add_argument(
+        "--no-launches", action="store_true", help="do not list the kernels that were launched"
+    )
     parser.add_argument("--output", type=Path, help="folder for the logs")
     return parser.parse_args(given)
 
@@ -65,7 +73,7 @@ def not_launched(folder: Path) -> list[str]:
     print(f"kernels   {len(wanted)} in the library, {len(wanted & seen)} launched")
     missed = sorted(wanted - seen)
     for name in filter(kernels.waits_for_other_gpus, missed):
-        print(f"runs between GPUs alone: {name}")
+        print(f"runs only between GPUs: {name}")
     return [name for name in missed if not kernels.waits_for_other_gpus(name)]
 
 
@@ -79,7 +87,7 @@ def failures(wanted: list[runs.Run], options: argparse.Namespace, folder: Path, 
             failed += outcome.problem is not None
             verdict = outcome.problem or "no error"
             if outcome.num_understood:
-                verdict += f" but {outcome.num_understood} reports of a form that is understood"
+                verdict += f" except {outcome.num_understood} reports of a known kind"
             print(f"{outcome.name:19} {outcome.seconds:6.1f} s  {verdict}", flush=True)
     return failed
 

@@ -59,7 +59,7 @@ def step_status(env, step, files):
     if not shutil.which(command[0], path=env["ENV"]["PATH"]):
         reason = f"{command[0]} is not on the PATH"
         if "brought_by" in step:
-            reason += f": `{step['brought_by']}` brings it"
+            reason += f": run with `{step['brought_by']}`"
         return f"failed: {reason}" if step["required"] else f"skipped: {reason}"
     if "suffixes" in step:
         chosen = [name for name in files if PurePosixPath(name).suffix in step["suffixes"]]

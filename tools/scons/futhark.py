@@ -67,7 +67,7 @@ def generate(env):
     action = Action(COMPILE, "futhark $FUTHARK_BACKEND $SOURCE")
     if not env["FUTHARK_VERSION"]:
         action = env.Failure(
-            "futhark is not on the PATH: `tools/develop --with futhark` brings it, and so does Nix"
+            "futhark is not on the PATH: run with `tools/develop --with futhark`, or use Nix"
         )
     env["BUILDERS"]["FutharkCompile"] = Builder(action=action, source_scanner=scanner)
     env.AddMethod(futhark_library, "FutharkLibrary")

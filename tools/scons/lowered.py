@@ -17,7 +17,7 @@ LOWERINGS = (TERRA, FUTHARK)
 
 def tell(lowering, lines):
     """Prints how the files of a lowering differ from their manifest."""
-    print(f"{lowering.folder} was not made from the present sources:")
+    print(f"{lowering.folder} does not match the current sources:")
     print("\n".join(f"  {line}" for line in lines))
 
 
@@ -26,12 +26,12 @@ def lower(target, source, env):
     lowering, root = env["LOWERING"], root_folder(env)
     lines = lowering.differences(root)
     if not lines:
-        print(f"{lowering.folder} is that of the present sources and left as it is")
+        print(f"{lowering.folder} already matches the current sources; left unchanged")
         return 0
     tool = shutil.which(lowering.tool, path=env["ENV"]["PATH"])
     if not tool:
         tell(lowering, lines)
-        print(f"`{lowering.tool}` is not on the PATH; {lowering.folder} is left as it is")
+        print(f"`{lowering.tool}` is not on the PATH; {lowering.folder} is left unchanged")
         return 1
     (root / "build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root / "build") as folder:
@@ -50,7 +50,7 @@ def verify(target, source, env):
     lines = lowering.differences(root_folder(env))
     if lines:
         tell(lowering, lines)
-        print(f"Run `scons lower` where `{lowering.tool}` is on the PATH, then build again.")
+        print(f"Run `scons lower` on a machine with `{lowering.tool}`, then build again.")
         return 1
     for wanted, held in zip(target, source, strict=False):
         shutil.copyfile(str(held), str(wanted))

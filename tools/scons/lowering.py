@@ -79,7 +79,7 @@ class Lowering:
         lines = compare(root, manifest["sources"], self.sources(root))
         lines += compare(root, manifest["outputs"], self.files)
         if manifest["targets"] != self.targets:
-            lines.append(f"{self.manifest} names other targets than {self.targets}")
+            lines.append(f"{self.manifest} lists other targets than {self.targets}")
         return lines
 
 
@@ -97,7 +97,7 @@ def compare(root, recorded, present):
         elif not (Path(root) / name).is_file():
             lines.append(f"{name} is in the manifest but not in the checkout")
         elif sha256(Path(root) / name) != recorded[name]:
-            lines.append(f"{name} is not the file of the manifest")
+            lines.append(f"{name} differs from the manifest")
     return lines
 
 
@@ -105,10 +105,10 @@ def forbid_local_paths(text, path, root):
     """Refuses an output that names a folder of this machine: its bytes would depend on it."""
     for folder in (str(Path(root).resolve()), str(Path.home())):
         if len(folder) > 1 and folder in text:
-            raise LoweringError(f"{path} names the local folder {folder}")
+            raise LoweringError(f"{path} contains the local folder {folder}")
     source_file = re.search(r'^source_filename = "(/.*)"$', text, re.M)
     if source_file:
-        raise LoweringError(f"{path} names the absolute source {source_file.group(1)}")
+        raise LoweringError(f"{path} contains the absolute path {source_file.group(1)}")
 
 
 def run_compiler(command, root):

@@ -118,7 +118,7 @@ def cutlass_problem(env):
         return None
     return (
         f"CUTLASS headers not found: expected {CUTLASS_HEADER} below CUTLASS_HOME/include or in "
-        "the Python package nvidia-cutlass (tools/develop --with cuda brings it)"
+        "the Python package nvidia-cutlass (run with `tools/develop --with cuda`)"
     )
 
 

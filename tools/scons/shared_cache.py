@@ -35,7 +35,7 @@ class SharedCache(SCons.CacheDir.CacheDir):
         try:
             return super().retrieve(node)
         except OSError as error:
-            print(f"build cache {self.path} not read: {error}; building {node}")
+            print(f"cannot read build cache {self.path}: {error}; building {node}")
             Path(str(node)).unlink(missing_ok=True)
             return False
 
@@ -47,4 +47,4 @@ class SharedCache(SCons.CacheDir.CacheDir):
             super().push(node)
         except (OSError, SCons.Errors.SConsEnvironmentError) as error:
             self.accepts_files = False
-            print(f"build cache {self.path} not written: {error}")
+            print(f"cannot write build cache {self.path}: {error}")

@@ -96,7 +96,7 @@ def target_help(env):
             "",
             *lines,
             "",
-            "warnings=errors   lets a warning of the C compilers fail the build",
+            "warnings=errors   treats C and C++ compiler warnings as errors",
             "GLM_BUILD_CACHE=FOLDER moves the shared cache, GLM_BUILD_CACHE=off turns it off.",
             "",
         ]

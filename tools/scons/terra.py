@@ -20,7 +20,7 @@ def terra_versions(terra):
         script.flush()
         words = run_compiler([terra, script.name], os.curdir).split()
     if len(words) != 2:
-        raise LoweringError(f"{terra} did not state its version: {' '.join(words)}")
+        raise LoweringError(f"{terra} did not print its version: {' '.join(words)}")
     libc = os.confstr("CS_GNU_LIBC_VERSION")
     return {"terra": words[0], "llvm": words[1], "libc": libc}
 

@@ -21,11 +21,11 @@ debian_keyring() {
 
 debian_obstacle() {
   if ! type -P apt-get >/dev/null || ! type -P dpkg-deb >/dev/null; then
-    printf 'apt-get and dpkg-deb are not here'
+    printf 'apt-get or dpkg-deb is not installed'
   elif [[ -z $(debian_keyring) ]]; then
     printf 'no Debian archive keyring in /usr/share/keyrings (package debian-archive-keyring)'
   elif [[ -z $(debian_archives) ]]; then
-    printf 'the apt sources name no Debian archive (GLM_DEBIAN_ARCHIVE may name one)'
+    printf 'the apt sources name no Debian archive (set GLM_DEBIAN_ARCHIVE to name one)'
   fi
 }
 

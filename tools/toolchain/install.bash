@@ -38,7 +38,7 @@ stage() {
   if ((status)); then
     tail -n 25 "$work/log" >&2
     require_space 20 "after it failed"
-    fail "$title failed with status $status; the lines above are the end of its output"
+    fail "$title failed with status $status; its last lines are above"
   fi
   say "$title: $((SECONDS - begin)) s"
 }
@@ -47,7 +47,7 @@ require_space() {
   local available
   available=$(df -Pm "$home" | awk 'NR == 2 { print $4 }')
   if ((available < $1)); then
-    fail "the file system of $home has $available MB free, $1 MB are needed${2:+ ($2)}"
+    fail "the file system of $home has $available MB free, but $1 MB are needed${2:+ ($2)}"
   fi
 }
 
@@ -111,7 +111,7 @@ bring_pip() {
     return
   fi
   if ! debian_reachable; then
-    fail "expected $python to bring pip's wheel (ensurepip), found none; $(debian_obstacle)$(installing python3-pip-whl)"
+    fail "expected $python to include pip's wheel (ensurepip), found none; $(debian_obstacle)$(installing python3-pip-whl)"
   fi
   wheels=$(packages_folder pip)
   bring_packages pip "pip from Debian" "$wheels"
@@ -231,16 +231,16 @@ write_environment() {
 check_machine() {
   local tool
   for tool in flock sha256sum awk sed find; do
-    type -P "$tool" >/dev/null || fail "needs $tool on PATH"
+    type -P "$tool" >/dev/null || fail "expected $tool on PATH, found none"
   done
-  [[ $(uname -sm) == "Linux x86_64" ]] || fail "is made for Linux on x86_64, this is $(uname -sm)"
+  [[ $(uname -sm) == "Linux x86_64" ]] || fail "expected Linux on x86_64, got $(uname -sm)"
 }
 
 prepare_home() {
-  mkdir -p "$home" || fail "cannot make $home"
+  mkdir -p "$home" || fail "cannot create $home"
   exec 9>"$home/lock" || fail "cannot write $home/lock"
   if ! flock --nonblock 9; then
-    say "another run is making the toolchain, waiting for it"
+    say "another run is installing the toolchain; waiting for it to finish"
     flock 9
   fi
   rm -rf "$home"/partial.*

@@ -125,7 +125,7 @@ make_oracle_overlay() {
   else
     pip_install "$python" "$wheel" --target "$folder" --upgrade "torch==$(torch_version "$locks")"
   fi || {
-    echo "the oracle needs the CPU build of PyTorch: let PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL lead to it" >&2
+    echo "the oracle needs the CPU build of PyTorch: set PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL to a place that has it" >&2
     return 1
   }
   PYTHONPATH=$folder "$python" -c 'import torch, compressed_tensors, transformers'

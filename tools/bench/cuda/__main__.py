@@ -59,22 +59,28 @@ def write_readmes(made: page.Page) -> None:
         if body:
             readmes.write(ROOT / path, body)
         else:
-            click.echo(f"{path}: nothing was measured for it, it stays as it is", err=True)
+            click.echo(f"{path}: no new figures for it; left unchanged", err=True)
 
 
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@click.option("--commit", help="What was measured [default: what is checked out].")
-@click.option("--name", default=NAME, show_default=True, help="How the files begin.")
-@click.option("--output", type=click.Path(path_type=Path), help="Default: docs/benchmarks.")
-@click.option("--readmes", "with_readmes", is_flag=True, help="Renew the figures in READMEs too.")
+@click.option("--commit", help="Commit that was measured [default: the checked-out commit].")
+@click.option("--name", default=NAME, show_default=True, help="Prefix of the file names.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder to write to [default: docs/benchmarks].",
+)
+@click.option(
+    "--readmes", "with_readmes", is_flag=True, help="Also update the figures in the READMEs."
+)
 def main(
     folders: Sequence[Path], commit: str | None, name: str, output: Path | None, with_readmes: bool
 ) -> None:
     """Make the page of a GPU from air-*.json, loading-*.json and kernels.json in FOLDERS."""
     if not machine.is_installed("matplotlib"):
         raise click.ClickException(
-            "not installed: matplotlib; tools/develop --with oracle brings it"
+            "not installed: matplotlib; run with `tools/develop --with oracle`"
         )
     sys.path.insert(0, str(ROOT / "python"))
     try:

@@ -78,7 +78,7 @@ def named(files: list[Path]) -> dict[str, dict]:
     contents: dict[str, dict] = {}
     for path in sorted(files):
         if path.name in contents:
-            raise ResultsError(f"{path.name} is there twice, at {path} too")
+            raise ResultsError(f"{path.name} exists twice, also at {path}")
         contents[path.name] = read_json(path)
     return contents
 
@@ -97,11 +97,11 @@ def require_one_run(reports: dict[str, dict]) -> None:
     (first_name, first), *others = reports.items()
     for name, report in others:
         if machine_of(report) != machine_of(first):
-            raise ResultsError(f"{name} is of another machine than {first_name}")
+            raise ResultsError(f"{name} is from another machine than {first_name}")
         dates = [datetime.fromisoformat(one["date"]) for one in (first, report)]
         if abs(dates[1] - dates[0]) > LONGEST_RUN:
             raise ResultsError(
-                f"{name} ({dates[1]}) and {first_name} ({dates[0]}) are of two runs: expected "
+                f"{name} ({dates[1]}) and {first_name} ({dates[0]}) are from two runs: expected "
                 f"reports of one commit on one machine, at most {LONGEST_RUN} apart"
             )
 

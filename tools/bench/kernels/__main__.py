@@ -84,7 +84,7 @@ class Run:
         end = time.monotonic() + seconds
         for index, line in enumerate(lines):
             if time.monotonic() > end:
-                self.say(f"{seconds:.0f} s are over: {len(lines) - index} lines were left out")
+                self.say(f"{seconds:.0f} s have passed: {len(lines) - index} lines were left out")
                 return True
             self.measure(line)
             if self.device.is_lost():
@@ -129,10 +129,17 @@ def summary(lines: list[report.Line]) -> str:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", help="measure this operation alone (repeatable)")
-    parser.add_argument("--model", action="append", choices=MODELS, help="these shapes alone")
+    parser.add_argument("--only", action="append", help="measure only this operation (repeatable)")
+    parser.add_argument(
+        "--model",
+        action="append",
+        choices=MODELS,
+        help="measure only the shapes of this model (repeatable)",
+    )
     parser.add_argument("--output", type=Path, help="folder for kernels.json and kernels.md")
-    parser.add_argument("--seconds", type=float, default=300, help="begin no line after so many")
+    parser.add_argument(
+        "--seconds", type=float, default=300, help="start no new line after this many seconds"
+    )
     options = parser.parse_args()
     options.model = options.model or list(MODELS)
     return options
@@ -153,7 +160,7 @@ def main() -> None:
     options = parsed()
     device = opened_device()
     if not torch.cuda.is_available():
-        sys.exit("kernels: this PyTorch sees no GPU")
+        sys.exit("kernels: PyTorch finds no GPU")
     torch.manual_seed(SEED)
     rates = ceilings.measure(device)
     print("\n".join(report.ceiling_lines(rates)), flush=True)

@@ -24,7 +24,9 @@ def parse_cores(text: str | None) -> Cores | None:
     except ValueError:
         parts = []
     if len(parts) != 2 or not (parts[0] | parts[1]) <= os.sched_getaffinity(0):
-        raise click.BadParameter(f"{text!r} is not ENGINE/HTTP of cores that are here, such as 0/1")
+        raise click.BadParameter(
+            f"expected ENGINE/HTTP with cores of this machine, e.g. 0/1, got {text!r}"
+        )
     return Cores(*parts)
 
 
@@ -33,8 +35,13 @@ def parse_cores(text: str | None) -> Cores | None:
 @click.option("--clients", type=click.IntRange(min=1), default=256, show_default=True)
 @click.option("--prompts", default="fixed:32", show_default=True)
 @click.option("--outputs", default="fixed:64", show_default=True)
-@click.option("--cores", help="ENGINE/HTTP, such as 0/1: HTTP's are the client's too.")
-@click.option("--output", type=click.Path(path_type=Path), help="Write the rounds as JSON.")
+@click.option(
+    "--cores",
+    help="Cores as ENGINE/HTTP, e.g. 0/1; the client shares the HTTP cores.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Write the rounds to this file as JSON."
+)
 @click.argument("engine_options", nargs=-1, type=click.UNPROCESSED)
 def main(rounds, clients, prompts, outputs, cores, output, engine_options) -> None:
     """Measure with ENGINE_OPTIONS of `glm serve`; exit with 1 when a limit is missed."""

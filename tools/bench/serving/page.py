@@ -138,8 +138,8 @@ def write(folder: Path, reports: dict[str, dict], name: str, commit: str) -> Non
 
 @click.command()
 @click.argument("measured", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--commit", help="What was measured [default: what is checked out].")
-@click.option("--name", default="serving-h200", show_default=True, help="How the files begin.")
+@click.option("--commit", help="Commit that was measured [default: the checked-out commit].")
+@click.option("--name", default="serving-h200", show_default=True, help="Prefix of the file names.")
 @click.option("--output", type=click.Path(path_type=Path), default=FOLDER)
 def main(measured: Path, commit: str | None, name: str, output: Path) -> None:
     """Make the page of the reports in the folder MEASURED."""

@@ -73,10 +73,10 @@ def load(arguments: Sequence[str], cores: frozenset[int] | None = None) -> dict:
         preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None,
     )
     if result.returncode != 0:
-        raise RunFailedError(f"glm load ended with {result.returncode}")
+        raise RunFailedError(f"glm load ended with status {result.returncode}")
     [point] = json.loads(result.stdout)["points"]
     if point["num_completed"] != point["num_asked"] or point["num_shorter"]:
-        raise RunFailedError(f"not every request was answered in full: {point['outcomes']}")
+        raise RunFailedError(f"some requests were not answered in full: {point['outcomes']}")
     return point
 
 
