@@ -167,7 +167,7 @@ local terra write_buffers(out : &JsonWriter, made : &Plan)
   out:end_object()
 end
 
-local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring)
+local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring, free_bytes : int64)
   out:begin_object()
   write_model(out, made.model)
   out:string_field("device", kind)
@@ -177,6 +177,7 @@ local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring)
   out:integer_field("max_step_tokens", made.options.max_step_tokens)
   out:integer_field("step_budget_ms", made.step_budget_ms)
   write_cache(out, made)
+  out:integer_field("memory_free_bytes", free_bytes)
   out:integer_field("memory_limit_bytes", made.memory_available)
   out:boolean_field("fits", made.fits)
   out:string_field("reason", &made.reason[0])
@@ -196,7 +197,7 @@ local terra plan_on(source : &Model, library : &device.Library, given : &C.engin
   status.try(devices.plan(&made, &info, source, library, given, message))
   var out : JsonWriter
   out:init()
-  write_plan(&out, &made, &library.kind[0])
+  write_plan(&out, &made, &library.kind[0], info.memory_free_bytes)
   return finish(&out, target, message)
 end
 
@@ -208,7 +209,11 @@ local terra plan_model(source : &Model, given : &C.engine_options, target : &&C.
     status.try(source.checkpoint.problems:report(source.directory, message))
   end
   var library : device.Library
-  status.try(library:open(given.device, given.library_dir, message))
+  if given.device_memory_bytes > 0 then
+    status.try(library:open_for_plans(given.device, given.library_dir, message))
+  else
+    status.try(library:open(given.device, given.library_dir, message))
+  end
   var code = plan_on(source, &library, given, target, message)
   library:close()
   return code

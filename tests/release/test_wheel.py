@@ -12,6 +12,7 @@ from tests.server.serving import QUESTION, ROOT, ServerProcess
 SYMBOL_VERSION = re.compile(r"\b([A-Z]+)_(\d+(?:\.\d+)*)\b")
 TAG = re.compile(r"-py3-none-manylinux_(\d+)_(\d+)_x86_64\.whl$")
 NEWEST_GLIBC = (2, 34)
+PLANS = "build/libglm_cuda_plan.so"
 
 
 def needed_versions(path):
@@ -41,7 +42,7 @@ def test_the_tag_is_the_newest_c_library_that_a_symbol_needs(wheel, tmp_path):
 def test_it_holds_what_the_package_finds(wheel):
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.endswith("/")}
-    for name in ("build/engine.so", "build/libglm_cpu.so"):
+    for name in ("build/engine.so", "build/libglm_cpu.so", PLANS):
         assert f"glm_engine/{name}" in held
     beside = {"checkpoints/capitals": "checkpoints/capitals", "python/glm_engine": "."}
     for folder, place in beside.items():
@@ -50,7 +51,8 @@ def test_it_holds_what_the_package_finds(wheel):
         for name in filter(None, done.stdout.split("\0")):
             inside = name.removeprefix(f"{folder}/")
             assert f"glm_engine/{place}/{inside}".replace("/./", "/") in held
-    assert not [name for name in held if "__pycache__" in name or "cuda" in name]
+    assert [name for name in held if "cuda" in name] == [f"glm_engine/{PLANS}"]
+    assert not [name for name in held if "__pycache__" in name]
 
 
 def test_its_version_says_that_it_has_no_cuda_device(wheel):

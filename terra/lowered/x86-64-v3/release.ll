@@ -101,7 +101,7 @@ target triple = "x86_64-pc-linux-gnu"
 %95 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32 }
 %96 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %97 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, i32, i32, [128 x i8] }
-%98 = type { ptr, ptr, [16 x i8], [4096 x i8] }
+%98 = type { ptr, ptr, [16 x i8], [4096 x i8], i8 }
 %99 = type { ptr, ptr, ptr, ptr, ptr, i32 }
 %100 = type { i32, i32, i32, i32, ptr }
 %101 = type { i32, i32, ptr }
@@ -700,254 +700,257 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.658" = private unnamed_addr constant [3 x i8] c"; \00", align 1
 @"$string.659" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
 @"$string.660" = private unnamed_addr constant [68 x i8] c"the folder of the engine's library cannot be found; set library_dir\00", align 1
-@"$string.661" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.662" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.663" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.664" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
-@"$string.665" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
-@"$string.666" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.667" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
-@"$string.668" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.669" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
-@"$string.670" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
-@"$string.671" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
-@"$string.672" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
-@"$string.673" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
-@"$string.674" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
-@"$string.675" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
-@"$string.676" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
-@"$string.677" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
-@"$string.678" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
-@"$string.679" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
-@"$string.680" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
-@"$string.681" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
-@"$string.682" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
-@"$string.683" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
-@"$string.684" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
-@"$string.685" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
-@"$string.686" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
-@"$string.687" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
-@"$string.688" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
-@"$string.689" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
-@"$string.690" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
-@"$string.691" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
-@"$string.692" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.693" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
-@"$string.694" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
-@"$string.695" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
-@"$string.696" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
-@"$string.697" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
-@"$string.698" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
-@"$string.699" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.700" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
-@"$string.701" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
-@"$string.702" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
-@"$string.703" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
-@"$string.704" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.705" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.706" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
-@"$string.707" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
-@"$string.708" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
-@"$string.709" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
-@"$string.710" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.711" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
-@"$string.712" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
-@"$string.716" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
-@"$string.717" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.718" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.719" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.720" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.721" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.722" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.723" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.724" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.725" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.726" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.727" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.728" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.729" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.731" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.732" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.733" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.734" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.736" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.737" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.738" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.739" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.740" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.741" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.742" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.743" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.744" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.745" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.746" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.747" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.748" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.749" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.750" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.751" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.752" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.753" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.754" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.755" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.756" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.757" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.758" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
-@"$string.759" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.760" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.761" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.762" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.763" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.764" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.765" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.766" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.767" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
-@"$string.768" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
-@"$string.769" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.770" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.771" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.772" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.773" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.774" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.775" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.776" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
-@"$string.777" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
-@"$string.778" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.779" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.780" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.781" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.782" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.783" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.784" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.785" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.786" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.787" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.788" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.789" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.790" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.791" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.792" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.793" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.794" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
-@"$string.795" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
-@"$string.796" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
-@"$string.797" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.798" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
-@"$string.799" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.800" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.801" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.802" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.803" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.804" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.805" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
-@"$string.806" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.807" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
-@"$string.808" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.809" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
-@"$string.810" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
-@"$string.811" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.812" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.813" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.814" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.815" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.816" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
-@"$string.817" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
-@"$string.818" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
-@"$string.819" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
-@"$string.820" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.821" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.822" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.823" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
-@"$string.824" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 0\00", align 1
-@"$string.825" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.826" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.827" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
-@"$string.828" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.829" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
-@"$string.830" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
-@"$string.831" = private unnamed_addr constant [40 x i8] c"%s is %g, expected a number from 0 to 1\00", align 1
-@"$string.832" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.833" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.834" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
-@"$string.835" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
-@"$string.836" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.837" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.838" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.839" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.840" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
-@"$string.841" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.842" = private unnamed_addr constant [32 x i8] c"num_%ss is %d, expected 0 to %d\00", align 1
-@"$string.843" = private unnamed_addr constant [38 x i8] c"%s_begin is null, expected %d offsets\00", align 1
-@"$string.844" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d, expected 0\00", align 1
-@"$string.845" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens, expected at least one\00", align 1
-@"$string.846" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
-@"$string.847" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
-@"$string.848" = private unnamed_addr constant [52 x i8] c"num_allowed_tokens is %d, expected 0 (all) or above\00", align 1
-@"$string.849" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
-@"$string.850" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
-@"$string.851" = private unnamed_addr constant [58 x i8] c"max_thought_tokens is %d, expected -1 (no limit) or above\00", align 1
-@"$string.852" = private unnamed_addr constant [81 x i8] c"thought_begin_token is %d, expected -1 (none) or a token of the vocabulary of %d\00", align 1
-@"$string.853" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
-@"$string.854" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.855" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.856" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.857" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.858" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.861" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
-@"$string.862" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
-@"$string.863" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
-@"$string.864" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
-@"$string.868" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
-@"$string.877" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
-@"$string.878" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
-@"$string.879" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
-@"$string.880" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.881" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
-@"$string.882" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
-@"$string.883" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
-@"$string.884" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.885" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.886" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.887" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.888" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.889" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.890" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
-@"$string.892" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
-@"$string.893" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.894" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.896" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.897" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
-@"$string.902" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
-@"$string.903" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
-@"$string.904" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
-@"$string.905" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
-@"$string.906" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.907" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.910" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
-@"$string.911" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
-@"$string.912" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
-@"$string.913" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
-@"$string.914" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.915" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.918" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
-@"$string.919" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
-@"$string.920" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.921" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.923" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
-@"$string.924" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
-@"$string.926" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
-@"$string.927" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.928" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
-@"$string.929" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
-@"$string.930" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.931" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
-@"$string.932" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
-@"$string.933" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.934" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1112" = private unnamed_addr constant [6 x ptr] [ptr @"$string.160", ptr @"$string.159", ptr @"$string.158", ptr @"$string.164", ptr @"$string.165", ptr @"$string.166"], align 8
-@"switch.table.$Checkpoint.read_shards.1115" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.661" = private unnamed_addr constant [18 x i8] c"%s/libglm_%s%s.so\00", align 1
+@"$string.662" = private unnamed_addr constant [6 x i8] c"_plan\00", align 1
+@"$string.663" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.664" = private unnamed_addr constant [15 x i8] c"libglm_%s%s.so\00", align 1
+@"$string.665" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.666" = private unnamed_addr constant [30 x i8] c"tools/develop scons libraries\00", align 1
+@"$string.667" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.668" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
+@"$string.669" = private unnamed_addr constant [82 x i8] c"%sthe library of device %s cannot be opened: %.700s; in a checkout `%s` builds it\00", align 1
+@"$string.670" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.671" = private unnamed_addr constant [21 x i8] c"%.800s exports no %s\00", align 1
+@"$string.672" = private unnamed_addr constant [43 x i8] c"%.800s speaks another version of backend.h\00", align 1
+@"$string.673" = private unnamed_addr constant [48 x i8] c"option world_size is %lld, outside %lld to %lld\00", align 1
+@"$string.674" = private unnamed_addr constant [47 x i8] c"option max_batch is %lld, outside %lld to %lld\00", align 1
+@"$string.675" = private unnamed_addr constant [45 x i8] c"option max_seq is %lld, outside %lld to %lld\00", align 1
+@"$string.676" = private unnamed_addr constant [47 x i8] c"option page_size is %lld, outside %lld to %lld\00", align 1
+@"$string.677" = private unnamed_addr constant [47 x i8] c"option num_pages is %lld, outside %lld to %lld\00", align 1
+@"$string.678" = private unnamed_addr constant [51 x i8] c"option expert_layout is %lld, outside %lld to %lld\00", align 1
+@"$string.679" = private unnamed_addr constant [49 x i8] c"option num_threads is %lld, outside %lld to %lld\00", align 1
+@"$string.680" = private unnamed_addr constant [53 x i8] c"option max_step_tokens is %lld, outside %lld to %lld\00", align 1
+@"$string.681" = private unnamed_addr constant [51 x i8] c"option prefill_chunk is %lld, outside %lld to %lld\00", align 1
+@"$string.682" = private unnamed_addr constant [47 x i8] c"option max_queue is %lld, outside %lld to %lld\00", align 1
+@"$string.683" = private unnamed_addr constant [50 x i8] c"option prefix_cache is %lld, outside %lld to %lld\00", align 1
+@"$string.684" = private unnamed_addr constant [46 x i8] c"option kv_dtype is %lld, outside %lld to %lld\00", align 1
+@"$string.685" = private unnamed_addr constant [52 x i8] c"option max_logit_rows is %lld, outside %lld to %lld\00", align 1
+@"$string.686" = private unnamed_addr constant [44 x i8] c"option graphs is %lld, outside %lld to %lld\00", align 1
+@"$string.687" = private unnamed_addr constant [48 x i8] c"option plan_ahead is %lld, outside %lld to %lld\00", align 1
+@"$string.688" = private unnamed_addr constant [54 x i8] c"option check_operations is %lld, outside %lld to %lld\00", align 1
+@"$string.689" = private unnamed_addr constant [47 x i8] c"option synthetic is %lld, outside %lld to %lld\00", align 1
+@"$string.690" = private unnamed_addr constant [48 x i8] c"option num_layers is %lld, outside %lld to %lld\00", align 1
+@"$string.691" = private unnamed_addr constant [47 x i8] c"option kv_events is %lld, outside %lld to %lld\00", align 1
+@"$string.692" = private unnamed_addr constant [52 x i8] c"option step_budget_ms is %lld, outside %lld to %lld\00", align 1
+@"$string.693" = private unnamed_addr constant [54 x i8] c"option ranks_per_device is %lld, outside %lld to %lld\00", align 1
+@"$string.694" = private unnamed_addr constant [56 x i8] c"option memory_limit_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.695" = private unnamed_addr constant [58 x i8] c"option memory_limit_percent is %lld, outside %lld to %lld\00", align 1
+@"$string.696" = private unnamed_addr constant [57 x i8] c"option device_memory_bytes is %lld, outside %lld to %lld\00", align 1
+@"$string.697" = private unnamed_addr constant [62 x i8] c"option num_layers is %d, but only synthetic models can be cut\00", align 1
+@"$string.698" = private unnamed_addr constant [71 x i8] c"options memory_limit_bytes and memory_limit_percent exclude each other\00", align 1
+@"$string.699" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings of config.json is %d\00", align 1
+@"$string.700" = private unnamed_addr constant [71 x i8] c"world_size is %d; expected a multiple of ranks_per_device, which is %d\00", align 1
+@"$string.701" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.702" = private unnamed_addr constant [64 x i8] c"%.800s does not describe its kind of device without opening one\00", align 1
+@"$string.703" = private unnamed_addr constant [59 x i8] c"option graphs is 1, but the device (%s) captures no graphs\00", align 1
+@"$string.704" = private unnamed_addr constant [79 x i8] c"option page_size is %d; the device (%s) keeps pages of a multiple of %d tokens\00", align 1
+@"$string.705" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
+@"$string.706" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.707" = private unnamed_addr constant [69 x i8] c"the shared experts' width (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.708" = private unnamed_addr constant [43 x i8] c"n_routed_experts (experts split by expert)\00", align 1
+@"$string.709" = private unnamed_addr constant [47 x i8] c"moe_intermediate_size (experts split by width)\00", align 1
+@"$string.710" = private unnamed_addr constant [71 x i8] c"the device keeps no pages of kv_dtype %s, page_size %d, %d heads of %d\00", align 1
+@"$string.711" = private unnamed_addr constant [50 x i8] c"out of memory for the weights' table of %d layers\00", align 1
+@"$string.712" = private unnamed_addr constant [74 x i8] c"the device cannot hold a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.713" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
+@"$string.714" = private unnamed_addr constant [65 x i8] c"the device gives no workspace for max_step_tokens %d, max_seq %d\00", align 1
+@"$string.718" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d make page tables of more than %lld entries\00", align 1
+@"$string.719" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
+@"$string.720" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
+@"$string.721" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
+@"$string.722" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
+@"$string.723" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
+@"$string.724" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
+@"$string.725" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
+@"$string.726" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.727" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.728" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.729" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.730" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.731" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.733" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.734" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.735" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.736" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.738" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.739" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.740" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.741" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.742" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.743" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.744" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.745" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.746" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.747" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.748" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.749" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.750" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.751" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.752" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.753" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.754" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.755" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
+@"$string.756" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.757" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.758" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.759" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.760" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.761" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
+@"$string.762" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.763" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.764" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.765" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.766" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
+@"$string.767" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.768" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.769" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.770" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.771" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
+@"$string.772" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.773" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.774" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.775" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.776" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.777" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.778" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.779" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
+@"$string.780" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
+@"$string.781" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.782" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.783" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.784" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.785" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.786" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.787" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.788" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.789" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.790" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.791" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.792" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.793" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.794" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.795" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.796" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.797" = private unnamed_addr constant [29 x i8] c"no memory to time operations\00", align 1
+@"$string.798" = private unnamed_addr constant [32 x i8] c"no memory to time %d operations\00", align 1
+@"$string.799" = private unnamed_addr constant [37 x i8] c"%s is null: expected where to put it\00", align 1
+@"$string.800" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.801" = private unnamed_addr constant [21 x i8] c"no profile was begun\00", align 1
+@"$string.802" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.803" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.804" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.805" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.806" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.807" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.808" = private unnamed_addr constant [61 x i8] c"num_pages is %d, expected 0 to %d, the pages planned at init\00", align 1
+@"$string.809" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.810" = private unnamed_addr constant [30 x i8] c"%lld events wait to be polled\00", align 1
+@"$string.811" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.812" = private unnamed_addr constant [50 x i8] c"%d pages are in use, the pool cannot shrink to %d\00", align 1
+@"$string.813" = private unnamed_addr constant [70 x i8] c"no host memory (%lld bytes) to save %lld pages of a preempted request\00", align 1
+@"$string.814" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.815" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.816" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.817" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.818" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.819" = private unnamed_addr constant [40 x i8] c"masks is null or num_masks, %d, below 0\00", align 1
+@"$string.820" = private unnamed_addr constant [57 x i8] c"request %llu was submitted without a mask and takes none\00", align 1
+@"$string.821" = private unnamed_addr constant [89 x i8] c"index is %d, but the next token of request %llu without a mask is token %d of the output\00", align 1
+@"$string.822" = private unnamed_addr constant [130 x i8] c"index is %d, but request %llu has only sampled %d tokens so far; the mask of a token is taken once the token before it is sampled\00", align 1
+@"$string.823" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.824" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.825" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.826" = private unnamed_addr constant [40 x i8] c"the prompt has %d tokens, max_seq is %d\00", align 1
+@"$string.827" = private unnamed_addr constant [38 x i8] c"max_tokens is %d, expected at least 0\00", align 1
+@"$string.828" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.829" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.830" = private unnamed_addr constant [43 x i8] c"logits_capacity is %d, expected 0 or above\00", align 1
+@"$string.831" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.832" = private unnamed_addr constant [60 x i8] c"the request may need %d pages of %d tokens, the pool has %d\00", align 1
+@"$string.833" = private unnamed_addr constant [56 x i8] c"temperature is %g, expected a finite number, 0 or above\00", align 1
+@"$string.834" = private unnamed_addr constant [40 x i8] c"%s is %g, expected a number from 0 to 1\00", align 1
+@"$string.835" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.836" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.837" = private unnamed_addr constant [46 x i8] c"top_k is %d, expected 0 (all tokens) or above\00", align 1
+@"$string.838" = private unnamed_addr constant [59 x i8] c"repetition_penalty is %g, expected a finite number above 0\00", align 1
+@"$string.839" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.840" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.841" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.842" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.843" = private unnamed_addr constant [43 x i8] c"num_stop_tokens is %d, expected 0 or above\00", align 1
+@"$string.844" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.845" = private unnamed_addr constant [32 x i8] c"num_%ss is %d, expected 0 to %d\00", align 1
+@"$string.846" = private unnamed_addr constant [38 x i8] c"%s_begin is null, expected %d offsets\00", align 1
+@"$string.847" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d, expected 0\00", align 1
+@"$string.848" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens, expected at least one\00", align 1
+@"$string.849" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
+@"$string.850" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
+@"$string.851" = private unnamed_addr constant [52 x i8] c"num_allowed_tokens is %d, expected 0 (all) or above\00", align 1
+@"$string.852" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
+@"$string.853" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
+@"$string.854" = private unnamed_addr constant [58 x i8] c"max_thought_tokens is %d, expected -1 (no limit) or above\00", align 1
+@"$string.855" = private unnamed_addr constant [81 x i8] c"thought_begin_token is %d, expected -1 (none) or a token of the vocabulary of %d\00", align 1
+@"$string.856" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
+@"$string.857" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.858" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.859" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.860" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.861" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.864" = private unnamed_addr constant [37 x i8] c"no memory for a request of %d tokens\00", align 1
+@"$string.865" = private unnamed_addr constant [73 x i8] c"min_tokens needs %lld biases for the stop tokens, a step has room for %d\00", align 1
+@"$string.866" = private unnamed_addr constant [63 x i8] c"%lld requests run or wait, max_batch is %d and max_queue is %d\00", align 1
+@"$string.867" = private unnamed_addr constant [32 x i8] c"no memory for %d rows of logits\00", align 1
+@"$string.871" = private unnamed_addr constant [40 x i8] c"the engine's thread could not start: %s\00", align 1
+@"$string.880" = private unnamed_addr constant [49 x i8] c"engine is null: expected where to put the handle\00", align 1
+@"$string.881" = private unnamed_addr constant [30 x i8] c"no host memory for the engine\00", align 1
+@"$string.882" = private unnamed_addr constant [89 x i8] c"option device_memory_bytes is %lld; only engine_plan plans for devices that are not here\00", align 1
+@"$string.883" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
+@"$string.884" = private unnamed_addr constant [23 x i8] c"no memory for %d ranks\00", align 1
+@"$string.885" = private unnamed_addr constant [36 x i8] c"no memory for the thread of rank %d\00", align 1
+@"$string.886" = private unnamed_addr constant [42 x i8] c"the thread of rank %d could not start: %s\00", align 1
+@"$string.887" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.888" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.889" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.890" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.891" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.892" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.893" = private unnamed_addr constant [62 x i8] c"rank %d has %lld bytes of weights, %lld were planned for each\00", align 1
+@"$string.895" = private unnamed_addr constant [36 x i8] c"no memory for vectors of %d numbers\00", align 1
+@"$string.896" = private unnamed_addr constant [49 x i8] c"random %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.897" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.899" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.900" = private unnamed_addr constant [46 x i8] c"%s: %s could not be placed on rank %d: %.600s\00", align 1
+@"$string.905" = private unnamed_addr constant [23 x i8] c"placing of the weights\00", align 1
+@"$string.906" = private unnamed_addr constant [100 x i8] c"%s: %s: part of the file could not be read after it was opened; was it cut, or is its disk failing?\00", align 1
+@"$string.907" = private unnamed_addr constant [38 x i8] c"no host memory for the plan of a step\00", align 1
+@"$string.908" = private unnamed_addr constant [36 x i8] c"no memory for the list of %d graphs\00", align 1
+@"$string.909" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.910" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.913" = private unnamed_addr constant [40 x i8] c"no memory for the queues of %d requests\00", align 1
+@"$string.914" = private unnamed_addr constant [29 x i8] c"no eventfd could be made: %s\00", align 1
+@"$string.915" = private unnamed_addr constant [54 x i8] c"max_batch is %d, the step plan has %d page table rows\00", align 1
+@"$string.916" = private unnamed_addr constant [52 x i8] c"a page pool of %d pages of %d tokens cannot be made\00", align 1
+@"$string.917" = private unnamed_addr constant [50 x i8] c"no memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.918" = private unnamed_addr constant [53 x i8] c"no memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.921" = private unnamed_addr constant [40 x i8] c"no memory for the lists of %d sequences\00", align 1
+@"$string.922" = private unnamed_addr constant [39 x i8] c"no host memory for the engine's handle\00", align 1
+@"$string.923" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.924" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.926" = private unnamed_addr constant [40 x i8] c"all %d sequences of max_batch are taken\00", align 1
+@"$string.927" = private unnamed_addr constant [35 x i8] c"no memory for a state of %d tokens\00", align 1
+@"$string.929" = private unnamed_addr constant [38 x i8] c"no host memory for the state's handle\00", align 1
+@"$string.930" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.931" = private unnamed_addr constant [37 x i8] c"num_steps is %d, expected 0 or above\00", align 1
+@"$string.932" = private unnamed_addr constant [48 x i8] c"num_states is %d, a step has room for %d tokens\00", align 1
+@"$string.933" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.934" = private unnamed_addr constant [29 x i8] c"no host memory for %d states\00", align 1
+@"$string.935" = private unnamed_addr constant [31 x i8] c"states[%d] is states[%d] again\00", align 1
+@"$string.936" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.937" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1115" = private unnamed_addr constant [6 x ptr] [ptr @"$string.160", ptr @"$string.159", ptr @"$string.158", ptr @"$string.164", ptr @"$string.165", ptr @"$string.166"], align 8
+@"switch.table.$Checkpoint.read_shards.1118" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.547", ptr @"$string.548", ptr @"$string.549", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560", ptr @"$string.561"], align 8
-@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.228" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.746" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.550" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.551" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.552" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.553" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.554" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.555" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.556" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.557" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.558" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.559" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.561" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
+@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.228" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.748" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.550" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.551" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.552" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.553" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.554" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.555" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.556" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.557" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.558" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.559" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.561" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -1034,7 +1037,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %37 = getelementptr i8, ptr %26, i64 6488
+  %37 = getelementptr i8, ptr %26, i64 6496
   %38 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %39 = extractvalue { i32, i1 } %38, 1
   br i1 %39, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -1089,19 +1092,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 8848
+  %65 = getelementptr i8, ptr %26, i64 8856
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 8936
+  %67 = getelementptr i8, ptr %26, i64 8944
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 8944
+  %70 = getelementptr i8, ptr %26, i64 8952
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 8888
+  %72 = getelementptr i8, ptr %26, i64 8896
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -1113,15 +1116,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 8952
+  %76 = getelementptr i8, ptr %26, i64 8960
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 9101
+  %78 = getelementptr i8, ptr %26, i64 9109
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 9102
+  %81 = getelementptr i8, ptr %26, i64 9110
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -1150,7 +1153,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not56.i.i, label %merge2.i.i, label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %91 = getelementptr i8, ptr %26, i64 6496
+  %91 = getelementptr i8, ptr %26, i64 6504
   %92 = load ptr, ptr %91, align 8
   %93 = getelementptr i8, ptr %92, i64 72
   %94 = load i32, ptr %93, align 4
@@ -1228,16 +1231,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 9099
+  %124 = getelementptr i8, ptr %26, i64 9107
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 8992
+  %125 = getelementptr i8, ptr %26, i64 9000
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 8888
+  %131 = getelementptr i8, ptr %26, i64 8896
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -13494,7 +13497,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6488
+  %35 = getelementptr i8, ptr %24, i64 6496
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext true, ptr %2)
   br label %common.ret
 }
@@ -13706,7 +13709,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 10248
+  %28 = getelementptr i8, ptr %22, i64 10256
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -21467,7 +21470,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1115", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).163.exit"
 
@@ -24854,7 +24857,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1115", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).163.exit"
 
@@ -37276,7 +37279,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1115", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).163.exit.i.i.i"
 
@@ -37535,7 +37538,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1115", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).163.exit.i.i.i.i"
 
@@ -38130,7 +38133,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1115", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1118", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -40505,13 +40508,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 7984
+  %28 = getelementptr i8, ptr %22, i64 7992
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 8012
+  %30 = getelementptr i8, ptr %22, i64 8020
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -40622,7 +40625,7 @@ merge5:                                           ; preds = %"$status.clear.exit
   store i8 0, ptr %39, align 1
   %40 = getelementptr inbounds i8, ptr %source, i64 776
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %40, i8 0, i64 32, i1 false)
-  call void @llvm.lifetime.start.p0(i64 4128, ptr nonnull %library.i)
+  call void @llvm.lifetime.start.p0(i64 4136, ptr nonnull %library.i)
   %41 = getelementptr i8, ptr %0, i64 116
   %42 = load i32, ptr %41, align 4
   %.not.i23 = icmp eq i32 %42, 0
@@ -40634,64 +40637,126 @@ then.i24:                                         ; preds = %merge5
   %45 = getelementptr i8, ptr %0, i64 120
   %46 = load i32, ptr %45, align 4
   %47 = call fastcc i32 @"$Model.read_synthetic"(ptr nonnull %source, ptr %44, i32 %46, ptr %2)
-  %.not44.i = icmp eq i32 %47, 0
-  br i1 %.not44.i, label %merge.i, label %"$plan_model.exit"
+  %.not58.i = icmp eq i32 %47, 0
+  br i1 %.not58.i, label %merge.i, label %"$plan_model.exit"
 
 else.i:                                           ; preds = %merge5
   %48 = call fastcc i32 @"$Model.read"(ptr nonnull %source, ptr %44, i1 zeroext false, ptr %2)
-  %.not42.i = icmp eq i32 %48, 0
-  br i1 %.not42.i, label %merge5.i, label %"$plan_model.exit"
+  %.not56.i = icmp eq i32 %48, 0
+  br i1 %.not56.i, label %merge5.i, label %"$plan_model.exit"
 
 merge5.i:                                         ; preds = %else.i
   %49 = getelementptr inbounds i8, ptr %source, i64 720
   %50 = getelementptr inbounds i8, ptr %source, i64 8
   %51 = load ptr, ptr %50, align 8
   %52 = call fastcc i32 @"$Problems.report"(ptr nonnull %49, ptr %51, ptr %2)
-  %.not43.i = icmp eq i32 %52, 0
-  br i1 %.not43.i, label %merge.i, label %"$plan_model.exit"
+  %.not57.i = icmp eq i32 %52, 0
+  br i1 %.not57.i, label %merge.i, label %"$plan_model.exit"
 
 merge.i:                                          ; preds = %merge5.i, %then.i24
-  %53 = getelementptr i8, ptr %0, i64 16
-  %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr i8, ptr %0, i64 24
-  %56 = load ptr, ptr %55, align 8
-  %57 = call fastcc i32 @"$Library.open"(ptr nonnull %library.i, ptr %54, ptr %56, ptr %2)
-  %.not45.i = icmp eq i32 %57, 0
-  br i1 %.not45.i, label %merge15.i, label %"$plan_model.exit"
+  %53 = getelementptr i8, ptr %0, i64 128
+  %54 = load i64, ptr %53, align 8
+  %55 = icmp sgt i64 %54, 0
+  %56 = getelementptr i8, ptr %0, i64 16
+  %57 = load ptr, ptr %56, align 8
+  %58 = getelementptr i8, ptr %0, i64 24
+  %59 = load ptr, ptr %58, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(4136) %library.i, i8 0, i64 4136, i1 false)
+  br i1 %55, label %then15.i, label %else16.i
 
-merge15.i:                                        ; preds = %merge.i
+then15.i:                                         ; preds = %merge.i
+  %60 = getelementptr inbounds i8, ptr %library.i, i64 4128
+  store i8 1, ptr %60, align 8
+  %61 = icmp eq ptr %57, null
+  br i1 %61, label %"$device.is_automatic.exit.thread.i.i", label %or.lhs.false.i.i.i
+
+or.lhs.false.i.i.i:                               ; preds = %then15.i
+  %62 = load i8, ptr %57, align 1
+  %63 = icmp eq i8 %62, 0
+  br i1 %63, label %"$device.is_automatic.exit.thread.i.i", label %"$device.is_automatic.exit.i.i"
+
+"$device.is_automatic.exit.i.i":                  ; preds = %or.lhs.false.i.i.i
+  %64 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %57, ptr noundef nonnull dereferenceable(5) @"$string.64")
+  %.fr.i.i = freeze i32 %64
+  %65 = icmp eq i32 %.fr.i.i, 0
+  br i1 %65, label %"$device.is_automatic.exit.thread.i.i", label %66
+
+"$device.is_automatic.exit.thread.i.i":           ; preds = %"$device.is_automatic.exit.i.i", %or.lhs.false.i.i.i, %then15.i
+  br label %66
+
+66:                                               ; preds = %"$device.is_automatic.exit.thread.i.i", %"$device.is_automatic.exit.i.i"
+  %67 = phi ptr [ @"$string.96", %"$device.is_automatic.exit.thread.i.i" ], [ %57, %"$device.is_automatic.exit.i.i" ]
+  %68 = getelementptr inbounds i8, ptr %library.i, i64 16
+  %69 = call fastcc i32 @"$device.resolve_kind"(ptr nonnull %67, ptr nonnull %68, ptr %2)
+  %.not.i.i = icmp eq i32 %69, 0
+  br i1 %.not.i.i, label %"$Library.open_for_plans.exit.i", label %"$plan_model.exit"
+
+"$Library.open_for_plans.exit.i":                 ; preds = %66
+  %70 = call fastcc i32 @"$Library.open_found"(ptr nonnull %library.i, i1 zeroext false, ptr %59, ptr %2)
+  %.not60.i = icmp eq i32 %70, 0
+  br i1 %.not60.i, label %merge14.i, label %"$plan_model.exit"
+
+else16.i:                                         ; preds = %merge.i
+  %71 = getelementptr inbounds i8, ptr %library.i, i64 16
+  %72 = call fastcc i32 @"$device.resolve_kind"(ptr %57, ptr nonnull %71, ptr %2)
+  %.not.i61.i = icmp eq i32 %72, 0
+  br i1 %.not.i61.i, label %merge.i.i, label %"$plan_model.exit"
+
+merge.i.i:                                        ; preds = %else16.i
+  %73 = icmp eq ptr %57, null
+  br i1 %73, label %"$Library.open.exit.i", label %or.lhs.false.i.i63.i
+
+or.rhs.i.i.i:                                     ; preds = %or.lhs.false.i.i63.i
+  %74 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %57, ptr noundef nonnull dereferenceable(5) @"$string.64")
+  %75 = icmp eq i32 %74, 0
+  br label %"$Library.open.exit.i"
+
+or.lhs.false.i.i63.i:                             ; preds = %merge.i.i
+  %76 = load i8, ptr %57, align 1
+  %77 = icmp eq i8 %76, 0
+  br i1 %77, label %"$Library.open.exit.i", label %or.rhs.i.i.i
+
+"$Library.open.exit.i":                           ; preds = %or.lhs.false.i.i63.i, %or.rhs.i.i.i, %merge.i.i
+  %78 = phi i1 [ true, %or.lhs.false.i.i63.i ], [ true, %merge.i.i ], [ %75, %or.rhs.i.i.i ]
+  %79 = call fastcc i32 @"$Library.open_found"(ptr nonnull %library.i, i1 zeroext %78, ptr %59, ptr %2)
+  %.not59.i = icmp eq i32 %79, 0
+  br i1 %.not59.i, label %merge14.i, label %"$plan_model.exit"
+
+merge14.i:                                        ; preds = %"$Library.open.exit.i", %"$Library.open_for_plans.exit.i"
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %out.i.i)
   call void @llvm.lifetime.start.p0(i64 1032, ptr nonnull %made.i.i)
   call void @llvm.lifetime.start.p0(i64 192, ptr nonnull %info.i.i)
-  %58 = call fastcc i32 @"$devices.plan"(ptr nonnull %made.i.i, ptr nonnull %info.i.i, ptr nonnull %source, ptr nonnull %library.i, ptr nonnull %0, ptr %2)
-  %.not.i.i = icmp eq i32 %58, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$plan_on.exit.i"
+  %80 = call fastcc i32 @"$devices.plan"(ptr nonnull %made.i.i, ptr nonnull %info.i.i, ptr nonnull %source, ptr nonnull %library.i, ptr nonnull %0, ptr %2)
+  %.not.i65.i = icmp eq i32 %80, 0
+  br i1 %.not.i65.i, label %merge.i67.i, label %"$plan_on.exit.i"
 
-merge.i.i:                                        ; preds = %merge15.i
+merge.i67.i:                                      ; preds = %merge14.i
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(25) %out.i.i, i8 0, i64 25, i1 false)
-  %59 = getelementptr inbounds i8, ptr %out.i.i, i64 32
-  store i8 0, ptr %59, align 8
-  %60 = getelementptr inbounds i8, ptr %library.i, i64 16
-  call fastcc void @"$write_plan"(ptr nonnull %out.i.i, ptr nonnull %made.i.i, ptr nonnull %60)
-  %61 = call fastcc i32 @"$finish"(ptr nonnull %out.i.i, ptr nonnull %1, ptr %2)
+  %81 = getelementptr inbounds i8, ptr %out.i.i, i64 32
+  store i8 0, ptr %81, align 8
+  %82 = getelementptr inbounds i8, ptr %library.i, i64 16
+  %83 = getelementptr inbounds i8, ptr %info.i.i, i64 24
+  %84 = load i64, ptr %83, align 8
+  call fastcc void @"$write_plan"(ptr nonnull %out.i.i, ptr nonnull %made.i.i, ptr nonnull %82, i64 %84)
+  %85 = call fastcc i32 @"$finish"(ptr nonnull %out.i.i, ptr nonnull %1, ptr %2)
   br label %"$plan_on.exit.i"
 
-"$plan_on.exit.i":                                ; preds = %merge.i.i, %merge15.i
-  %common.ret.op.i.i = phi i32 [ %61, %merge.i.i ], [ %58, %merge15.i ]
+"$plan_on.exit.i":                                ; preds = %merge.i67.i, %merge14.i
+  %common.ret.op.i66.i = phi i32 [ %85, %merge.i67.i ], [ %80, %merge14.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %out.i.i)
   call void @llvm.lifetime.end.p0(i64 1032, ptr nonnull %made.i.i)
   call void @llvm.lifetime.end.p0(i64 192, ptr nonnull %info.i.i)
-  %62 = load ptr, ptr %library.i, align 8
-  %.not.i46.i = icmp eq ptr %62, null
-  br i1 %.not.i46.i, label %"$plan_model.exit", label %then.i.i
+  %86 = load ptr, ptr %library.i, align 8
+  %.not.i68.i = icmp eq ptr %86, null
+  br i1 %.not.i68.i, label %"$plan_model.exit", label %then.i.i
 
 then.i.i:                                         ; preds = %"$plan_on.exit.i"
-  %63 = call i32 @dlclose(ptr nonnull %62)
+  %87 = call i32 @dlclose(ptr nonnull %86)
   br label %"$plan_model.exit"
 
-"$plan_model.exit":                               ; preds = %then.i24, %else.i, %merge5.i, %merge.i, %"$plan_on.exit.i", %then.i.i
-  %common.ret.op.i = phi i32 [ %47, %then.i24 ], [ %48, %else.i ], [ %52, %merge5.i ], [ %57, %merge.i ], [ %common.ret.op.i.i, %"$plan_on.exit.i" ], [ %common.ret.op.i.i, %then.i.i ]
-  call void @llvm.lifetime.end.p0(i64 4128, ptr nonnull %library.i)
+"$plan_model.exit":                               ; preds = %then.i24, %else.i, %merge5.i, %66, %"$Library.open_for_plans.exit.i", %else16.i, %"$Library.open.exit.i", %"$plan_on.exit.i", %then.i.i
+  %common.ret.op.i = phi i32 [ %47, %then.i24 ], [ %48, %else.i ], [ %52, %merge5.i ], [ %70, %"$Library.open_for_plans.exit.i" ], [ %79, %"$Library.open.exit.i" ], [ %69, %66 ], [ %72, %else16.i ], [ %common.ret.op.i66.i, %"$plan_on.exit.i" ], [ %common.ret.op.i66.i, %then.i.i ]
+  call void @llvm.lifetime.end.p0(i64 4136, ptr nonnull %library.i)
   call fastcc void @"$Model.close"(ptr nonnull %source)
   br label %common.ret
 }
@@ -41053,398 +41118,436 @@ merge9:                                           ; preds = %"$Problems.describe
   br label %common.ret
 }
 
-define internal fastcc i32 @"$Library.open"(ptr %0, ptr %1, ptr readonly %2, ptr %3) unnamed_addr {
+define internal fastcc noundef i32 @"$device.resolve_kind"(ptr %0, ptr nocapture writeonly %1, ptr %2) unnamed_addr {
 entry:
-  %raw.i73.i = alloca [1024 x i8], align 1
-  %raw.i69.i = alloca [1024 x i8], align 1
-  %raw.i.i35 = alloca [1024 x i8], align 1
+  %raw.i = alloca [1024 x i8], align 1
+  %found = alloca %48, align 8
+  %3 = icmp eq ptr %0, null
+  br i1 %3, label %then, label %or.lhs.false.i
+
+or.lhs.false.i:                                   ; preds = %entry
+  %4 = load i8, ptr %0, align 1
+  %5 = icmp eq i8 %4, 0
+  br i1 %5, label %then, label %"$device.is_automatic.exit"
+
+"$device.is_automatic.exit":                      ; preds = %or.lhs.false.i
+  %6 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %0, ptr noundef nonnull dereferenceable(5) @"$string.64")
+  %7 = icmp eq i32 %6, 0
+  br i1 %7, label %then, label %merge
+
+then:                                             ; preds = %entry, %or.lhs.false.i, %"$device.is_automatic.exit"
+  %8 = call fastcc i32 @"$Gpus.find"(ptr nonnull %found, ptr %2)
+  %.not = icmp eq i32 %8, 0
+  br i1 %.not, label %merge1, label %common.ret
+
+common.ret:                                       ; preds = %then, %"$printable.clean.exit", %merge8, %then9, %then5
+  %common.ret.op = phi i32 [ 0, %then5 ], [ 0, %then9 ], [ 1, %merge8 ], [ 1, %"$printable.clean.exit" ], [ %8, %then ]
+  ret i32 %common.ret.op
+
+merge1:                                           ; preds = %then
+  %found.val = load i32, ptr %found, align 8
+  %9 = icmp sgt i32 %found.val, 0
+  %spec.select.i = select i1 %9, ptr @"$string.96", ptr @"$string.97"
+  br label %merge
+
+merge:                                            ; preds = %"$device.is_automatic.exit", %merge1
+  %chosen.0 = phi ptr [ %spec.select.i, %merge1 ], [ %0, %"$device.is_automatic.exit" ]
+  %10 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %11 = icmp eq i32 %10, 0
+  br i1 %11, label %then5, label %merge4
+
+then5:                                            ; preds = %merge
+  store i32 7696483, ptr %1, align 1
+  br label %common.ret
+
+merge4:                                           ; preds = %merge
+  %12 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0, ptr noundef nonnull dereferenceable(5) @"$string.96")
+  %13 = icmp eq i32 %12, 0
+  br i1 %13, label %then9, label %merge8
+
+then9:                                            ; preds = %merge4
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %1, ptr noundef nonnull align 1 dereferenceable(5) @"$string.96", i64 5, i1 false)
+  br label %common.ret
+
+merge8:                                           ; preds = %merge4
+  %.not25 = icmp eq ptr %2, null
+  br i1 %.not25, label %common.ret, label %then13
+
+then13:                                           ; preds = %merge8
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.659", ptr %0)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
+  %15 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %15, i64 1023)
+  %16 = icmp sgt i64 %15, 0
+  br i1 %16, label %then2.i.i, label %"$printable.clean.exit"
+
+then2.i.i:                                        ; preds = %then13
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %2, i64 %spec.select.i.i, i1 false)
+  br label %"$printable.clean.exit"
+
+"$printable.clean.exit":                          ; preds = %then13, %then2.i.i
+  %17 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %17, align 1
+  %18 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %19 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %19, i64 %18)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+  br label %common.ret
+}
+
+define internal fastcc i32 @"$Library.open_found"(ptr %0, i1 zeroext %1, ptr readonly %2, ptr %3) unnamed_addr {
+entry:
+  %raw.i80.i = alloca [1024 x i8], align 1
+  %raw.i76.i = alloca [1024 x i8], align 1
+  %raw.i.i12 = alloca [1024 x i8], align 1
   %info.i.i.i = alloca %49, align 8
-  %raw.i.i24 = alloca [1024 x i8], align 1
+  %raw.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %info.i.i = alloca %50, align 8
   %folder.i = alloca [4096 x i8], align 2
-  %raw.i.i = alloca [1024 x i8], align 1
-  %found.i = alloca %48, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4128) %0, i8 0, i64 4128, i1 false)
-  %4 = getelementptr i8, ptr %0, i64 16
-  call void @llvm.lifetime.start.p0(i64 4112, ptr nonnull %found.i)
-  %5 = icmp eq ptr %1, null
-  br i1 %5, label %then.i, label %or.lhs.false.i.i
-
-or.lhs.false.i.i:                                 ; preds = %entry
-  %6 = load i8, ptr %1, align 1
-  %7 = icmp eq i8 %6, 0
-  br i1 %7, label %then.i, label %"$device.is_automatic.exit.i"
-
-"$device.is_automatic.exit.i":                    ; preds = %or.lhs.false.i.i
-  %8 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %1, ptr noundef nonnull dereferenceable(5) @"$string.64")
-  %9 = icmp eq i32 %8, 0
-  br i1 %9, label %then.i, label %merge.i
-
-then.i:                                           ; preds = %"$device.is_automatic.exit.i", %or.lhs.false.i.i, %entry
-  %10 = call fastcc i32 @"$Gpus.find"(ptr nonnull %found.i, ptr %3)
-  %.not.i = icmp eq i32 %10, 0
-  br i1 %.not.i, label %merge1.i, label %"$device.resolve_kind.exit.thread"
-
-merge1.i:                                         ; preds = %then.i
-  %found.val.i = load i32, ptr %found.i, align 8
-  %11 = icmp sgt i32 %found.val.i, 0
-  %spec.select.i.i = select i1 %11, ptr @"$string.96", ptr @"$string.97"
-  br label %merge.i
-
-merge.i:                                          ; preds = %merge1.i, %"$device.is_automatic.exit.i"
-  %chosen.0.i = phi ptr [ %spec.select.i.i, %merge1.i ], [ %1, %"$device.is_automatic.exit.i" ]
-  %12 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.97")
-  %13 = icmp eq i32 %12, 0
-  br i1 %13, label %then5.i, label %merge4.i
-
-then5.i:                                          ; preds = %merge.i
-  store i32 7696483, ptr %4, align 1
-  br label %merge
-
-merge4.i:                                         ; preds = %merge.i
-  %14 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.96")
-  %15 = icmp eq i32 %14, 0
-  br i1 %15, label %then9.i, label %merge8.i
-
-then9.i:                                          ; preds = %merge4.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.96", i64 5, i1 false)
-  br label %merge
-
-merge8.i:                                         ; preds = %merge4.i
-  %.not25.i = icmp eq ptr %3, null
-  br i1 %.not25.i, label %"$device.resolve_kind.exit.thread", label %then13.i
-
-then13.i:                                         ; preds = %merge8.i
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.659", ptr %1)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %17 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %17, i64 1023)
-  %18 = icmp sgt i64 %17, 0
-  br i1 %18, label %then2.i.i.i, label %"$printable.clean.exit.i"
-
-then2.i.i.i:                                      ; preds = %then13.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i"
-
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then13.i
-  %19 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %19, align 1
-  %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %21 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %21, i64 %20)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
-  br label %"$device.resolve_kind.exit.thread"
-
-"$device.resolve_kind.exit.thread":               ; preds = %merge8.i, %"$printable.clean.exit.i", %then.i
-  %common.ret.op.i.ph = phi i32 [ %10, %then.i ], [ 1, %"$printable.clean.exit.i" ], [ 1, %merge8.i ]
-  call void @llvm.lifetime.end.p0(i64 4112, ptr nonnull %found.i)
-  br label %common.ret
-
-common.ret:                                       ; preds = %or.lhs.false.i41, %"$Library.locate.exit", %"$device.resolve_kind.exit.thread", %"$Library.close.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i26, %"$Library.locate.exit" ], [ %common.ret.op.i40.ph57, %"$Library.close.exit" ], [ %common.ret.op.i.ph, %"$device.resolve_kind.exit.thread" ], [ 0, %or.lhs.false.i41 ]
-  ret i32 %common.ret.op
-
-merge:                                            ; preds = %then9.i, %then5.i
-  call void @llvm.lifetime.end.p0(i64 4112, ptr nonnull %found.i)
   call void @llvm.lifetime.start.p0(i64 4096, ptr nonnull %folder.i)
-  %22 = icmp eq ptr %2, null
-  br i1 %22, label %then.i29, label %or.end.i
+  %4 = icmp eq ptr %2, null
+  br i1 %4, label %then.i, label %or.end.i
 
-or.end.i:                                         ; preds = %merge
-  %23 = load i8, ptr %2, align 1
-  %24 = icmp eq i8 %23, 0
-  br i1 %24, label %then.i29, label %else.i
+or.end.i:                                         ; preds = %entry
+  %5 = load i8, ptr %2, align 1
+  %6 = icmp eq i8 %5, 0
+  br i1 %6, label %then.i, label %else.i
 
-then.i29:                                         ; preds = %or.end.i, %merge
+then.i:                                           ; preds = %or.end.i, %entry
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %info.i.i)
-  %25 = call i32 @dladdr(ptr nonnull @"$anchor", ptr nonnull %info.i.i)
-  %26 = icmp eq i32 %25, 0
-  br i1 %26, label %then.i.i, label %or.lhs.false.i.i30
+  %7 = call i32 @dladdr(ptr nonnull @"$anchor", ptr nonnull %info.i.i)
+  %8 = icmp eq i32 %7, 0
+  br i1 %8, label %then.i.i, label %or.lhs.false.i.i
 
-then.i.i:                                         ; preds = %or.lhs.false.i.i30, %then.i29
+then.i.i:                                         ; preds = %or.lhs.false.i.i, %then.i
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$own_folder.exit.i", label %then3.i.i
 
-or.lhs.false.i.i30:                               ; preds = %then.i29
-  %27 = load ptr, ptr %info.i.i, align 8
-  %28 = icmp eq ptr %27, null
-  br i1 %28, label %then.i.i, label %merge.i.i
+or.lhs.false.i.i:                                 ; preds = %then.i
+  %9 = load ptr, ptr %info.i.i, align 8
+  %10 = icmp eq ptr %9, null
+  br i1 %10, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.660", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
-  %30 = icmp sgt i64 %29, 0
-  br i1 %30, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %11 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %11, i64 1023)
+  %12 = icmp sgt i64 %11, 0
+  br i1 %12, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then3.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then3.i.i
-  %31 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %31, align 1
-  %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %33 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %33, i64 %32)
+  %13 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %13, align 1
+  %14 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %15 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %15, i64 %14)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$own_folder.exit.i"
 
-merge.i.i:                                        ; preds = %or.lhs.false.i.i30
-  %34 = call ptr @strrchr(ptr noundef nonnull dereferenceable(1) %27, i32 47)
-  %35 = icmp eq ptr %34, null
-  br i1 %35, label %then6.i.i, label %merge5.i.i
+merge.i.i:                                        ; preds = %or.lhs.false.i.i
+  %16 = call ptr @strrchr(ptr noundef nonnull dereferenceable(1) %9, i32 47)
+  %17 = icmp eq ptr %16, null
+  br i1 %17, label %then6.i.i, label %merge5.i.i
 
 then6.i.i:                                        ; preds = %merge.i.i
   store i16 46, ptr %folder.i, align 2
-  br label %merge.i32
+  br label %"$own_folder.exit.thread.i"
 
 merge5.i.i:                                       ; preds = %merge.i.i
-  %36 = ptrtoint ptr %34 to i64
-  %37 = ptrtoint ptr %27 to i64
-  %38 = sub i64 %36, %37
-  %spec.select.i.i.i31 = call i64 @llvm.smin.i64(i64 %38, i64 4095)
-  %39 = icmp sgt i64 %38, 0
-  br i1 %39, label %then2.i.i.i33, label %"$text.copy_into.exit.i.i"
+  %18 = ptrtoint ptr %16 to i64
+  %19 = ptrtoint ptr %9 to i64
+  %20 = sub i64 %18, %19
+  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %20, i64 4095)
+  %21 = icmp sgt i64 %20, 0
+  br i1 %21, label %then2.i.i.i, label %"$text.copy_into.exit.i.i"
 
-then2.i.i.i33:                                    ; preds = %merge5.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 2 %folder.i, ptr nonnull align 1 %27, i64 %spec.select.i.i.i31, i1 false)
+then2.i.i.i:                                      ; preds = %merge5.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 2 %folder.i, ptr nonnull align 1 %9, i64 %spec.select.i.i.i, i1 false)
   br label %"$text.copy_into.exit.i.i"
 
-"$text.copy_into.exit.i.i":                       ; preds = %then2.i.i.i33, %merge5.i.i
-  %40 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i.i31
-  store i8 0, ptr %40, align 1
-  br label %merge.i32
+"$text.copy_into.exit.i.i":                       ; preds = %then2.i.i.i, %merge5.i.i
+  %22 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %22, align 1
+  br label %"$own_folder.exit.thread.i"
+
+"$own_folder.exit.thread.i":                      ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
+  br label %merge.i
 
 "$own_folder.exit.i":                             ; preds = %"$printable.clean.exit.i.i", %then.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   br label %"$Library.locate.exit"
 
 else.i:                                           ; preds = %or.end.i
-  %41 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %2)
-  %spec.select.i.i25 = call i64 @llvm.smin.i64(i64 %41, i64 4095)
-  %42 = icmp sgt i64 %41, 0
-  br i1 %42, label %then2.i.i, label %merge.thread.i
+  %23 = tail call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %2)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %23, i64 4095)
+  %24 = icmp sgt i64 %23, 0
+  br i1 %24, label %then2.i.i, label %"$text.copy_into.exit.i"
 
 then2.i.i:                                        ; preds = %else.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 2 %folder.i, ptr nonnull readonly align 1 %2, i64 %spec.select.i.i25, i1 false)
-  br label %merge.thread.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 2 %folder.i, ptr nonnull readonly align 1 %2, i64 %spec.select.i.i, i1 false)
+  br label %"$text.copy_into.exit.i"
 
-merge.i32:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
-  %43 = getelementptr i8, ptr %0, i64 32
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.661", ptr nonnull %folder.i, ptr %4)
-  %45 = icmp sgt i32 %44, 4095
-  br i1 %45, label %then5.i27, label %and.lhs.true.i
+"$text.copy_into.exit.i":                         ; preds = %then2.i.i, %else.i
+  %25 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i
+  store i8 0, ptr %25, align 1
+  br label %merge.i
 
-merge.thread.i:                                   ; preds = %then2.i.i, %else.i
-  %46 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i25
-  store i8 0, ptr %46, align 1
-  %47 = getelementptr i8, ptr %0, i64 32
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.661", ptr nonnull %folder.i, ptr %4)
-  %49 = icmp sgt i32 %48, 4095
-  br i1 %49, label %then5.i27, label %merge2
+merge.i:                                          ; preds = %"$text.copy_into.exit.i", %"$own_folder.exit.thread.i"
+  %26 = phi i1 [ false, %"$text.copy_into.exit.i" ], [ true, %"$own_folder.exit.thread.i" ]
+  %27 = getelementptr i8, ptr %0, i64 32
+  %28 = getelementptr i8, ptr %0, i64 16
+  %29 = getelementptr i8, ptr %0, i64 4128
+  %30 = load i8, ptr %29, align 1
+  %31 = trunc i8 %30 to i1
+  br i1 %31, label %and.lhs.true.i.i, label %merge.i33.i
 
-then5.i27:                                        ; preds = %merge.thread.i, %merge.i32
-  %.not30.i = icmp eq ptr %3, null
-  br i1 %.not30.i, label %"$Library.locate.exit", label %then8.i
+and.lhs.true.i.i:                                 ; preds = %merge.i
+  %32 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %33 = icmp eq i32 %32, 0
+  br i1 %33, label %merge.i33.i, label %"$Library.suffix.exit.i"
 
-then8.i:                                          ; preds = %then5.i27
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.662", i32 4064)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i24)
-  %51 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i31.i = call i64 @llvm.smin.i64(i64 %51, i64 1023)
-  %52 = icmp sgt i64 %51, 0
-  br i1 %52, label %then2.i.i33.i, label %"$printable.clean.exit.i28"
+merge.i33.i:                                      ; preds = %and.lhs.true.i.i, %merge.i
+  br label %"$Library.suffix.exit.i"
 
-then2.i.i33.i:                                    ; preds = %then8.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i24, ptr nonnull align 1 %3, i64 %spec.select.i.i31.i, i1 false)
-  br label %"$printable.clean.exit.i28"
+"$Library.suffix.exit.i":                         ; preds = %merge.i33.i, %and.lhs.true.i.i
+  %common.ret.op.i34.i = phi ptr [ @"$string.87", %merge.i33.i ], [ @"$string.662", %and.lhs.true.i.i ]
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.661", ptr nonnull %folder.i, ptr %28, ptr nonnull %common.ret.op.i34.i)
+  %35 = icmp sgt i32 %34, 4095
+  br i1 %35, label %then5.i, label %merge4.i
 
-"$printable.clean.exit.i28":                      ; preds = %then2.i.i33.i, %then8.i
-  %53 = getelementptr i8, ptr %raw.i.i24, i64 %spec.select.i.i31.i
-  store i8 0, ptr %53, align 1
-  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i24)
-  %55 = ptrtoint ptr %raw.i.i24 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %55, i64 %54)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i24)
+then5.i:                                          ; preds = %"$Library.suffix.exit.i"
+  %.not32.i = icmp eq ptr %3, null
+  br i1 %.not32.i, label %"$Library.locate.exit", label %then8.i
+
+then8.i:                                          ; preds = %then5.i
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.663", i32 4064)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
+  %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i35.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
+  %38 = icmp sgt i64 %37, 0
+  br i1 %38, label %then2.i.i37.i, label %"$printable.clean.exit.i"
+
+then2.i.i37.i:                                    ; preds = %then8.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i35.i, i1 false)
+  br label %"$printable.clean.exit.i"
+
+"$printable.clean.exit.i":                        ; preds = %then2.i.i37.i, %then8.i
+  %39 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i35.i
+  store i8 0, ptr %39, align 1
+  %40 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %41 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %41, i64 %40)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %"$Library.locate.exit"
 
+merge4.i:                                         ; preds = %"$Library.suffix.exit.i"
+  br i1 %26, label %and.lhs.true.i, label %merge
+
 then12.i:                                         ; preds = %and.lhs.true.i
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.663", ptr %4)
-  br label %merge2
+  %42 = load i8, ptr %29, align 1
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %and.lhs.true.i40.i, label %merge.i38.i
 
-and.lhs.true.i:                                   ; preds = %merge.i32
+and.lhs.true.i40.i:                               ; preds = %then12.i
+  %44 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %45 = icmp eq i32 %44, 0
+  br i1 %45, label %merge.i38.i, label %"$Library.suffix.exit41.i"
+
+merge.i38.i:                                      ; preds = %and.lhs.true.i40.i, %then12.i
+  br label %"$Library.suffix.exit41.i"
+
+"$Library.suffix.exit41.i":                       ; preds = %merge.i38.i, %and.lhs.true.i40.i
+  %common.ret.op.i39.i = phi ptr [ @"$string.87", %merge.i38.i ], [ @"$string.662", %and.lhs.true.i40.i ]
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.664", ptr %28, ptr nonnull %common.ret.op.i39.i)
+  br label %merge
+
+and.lhs.true.i:                                   ; preds = %merge4.i
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i)
-  %57 = call i32 @stat(ptr readonly %43, ptr nonnull %info.i.i.i)
-  %.not.i.i.i = icmp eq i32 %57, 0
-  %58 = getelementptr inbounds i8, ptr %info.i.i.i, i64 24
-  %59 = load i32, ptr %58, align 8
-  %60 = and i32 %59, 61440
+  %47 = call i32 @stat(ptr readonly %27, ptr nonnull %info.i.i.i)
+  %.not.i.i.i = icmp eq i32 %47, 0
+  %48 = getelementptr inbounds i8, ptr %info.i.i.i, i64 24
+  %49 = load i32, ptr %48, align 8
+  %50 = and i32 %49, 61440
   call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i)
-  %61 = icmp ne i32 %60, 0
-  %62 = select i1 %.not.i.i.i, i1 %61, i1 false
-  br i1 %62, label %merge2, label %then12.i
+  %51 = icmp ne i32 %50, 0
+  %52 = select i1 %.not.i.i.i, i1 %51, i1 false
+  br i1 %52, label %merge, label %then12.i
 
-"$Library.locate.exit":                           ; preds = %"$own_folder.exit.i", %then5.i27, %"$printable.clean.exit.i28"
-  %common.ret.op.i26 = phi i32 [ 1, %then5.i27 ], [ 1, %"$printable.clean.exit.i28" ], [ 5, %"$own_folder.exit.i" ]
+"$Library.locate.exit":                           ; preds = %"$own_folder.exit.i", %then5.i, %"$printable.clean.exit.i"
+  %common.ret.op.i = phi i32 [ 1, %then5.i ], [ 1, %"$printable.clean.exit.i" ], [ 5, %"$own_folder.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 4096, ptr nonnull %folder.i)
   br label %common.ret
 
-merge2:                                           ; preds = %and.lhs.true.i, %then12.i, %merge.thread.i
+common.ret:                                       ; preds = %or.lhs.false31.i, %"$Library.locate.exit", %"$Library.close.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i, %"$Library.locate.exit" ], [ %common.ret.op.i15.ph, %"$Library.close.exit" ], [ 0, %or.lhs.false31.i ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %merge4.i, %and.lhs.true.i, %"$Library.suffix.exit41.i"
   call void @llvm.lifetime.end.p0(i64 4096, ptr nonnull %folder.i)
-  br i1 %5, label %"$device.is_automatic.exit", label %or.lhs.false.i
+  %53 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %54 = icmp eq i32 %53, 0
+  br i1 %54, label %merge.i14, label %or.lhs.false.i
 
-or.rhs.i:                                         ; preds = %or.lhs.false.i
-  %63 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %1, ptr noundef nonnull dereferenceable(5) @"$string.64")
-  %64 = icmp eq i32 %63, 0
-  br label %"$device.is_automatic.exit"
+then.i13:                                         ; preds = %or.lhs.false.i
+  %55 = call fastcc ptr @"$gpus.open_driver"()
+  br label %merge.i14
 
-or.lhs.false.i:                                   ; preds = %merge2
-  %65 = load i8, ptr %1, align 1
-  %66 = icmp eq i8 %65, 0
-  br i1 %66, label %"$device.is_automatic.exit", label %or.rhs.i
+merge.i14:                                        ; preds = %or.lhs.false.i, %then.i13, %merge
+  %56 = call ptr @dlopen(ptr %27, i32 4098)
+  store ptr %56, ptr %0, align 8
+  %57 = icmp eq ptr %56, null
+  br i1 %57, label %then2.i, label %merge1.i
 
-"$device.is_automatic.exit":                      ; preds = %merge2, %or.rhs.i, %or.lhs.false.i
-  %67 = phi i1 [ true, %or.lhs.false.i ], [ true, %merge2 ], [ %64, %or.rhs.i ]
-  %68 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.97")
-  %69 = icmp eq i32 %68, 0
-  br i1 %69, label %merge.i37, label %then.i36
+or.lhs.false.i:                                   ; preds = %merge
+  %58 = load i8, ptr %29, align 1
+  %59 = trunc i8 %58 to i1
+  br i1 %59, label %merge.i14, label %then.i13
 
-then.i36:                                         ; preds = %"$device.is_automatic.exit"
-  %70 = call fastcc ptr @"$gpus.open_driver"()
-  br label %merge.i37
+then2.i:                                          ; preds = %merge.i14
+  %60 = load i8, ptr %29, align 1
+  %61 = trunc i8 %60 to i1
+  br i1 %61, label %merge4.i16, label %else6.i
 
-merge.i37:                                        ; preds = %then.i36, %"$device.is_automatic.exit"
-  %71 = getelementptr i8, ptr %0, i64 32
-  %72 = call ptr @dlopen(ptr %71, i32 4098)
-  store ptr %72, ptr %0, align 8
-  %73 = icmp eq ptr %72, null
-  br i1 %73, label %then2.i, label %merge1.i38
+else6.i:                                          ; preds = %then2.i
+  %62 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %63 = icmp eq i32 %62, 0
+  %spec.select.i = select i1 %63, ptr @"$string.665", ptr @"$string.667"
+  br label %merge4.i16
 
-then2.i:                                          ; preds = %merge.i37
-  %.not67.i = icmp eq ptr %3, null
-  br i1 %.not67.i, label %"$Library.close.exit", label %then11.i
+merge4.i16:                                       ; preds = %else6.i, %then2.i
+  %builds.0.i = phi ptr [ @"$string.666", %then2.i ], [ %spec.select.i, %else6.i ]
+  br i1 %1, label %and.lhs.true.i20, label %merge9.i
 
-then11.i:                                         ; preds = %then2.i
-  %74 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.97")
-  %75 = icmp eq i32 %74, 0
-  %spec.select68.i = select i1 %75, ptr @"$string.87", ptr @"$string.666"
-  %spec.select77.i = select i1 %67, ptr %spec.select68.i, ptr @"$string.87"
-  %spec.select.i = select i1 %75, ptr @"$string.664", ptr @"$string.665"
-  %76 = call ptr @dlerror()
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.667", ptr nonnull %spec.select77.i, ptr %4, ptr %76, ptr nonnull %spec.select.i)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i35)
-  %78 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i42 = call i64 @llvm.smin.i64(i64 %78, i64 1023)
-  %79 = icmp sgt i64 %78, 0
-  br i1 %79, label %then2.i.i.i44, label %"$printable.clean.exit.i43"
+merge9.i:                                         ; preds = %and.lhs.true.i20, %merge4.i16
+  %hint.0.i = phi ptr [ @"$string.87", %merge4.i16 ], [ %spec.select84.i, %and.lhs.true.i20 ]
+  %.not74.i = icmp eq ptr %3, null
+  br i1 %.not74.i, label %then3, label %then14.i
 
-then2.i.i.i44:                                    ; preds = %then11.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i35, ptr nonnull align 1 %3, i64 %spec.select.i.i.i42, i1 false)
-  br label %"$printable.clean.exit.i43"
+and.lhs.true.i20:                                 ; preds = %merge4.i16
+  %64 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %65 = icmp eq i32 %64, 0
+  %66 = or i1 %65, %61
+  %spec.select84.i = select i1 %66, ptr @"$string.87", ptr @"$string.668"
+  br label %merge9.i
 
-"$printable.clean.exit.i43":                      ; preds = %then2.i.i.i44, %then11.i
-  %80 = getelementptr i8, ptr %raw.i.i35, i64 %spec.select.i.i.i42
-  store i8 0, ptr %80, align 1
-  %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i35)
-  %82 = ptrtoint ptr %raw.i.i35 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %82, i64 %81)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i35)
-  br label %then8
+then14.i:                                         ; preds = %merge9.i
+  %67 = call ptr @dlerror()
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", ptr nonnull %hint.0.i, ptr %28, ptr %67, ptr nonnull %builds.0.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i12)
+  %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i17 = call i64 @llvm.smin.i64(i64 %69, i64 1023)
+  %70 = icmp sgt i64 %69, 0
+  br i1 %70, label %then2.i.i.i19, label %"$printable.clean.exit.i18"
 
-merge1.i38:                                       ; preds = %merge.i37
-  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.668")
-  %84 = icmp eq ptr %83, null
-  br i1 %84, label %then14.i, label %merge13.i
+then2.i.i.i19:                                    ; preds = %then14.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i12, ptr nonnull align 1 %3, i64 %spec.select.i.i.i17, i1 false)
+  br label %"$printable.clean.exit.i18"
 
-then14.i:                                         ; preds = %merge1.i38
-  %.not66.i = icmp eq ptr %3, null
-  br i1 %.not66.i, label %then8, label %then18.i
+"$printable.clean.exit.i18":                      ; preds = %then2.i.i.i19, %then14.i
+  %71 = getelementptr i8, ptr %raw.i.i12, i64 %spec.select.i.i.i17
+  store i8 0, ptr %71, align 1
+  %72 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i12)
+  %73 = ptrtoint ptr %raw.i.i12 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %73, i64 %72)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i12)
+  br label %then3
 
-then18.i:                                         ; preds = %then14.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", ptr %71, ptr nonnull @"$string.668")
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i)
-  %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i70.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
-  %87 = icmp sgt i64 %86, 0
-  br i1 %87, label %then2.i.i71.i, label %"$printable.clean.exit72.i"
+merge1.i:                                         ; preds = %merge.i14
+  %74 = call ptr @dlsym(ptr nonnull %56, ptr nonnull @"$string.670")
+  %75 = icmp eq ptr %74, null
+  br i1 %75, label %then17.i, label %merge16.i
 
-then2.i.i71.i:                                    ; preds = %then18.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i69.i, ptr nonnull align 1 %3, i64 %spec.select.i.i70.i, i1 false)
-  br label %"$printable.clean.exit72.i"
+then17.i:                                         ; preds = %merge1.i
+  %.not73.i = icmp eq ptr %3, null
+  br i1 %.not73.i, label %then3, label %then21.i
 
-"$printable.clean.exit72.i":                      ; preds = %then2.i.i71.i, %then18.i
-  %88 = getelementptr i8, ptr %raw.i69.i, i64 %spec.select.i.i70.i
-  store i8 0, ptr %88, align 1
-  %89 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i69.i)
-  %90 = ptrtoint ptr %raw.i69.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %90, i64 %89)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i69.i)
-  br label %then8
+then21.i:                                         ; preds = %then17.i
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", ptr %27, ptr nonnull @"$string.670")
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i76.i)
+  %77 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i77.i = call i64 @llvm.smin.i64(i64 %77, i64 1023)
+  %78 = icmp sgt i64 %77, 0
+  br i1 %78, label %then2.i.i78.i, label %"$printable.clean.exit79.i"
 
-merge13.i:                                        ; preds = %merge1.i38
-  %91 = getelementptr i8, ptr %0, i64 8
-  %92 = call i32 %83(i32 15, ptr %91, ptr %3)
-  %.not.i39 = icmp eq i32 %92, 0
-  br i1 %.not.i39, label %merge21.i, label %then8
+then2.i.i78.i:                                    ; preds = %then21.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i76.i, ptr nonnull align 1 %3, i64 %spec.select.i.i77.i, i1 false)
+  br label %"$printable.clean.exit79.i"
 
-merge21.i:                                        ; preds = %merge13.i
-  %93 = load ptr, ptr %91, align 8
-  %94 = icmp eq ptr %93, null
-  br i1 %94, label %then26.i, label %or.lhs.false28.i
+"$printable.clean.exit79.i":                      ; preds = %then2.i.i78.i, %then21.i
+  %79 = getelementptr i8, ptr %raw.i76.i, i64 %spec.select.i.i77.i
+  store i8 0, ptr %79, align 1
+  %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i76.i)
+  %81 = ptrtoint ptr %raw.i76.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %81, i64 %80)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i76.i)
+  br label %then3
 
-then26.i:                                         ; preds = %or.lhs.false28.i, %or.lhs.false.i41, %merge21.i
-  %.not65.i = icmp eq ptr %3, null
-  br i1 %.not65.i, label %then8, label %then31.i
+merge16.i:                                        ; preds = %merge1.i
+  %82 = getelementptr i8, ptr %0, i64 8
+  %83 = call i32 %74(i32 15, ptr %82, ptr %3)
+  %.not.i = icmp eq i32 %83, 0
+  br i1 %.not.i, label %merge24.i, label %then3
 
-or.lhs.false.i41:                                 ; preds = %or.lhs.false28.i
-  %95 = getelementptr i8, ptr %93, i64 4
-  %96 = load i32, ptr %95, align 4
-  %.not64.i = icmp eq i32 %96, 464
-  br i1 %.not64.i, label %common.ret, label %then26.i
+merge24.i:                                        ; preds = %merge16.i
+  %84 = load ptr, ptr %82, align 8
+  %85 = icmp eq ptr %84, null
+  br i1 %85, label %then29.i, label %or.lhs.false32.i
 
-or.lhs.false28.i:                                 ; preds = %merge21.i
-  %97 = load i32, ptr %93, align 4
-  %.not63.i = icmp eq i32 %97, 15
-  br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
+then29.i:                                         ; preds = %or.lhs.false32.i, %or.lhs.false31.i, %merge24.i
+  %.not72.i = icmp eq ptr %3, null
+  br i1 %.not72.i, label %then3, label %then35.i
 
-then31.i:                                         ; preds = %then26.i
-  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", ptr %71)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i)
-  %99 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i74.i = call i64 @llvm.smin.i64(i64 %99, i64 1023)
-  %100 = icmp sgt i64 %99, 0
-  br i1 %100, label %then2.i.i75.i, label %"$printable.clean.exit76.i"
+or.lhs.false31.i:                                 ; preds = %or.lhs.false32.i
+  %86 = getelementptr i8, ptr %84, i64 4
+  %87 = load i32, ptr %86, align 4
+  %.not71.i = icmp eq i32 %87, 464
+  br i1 %.not71.i, label %common.ret, label %then29.i
 
-then2.i.i75.i:                                    ; preds = %then31.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i73.i, ptr nonnull align 1 %3, i64 %spec.select.i.i74.i, i1 false)
-  br label %"$printable.clean.exit76.i"
+or.lhs.false32.i:                                 ; preds = %merge24.i
+  %88 = load i32, ptr %84, align 4
+  %.not70.i = icmp eq i32 %88, 15
+  br i1 %.not70.i, label %or.lhs.false31.i, label %then29.i
 
-"$printable.clean.exit76.i":                      ; preds = %then2.i.i75.i, %then31.i
-  %101 = getelementptr i8, ptr %raw.i73.i, i64 %spec.select.i.i74.i
-  store i8 0, ptr %101, align 1
-  %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i)
-  %103 = ptrtoint ptr %raw.i73.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %103, i64 %102)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i73.i)
-  br label %then8
+then35.i:                                         ; preds = %then29.i
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", ptr %27)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i80.i)
+  %90 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i81.i = call i64 @llvm.smin.i64(i64 %90, i64 1023)
+  %91 = icmp sgt i64 %90, 0
+  br i1 %91, label %then2.i.i82.i, label %"$printable.clean.exit83.i"
 
-then8:                                            ; preds = %"$printable.clean.exit.i43", %then14.i, %"$printable.clean.exit72.i", %then26.i, %"$printable.clean.exit76.i", %merge13.i
-  %common.ret.op.i40.ph.ph = phi i32 [ 4, %"$printable.clean.exit.i43" ], [ 4, %then14.i ], [ 4, %"$printable.clean.exit72.i" ], [ 4, %then26.i ], [ 4, %"$printable.clean.exit76.i" ], [ %92, %merge13.i ]
-  %.pr = load ptr, ptr %0, align 8
-  %.not.i45 = icmp eq ptr %.pr, null
-  br i1 %.not.i45, label %"$Library.close.exit", label %then.i46
+then2.i.i82.i:                                    ; preds = %then35.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i80.i, ptr nonnull align 1 %3, i64 %spec.select.i.i81.i, i1 false)
+  br label %"$printable.clean.exit83.i"
 
-then.i46:                                         ; preds = %then8
-  %104 = call i32 @dlclose(ptr nonnull %.pr)
+"$printable.clean.exit83.i":                      ; preds = %then2.i.i82.i, %then35.i
+  %92 = getelementptr i8, ptr %raw.i80.i, i64 %spec.select.i.i81.i
+  store i8 0, ptr %92, align 1
+  %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i80.i)
+  %94 = ptrtoint ptr %raw.i80.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %94, i64 %93)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i80.i)
+  br label %then3
+
+then3:                                            ; preds = %merge9.i, %"$printable.clean.exit.i18", %then17.i, %"$printable.clean.exit79.i", %then29.i, %"$printable.clean.exit83.i", %merge16.i
+  %common.ret.op.i15.ph = phi i32 [ %83, %merge16.i ], [ 4, %"$printable.clean.exit83.i" ], [ 4, %then29.i ], [ 4, %"$printable.clean.exit79.i" ], [ 4, %then17.i ], [ 4, %"$printable.clean.exit.i18" ], [ 4, %merge9.i ]
+  %95 = load ptr, ptr %0, align 8
+  %.not.i21 = icmp eq ptr %95, null
+  br i1 %.not.i21, label %"$Library.close.exit", label %then.i22
+
+then.i22:                                         ; preds = %then3
+  %96 = call i32 @dlclose(ptr nonnull %95)
   br label %"$Library.close.exit"
 
-"$Library.close.exit":                            ; preds = %then2.i, %then8, %then.i46
-  %common.ret.op.i40.ph57 = phi i32 [ %common.ret.op.i40.ph.ph, %then8 ], [ %common.ret.op.i40.ph.ph, %then.i46 ], [ 4, %then2.i ]
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4128) %0, i8 0, i64 4128, i1 false)
+"$Library.close.exit":                            ; preds = %then3, %then.i22
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4136) %0, i8 0, i64 4136, i1 false)
   br label %common.ret
 }
 
@@ -41652,7 +41755,7 @@ then8.i:                                          ; preds = %merge3.i
   %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %54)
   %56 = getelementptr i8, ptr %54, i64 %55
   %57 = sub i64 512, %55
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.724", ptr nonnull %refusal.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.726", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
@@ -41735,7 +41838,7 @@ then.i:                                           ; preds = %"$options.fill_defa
 
 then2.i:                                          ; preds = %then.i
   %19 = sext i32 %18 to i64
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i64 %19, i64 0, i64 64)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i64 %19, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -41767,7 +41870,7 @@ then5.i:                                          ; preds = %merge.i
 
 then10.i:                                         ; preds = %then5.i
   %28 = sext i32 %27 to i64
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i64 %28, i64 0, i64 65536)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.674", i64 %28, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i426.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i427.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -41799,7 +41902,7 @@ then14.i:                                         ; preds = %merge4.i
 
 then19.i:                                         ; preds = %then14.i
   %37 = sext i32 %36 to i64
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i64 %37, i64 0, i64 67108864)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i64 %37, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i430.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i431.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -41830,7 +41933,7 @@ then23.i:                                         ; preds = %merge13.i
 
 then28.i:                                         ; preds = %then23.i
   %45 = sext i32 %8 to i64
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.674", i64 %45, i64 1, i64 65536)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", i64 %45, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i434.i)
   %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i435.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -41862,7 +41965,7 @@ then32.i:                                         ; preds = %merge22.i
 
 then37.i:                                         ; preds = %then32.i
   %54 = sext i32 %53 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i64 %54, i64 0, i64 1073741824)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.677", i64 %54, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41878,7 +41981,7 @@ then41.i:                                         ; preds = %merge31.i
 
 then46.i:                                         ; preds = %then41.i
   %58 = sext i32 %57 to i64
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", i64 %58, i64 0, i64 2)
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.678", i64 %58, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41894,7 +41997,7 @@ then50.i:                                         ; preds = %merge40.i
 
 then55.i:                                         ; preds = %then50.i
   %62 = sext i32 %61 to i64
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.677", i64 %62, i64 0, i64 4096)
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.679", i64 %62, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41910,7 +42013,7 @@ then59.i:                                         ; preds = %merge49.i
 
 then64.i:                                         ; preds = %then59.i
   %66 = sext i32 %65 to i64
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.678", i64 %66, i64 0, i64 1048576)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.680", i64 %66, i64 0, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41926,7 +42029,7 @@ then68.i:                                         ; preds = %merge58.i
 
 then73.i:                                         ; preds = %then68.i
   %70 = sext i32 %69 to i64
-  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.679", i64 %70, i64 0, i64 67108864)
+  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.681", i64 %70, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41941,7 +42044,7 @@ then77.i:                                         ; preds = %merge67.i
 
 then82.i:                                         ; preds = %then77.i
   %73 = sext i32 %12 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.680", i64 %73, i64 1, i64 16777216)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.682", i64 %73, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41957,7 +42060,7 @@ then86.i:                                         ; preds = %merge76.i
 
 then91.i:                                         ; preds = %then86.i
   %77 = sext i32 %76 to i64
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.681", i64 %77, i64 0, i64 1)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.683", i64 %77, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41974,7 +42077,7 @@ then95.i:                                         ; preds = %merge85.i
 
 then100.i:                                        ; preds = %then95.i
   %82 = sext i32 %80 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.682", i64 %82, i64 -1, i64 2)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.684", i64 %82, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41990,7 +42093,7 @@ then104.i:                                        ; preds = %merge94.i
 
 then109.i:                                        ; preds = %then104.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.683", i64 %86, i64 0, i64 65536)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.685", i64 %86, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42007,7 +42110,7 @@ then113.i:                                        ; preds = %merge103.i
 
 then118.i:                                        ; preds = %then113.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.684", i64 %91, i64 -1, i64 1)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.686", i64 %91, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42024,7 +42127,7 @@ then122.i:                                        ; preds = %merge112.i
 
 then127.i:                                        ; preds = %then122.i
   %96 = sext i32 %94 to i64
-  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.685", i64 %96, i64 -1, i64 1)
+  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.687", i64 %96, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42040,7 +42143,7 @@ then131.i:                                        ; preds = %merge121.i
 
 then136.i:                                        ; preds = %then131.i
   %100 = sext i32 %99 to i64
-  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.686", i64 %100, i64 0, i64 1)
+  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.688", i64 %100, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42056,7 +42159,7 @@ then140.i:                                        ; preds = %merge130.i
 
 then145.i:                                        ; preds = %then140.i
   %104 = sext i32 %103 to i64
-  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.687", i64 %104, i64 0, i64 1)
+  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.689", i64 %104, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42072,7 +42175,7 @@ then149.i:                                        ; preds = %merge139.i
 
 then154.i:                                        ; preds = %then149.i
   %108 = sext i32 %107 to i64
-  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.688", i64 %108, i64 0, i64 65536)
+  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.690", i64 %108, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42088,7 +42191,7 @@ then158.i:                                        ; preds = %merge148.i
 
 then163.i:                                        ; preds = %then158.i
   %112 = sext i32 %111 to i64
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.689", i64 %112, i64 0, i64 1)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.691", i64 %112, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42105,7 +42208,7 @@ then167.i:                                        ; preds = %merge157.i
 
 then172.i:                                        ; preds = %then167.i
   %117 = sext i32 %115 to i64
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.690", i64 %117, i64 -1, i64 3600000)
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.692", i64 %117, i64 -1, i64 3600000)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42120,7 +42223,7 @@ then176.i:                                        ; preds = %merge166.i
 
 then181.i:                                        ; preds = %then176.i
   %120 = sext i32 %16 to i64
-  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.691", i64 %120, i64 1, i64 8)
+  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.693", i64 %120, i64 1, i64 8)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42138,7 +42241,7 @@ then185.i:                                        ; preds = %merge175.i
   br i1 %.not379.i, label %common.ret, label %then190.i
 
 then190.i:                                        ; preds = %then185.i
-  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.692", i64 %123, i64 0, i64 1152921504606846976)
+  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.694", i64 %123, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42154,7 +42257,7 @@ then194.i:                                        ; preds = %merge184.i
 
 then199.i:                                        ; preds = %then194.i
   %130 = sext i32 %129 to i64
-  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.693", i64 %130, i64 0, i64 100)
+  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.695", i64 %130, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42172,7 +42275,7 @@ then203.i:                                        ; preds = %merge193.i
   br i1 %.not.i, label %common.ret, label %then208.i
 
 then208.i:                                        ; preds = %then203.i
-  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.694", i64 %133, i64 0, i64 1152921504606846976)
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.696", i64 %133, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42187,7 +42290,7 @@ then7:                                            ; preds = %merge2
   br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.695", i32 %107)
+  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.697", i32 %107)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %140 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %140, i64 1023)
@@ -42218,7 +42321,7 @@ then14:                                           ; preds = %merge6
   br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.696", i64 71, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(71) %3, ptr noundef nonnull align 1 dereferenceable(71) @"$string.698", i64 71, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -42249,7 +42352,7 @@ then23:                                           ; preds = %merge13
   br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.697", i32 %36, i32 %152)
+  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i32 %36, i32 %152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %155 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %155, i64 1023)
@@ -42330,7 +42433,7 @@ then.i.i:                                         ; preds = %then
   br i1 %.not9.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.698", i32 %1, i32 %11)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -42369,7 +42472,7 @@ then2.i:                                          ; preds = %or.lhs.false2.i.i
   br i1 %.not41.i, label %common.ret, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.699", i32 %1, ptr %21)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.701", i32 %1, ptr %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -42407,7 +42510,7 @@ then10.i:                                         ; preds = %merge1.i
 
 then14.i:                                         ; preds = %then10.i
   %36 = getelementptr i8, ptr %9, i64 32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", ptr %36)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.702", ptr %36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -42454,7 +42557,7 @@ then.i.i13:                                       ; preds = %merge
   br i1 %.not9.i.i14, label %"$Library.describe.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i13
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.698", i32 %1, i32 %11)
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i11)
   %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i16 = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -42856,7 +42959,7 @@ then.i.i:                                         ; preds = %merge1.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %41 = getelementptr i8, ptr %14, i64 60
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.701", ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", ptr %41)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -42989,7 +43092,7 @@ and.lhs.true15.i.i:                               ; preds = %merge9.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
   %100 = getelementptr i8, ptr %14, i64 60
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.702", i32 %98, ptr %100, i32 %95)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %98, ptr %100, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i63.i.i)
   %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i64.i.i = call i64 @llvm.smin.i64(i64 %102, i64 1023)
@@ -43025,7 +43128,7 @@ then.i96.i:                                       ; preds = %merge5.i
 
 then2.i97.i:                                      ; preds = %then.i96.i
   %113 = getelementptr i8, ptr %14, i64 60
-  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", i64 %108, ptr %113, i64 %111)
+  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.705", i64 %108, ptr %113, i64 %111)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i)
   %115 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i98.i = call i64 @llvm.smin.i64(i64 %115, i64 1023)
@@ -43085,7 +43188,7 @@ then.i.i.i:                                       ; preds = %merge10.i
   br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %131, ptr nonnull @"$string.189", i32 %135)
+  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.706", i32 %131, ptr nonnull @"$string.189", i32 %135)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %138 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %138, i64 1023)
@@ -43117,7 +43220,7 @@ then.i64.i.i:                                     ; preds = %merge.i104.i
   br i1 %.not9.i65.i.i, label %"$Plan.make.exit", label %then2.i66.i.i
 
 then2.i66.i.i:                                    ; preds = %then.i64.i.i
-  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %131, ptr nonnull @"$string.190", i32 %144)
+  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.706", i32 %131, ptr nonnull @"$string.190", i32 %144)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i67.i.i = call i64 @llvm.smin.i64(i64 %147, i64 1023)
@@ -43155,7 +43258,7 @@ then.i74.i.i:                                     ; preds = %then7.i.i
   br i1 %.not9.i75.i.i, label %"$Plan.make.exit", label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i74.i.i
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %131, ptr nonnull @"$string.193", i32 %155)
+  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.706", i32 %131, ptr nonnull @"$string.193", i32 %155)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
   %158 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = call i64 @llvm.smin.i64(i64 %158, i64 1023)
@@ -43196,7 +43299,7 @@ then.i84.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not9.i85.i.i, label %"$Plan.make.exit", label %then2.i86.i.i
 
 then2.i86.i.i:                                    ; preds = %then.i84.i.i
-  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %131, ptr nonnull @"$string.705", i32 %167)
+  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.706", i32 %131, ptr nonnull @"$string.707", i32 %167)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
   %170 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i87.i.i = call i64 @llvm.smin.i64(i64 %170, i64 1023)
@@ -43223,11 +43326,11 @@ merge19.i.i:                                      ; preds = %merge14.i.i
 then24.i.i:                                       ; preds = %merge19.i.i
   %176 = getelementptr i8, ptr %54, i64 168
   %177 = load i32, ptr %176, align 4
-  %178 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.706", i32 %177, i32 %131, ptr %3)
+  %178 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.708", i32 %177, i32 %131, ptr %3)
   br label %"$Layout.check.exit.i"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %179 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.707", i32 %.val57.i.i, i32 %131, ptr %3)
+  %179 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.709", i32 %.val57.i.i, i32 %131, ptr %3)
   br label %"$Layout.check.exit.i"
 
 "$Layout.check.exit.i":                           ; preds = %merge23.i.i, %then24.i.i
@@ -43277,7 +43380,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.706", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -43377,7 +43480,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.708", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.710", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
@@ -43670,7 +43773,7 @@ then2.i.i:                                        ; preds = %forbody.i
   %146 = getelementptr i8, ptr %145, i64 8
   %147 = load ptr, ptr %146, align 8
   %148 = load i32, ptr %5, align 4
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.711", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.713", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %150, i64 1023)
@@ -43738,7 +43841,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.709", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.711", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -44306,7 +44409,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.710", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.712", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -44409,7 +44512,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.710", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.712", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -44616,8 +44719,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).715.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).715.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).717.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).717.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -44691,7 +44794,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).715.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).717.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -44705,9 +44808,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:37).715.exit"
+  br label %"$anon (./terra/plan/sizes.t:37).717.exit"
 
-"$anon (./terra/plan/sizes.t:37).715.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:37).717.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -44890,7 +44993,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -45279,7 +45382,7 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).716"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
   %82 = load i32, ptr %16, align 4, !noalias !110
@@ -45287,7 +45390,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).716"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 192
   %85 = getelementptr i8, ptr %0, i64 416
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -45817,7 +45920,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).716"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -46425,7 +46528,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 208
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.716", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.718", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -46555,7 +46658,7 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 204
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.717", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.719", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %69, align 1
   %70 = getelementptr i8, ptr %0, i64 513
@@ -46571,7 +46674,7 @@ then10:                                           ; preds = %else8
   %73 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %73, align 1
   %74 = getelementptr i8, ptr %0, i64 513
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.718", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.720", i64 52, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -46651,7 +46754,7 @@ then.i4.i.i:                                      ; preds = %entry
   br i1 %36, label %then.i18, label %else.i
 
 then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.719", i64 101, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.721", i64 101, i1 false)
   br label %"$Plan.suggest.exit"
 
 else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
@@ -46663,7 +46766,7 @@ else.i:                                           ; preds = %"$Plan.room_for_pag
 then1.i:                                          ; preds = %else.i
   %40 = sext i32 %35 to i64
   %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.720", i64 %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.722", i64 %41)
   br label %"$Plan.suggest.exit"
 
 else2.i:                                          ; preds = %else.i
@@ -46674,13 +46777,13 @@ else2.i:                                          ; preds = %else.i
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.721", i64 %33)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.723", i64 %33)
   br label %"$Plan.suggest.exit"
 
 else4.i:                                          ; preds = %else2.i
   %47 = sext i32 %35 to i64
   %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.722", i64 %33, i64 %48)
+  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.724", i64 %33, i64 %48)
   br label %"$Plan.suggest.exit"
 
 "$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
@@ -46714,7 +46817,7 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
   %67 = load i32, ptr %66, align 4
   %68 = load i64, ptr %29, align 8
   %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.723", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
+  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.725", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
   %71 = getelementptr i8, ptr %0, i64 512
   store i8 0, ptr %71, align 1
   %72 = getelementptr i8, ptr %0, i64 513
@@ -46723,3097 +46826,3137 @@ then.i26:                                         ; preds = %"$Plan.suggest.exit
 }
 
 ; Function Attrs: nounwind
-define internal fastcc void @"$write_plan"(ptr %0, ptr nocapture readonly %1, ptr nocapture readonly %2) unnamed_addr #4 {
+define internal fastcc void @"$write_plan"(ptr %0, ptr nocapture readonly %1, ptr nocapture readonly %2, i64 %3) unnamed_addr #4 {
 entry:
   %unbound.i.i.i = alloca %18, align 8
   %shape.i.i = alloca %105, align 8
-  %3 = alloca %105, align 8
+  %4 = alloca %105, align 8
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
-  %4 = load ptr, ptr %1, align 8
-  %5 = getelementptr i8, ptr %4, i64 8
-  %6 = load ptr, ptr %5, align 8
+  %5 = load ptr, ptr %1, align 8
+  %6 = getelementptr i8, ptr %5, i64 8
+  %7 = load ptr, ptr %6, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.627")
-  %7 = getelementptr i8, ptr %0, i64 8
-  %8 = load i64, ptr %7, align 8
-  %9 = add i64 %8, 1
-  %10 = getelementptr i8, ptr %0, i64 16
-  %11 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i = icmp slt i64 %11, %9
+  %8 = getelementptr i8, ptr %0, i64 8
+  %9 = load i64, ptr %8, align 8
+  %10 = add i64 %9, 1
+  %11 = getelementptr i8, ptr %0, i64 16
+  %12 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i = icmp slt i64 %12, %10
   %.pre.i.i.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %entry
-  %12 = shl i64 %11, 1
-  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %12, i64 %9)
+  %13 = shl i64 %12, 1
+  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %13, i64 %10)
   %spec.store.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i, i64 8)
-  %13 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %spec.store.select.i.i.i.i.i.i)
-  %14 = icmp eq ptr %13, null
-  br i1 %14, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
+  %14 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %spec.store.select.i.i.i.i.i.i)
+  %15 = icmp eq ptr %14, null
+  br i1 %15, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
-  store ptr %13, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %10, align 8
-  %.pre10.i.i.i.i.i = load i64, ptr %7, align 8
+  store ptr %14, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %11, align 8
+  %.pre10.i.i.i.i.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i.i":            ; preds = %merge7.i.i.i.i.i.i, %entry
-  %15 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %8, %entry ]
-  %16 = phi ptr [ %13, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %entry ]
-  %17 = getelementptr i8, ptr %16, i64 %15
-  store i8 58, ptr %17, align 1
-  %18 = load i64, ptr %7, align 8
-  %19 = add i64 %18, 1
-  store i64 %19, ptr %7, align 8
+  %16 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %9, %entry ]
+  %17 = phi ptr [ %14, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %entry ]
+  %18 = getelementptr i8, ptr %17, i64 %16
+  store i8 58, ptr %18, align 1
+  %19 = load i64, ptr %8, align 8
+  %20 = add i64 %19, 1
+  store i64 %20, ptr %8, align 8
   br label %"$JsonWriter.string_field.exit.i"
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
-  %20 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %20, align 1
+  %21 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %21, align 1
   br label %"$JsonWriter.string_field.exit.i"
 
 "$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.89.exit.thread.i.i.i.i"
-  %21 = getelementptr i8, ptr %0, i64 32
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %6)
-  %22 = getelementptr i8, ptr %4, i64 40
+  %22 = getelementptr i8, ptr %0, i64 32
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %7)
+  %23 = getelementptr i8, ptr %5, i64 40
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.628")
-  %23 = load i64, ptr %7, align 8
-  %24 = add i64 %23, 1
-  %25 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i15.i = icmp slt i64 %25, %24
+  %24 = load i64, ptr %8, align 8
+  %25 = add i64 %24, 1
+  %26 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i15.i = icmp slt i64 %26, %25
   %.pre.i.i.i.i16.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i15.i, label %merge.i.i.i.i.i18.i, label %"$Vector.push.89.exit.thread.i.i.i17.i"
 
 merge.i.i.i.i.i18.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
-  %26 = shl i64 %25, 1
-  %spec.select.i.i.i.i.i19.i = tail call i64 @llvm.smax.i64(i64 %26, i64 %24)
+  %27 = shl i64 %26, 1
+  %spec.select.i.i.i.i.i19.i = tail call i64 @llvm.smax.i64(i64 %27, i64 %25)
   %spec.store.select.i.i.i.i.i20.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i19.i, i64 8)
-  %27 = tail call ptr @realloc(ptr %.pre.i.i.i.i16.i, i64 %spec.store.select.i.i.i.i.i20.i)
-  %28 = icmp eq ptr %27, null
-  br i1 %28, label %then.i.i.i23.i, label %merge7.i.i.i.i.i21.i
+  %28 = tail call ptr @realloc(ptr %.pre.i.i.i.i16.i, i64 %spec.store.select.i.i.i.i.i20.i)
+  %29 = icmp eq ptr %28, null
+  br i1 %29, label %then.i.i.i23.i, label %merge7.i.i.i.i.i21.i
 
 merge7.i.i.i.i.i21.i:                             ; preds = %merge.i.i.i.i.i18.i
-  store ptr %27, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i20.i, ptr %10, align 8
-  %.pre10.i.i.i.i22.i = load i64, ptr %7, align 8
+  store ptr %28, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i20.i, ptr %11, align 8
+  %.pre10.i.i.i.i22.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i17.i"
 
 "$Vector.push.89.exit.thread.i.i.i17.i":          ; preds = %merge7.i.i.i.i.i21.i, %"$JsonWriter.string_field.exit.i"
-  %29 = phi i64 [ %.pre10.i.i.i.i22.i, %merge7.i.i.i.i.i21.i ], [ %23, %"$JsonWriter.string_field.exit.i" ]
-  %30 = phi ptr [ %27, %merge7.i.i.i.i.i21.i ], [ %.pre.i.i.i.i16.i, %"$JsonWriter.string_field.exit.i" ]
-  %31 = getelementptr i8, ptr %30, i64 %29
-  store i8 58, ptr %31, align 1
-  %32 = load i64, ptr %7, align 8
-  %33 = add i64 %32, 1
-  store i64 %33, ptr %7, align 8
+  %30 = phi i64 [ %.pre10.i.i.i.i22.i, %merge7.i.i.i.i.i21.i ], [ %24, %"$JsonWriter.string_field.exit.i" ]
+  %31 = phi ptr [ %28, %merge7.i.i.i.i.i21.i ], [ %.pre.i.i.i.i16.i, %"$JsonWriter.string_field.exit.i" ]
+  %32 = getelementptr i8, ptr %31, i64 %30
+  store i8 58, ptr %32, align 1
+  %33 = load i64, ptr %8, align 8
+  %34 = add i64 %33, 1
+  store i64 %34, ptr %8, align 8
   br label %"$JsonWriter.string_field.exit24.i"
 
 then.i.i.i23.i:                                   ; preds = %merge.i.i.i.i.i18.i
-  %34 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %34, align 1
+  %35 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %35, align 1
   br label %"$JsonWriter.string_field.exit24.i"
 
 "$JsonWriter.string_field.exit24.i":              ; preds = %then.i.i.i23.i, %"$Vector.push.89.exit.thread.i.i.i17.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %22)
-  %35 = getelementptr i8, ptr %4, i64 776
-  %36 = load i64, ptr %35, align 8
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %23)
+  %36 = getelementptr i8, ptr %5, i64 776
+  %37 = load i64, ptr %36, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.630")
-  %37 = load i64, ptr %7, align 8
-  %38 = add i64 %37, 1
-  %39 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i25.i = icmp slt i64 %39, %38
+  %38 = load i64, ptr %8, align 8
+  %39 = add i64 %38, 1
+  %40 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i25.i = icmp slt i64 %40, %39
   %.pre.i.i.i.i26.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i25.i, label %merge.i.i.i.i.i28.i, label %"$Vector.push.89.exit.thread.i.i.i27.i"
 
 merge.i.i.i.i.i28.i:                              ; preds = %"$JsonWriter.string_field.exit24.i"
-  %40 = shl i64 %39, 1
-  %spec.select.i.i.i.i.i29.i = tail call i64 @llvm.smax.i64(i64 %40, i64 %38)
+  %41 = shl i64 %40, 1
+  %spec.select.i.i.i.i.i29.i = tail call i64 @llvm.smax.i64(i64 %41, i64 %39)
   %spec.store.select.i.i.i.i.i30.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i29.i, i64 8)
-  %41 = tail call ptr @realloc(ptr %.pre.i.i.i.i26.i, i64 %spec.store.select.i.i.i.i.i30.i)
-  %42 = icmp eq ptr %41, null
-  br i1 %42, label %then.i.i.i33.i, label %merge7.i.i.i.i.i31.i
+  %42 = tail call ptr @realloc(ptr %.pre.i.i.i.i26.i, i64 %spec.store.select.i.i.i.i.i30.i)
+  %43 = icmp eq ptr %42, null
+  br i1 %43, label %then.i.i.i33.i, label %merge7.i.i.i.i.i31.i
 
 merge7.i.i.i.i.i31.i:                             ; preds = %merge.i.i.i.i.i28.i
-  store ptr %41, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i30.i, ptr %10, align 8
-  %.pre10.i.i.i.i32.i = load i64, ptr %7, align 8
+  store ptr %42, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i30.i, ptr %11, align 8
+  %.pre10.i.i.i.i32.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i27.i"
 
 "$Vector.push.89.exit.thread.i.i.i27.i":          ; preds = %merge7.i.i.i.i.i31.i, %"$JsonWriter.string_field.exit24.i"
-  %43 = phi i64 [ %.pre10.i.i.i.i32.i, %merge7.i.i.i.i.i31.i ], [ %37, %"$JsonWriter.string_field.exit24.i" ]
-  %44 = phi ptr [ %41, %merge7.i.i.i.i.i31.i ], [ %.pre.i.i.i.i26.i, %"$JsonWriter.string_field.exit24.i" ]
-  %45 = getelementptr i8, ptr %44, i64 %43
-  store i8 58, ptr %45, align 1
-  %46 = load i64, ptr %7, align 8
-  %47 = add i64 %46, 1
-  store i64 %47, ptr %7, align 8
+  %44 = phi i64 [ %.pre10.i.i.i.i32.i, %merge7.i.i.i.i.i31.i ], [ %38, %"$JsonWriter.string_field.exit24.i" ]
+  %45 = phi ptr [ %42, %merge7.i.i.i.i.i31.i ], [ %.pre.i.i.i.i26.i, %"$JsonWriter.string_field.exit24.i" ]
+  %46 = getelementptr i8, ptr %45, i64 %44
+  store i8 58, ptr %46, align 1
+  %47 = load i64, ptr %8, align 8
+  %48 = add i64 %47, 1
+  store i64 %48, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit.i"
 
 then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
-  %48 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %48, align 1
+  %49 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %49, align 1
   br label %"$JsonWriter.integer_field.exit.i"
 
 "$JsonWriter.integer_field.exit.i":               ; preds = %then.i.i.i33.i, %"$Vector.push.89.exit.thread.i.i.i27.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %36)
-  %49 = load i64, ptr %35, align 8
-  %50 = getelementptr i8, ptr %4, i64 784
-  %51 = load i64, ptr %50, align 8
-  %52 = add i64 %51, %49
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.725")
-  %53 = load i64, ptr %7, align 8
-  %54 = add i64 %53, 1
-  %55 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i34.i = icmp slt i64 %55, %54
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %37)
+  %50 = load i64, ptr %36, align 8
+  %51 = getelementptr i8, ptr %5, i64 784
+  %52 = load i64, ptr %51, align 8
+  %53 = add i64 %52, %50
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.727")
+  %54 = load i64, ptr %8, align 8
+  %55 = add i64 %54, 1
+  %56 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i34.i = icmp slt i64 %56, %55
   %.pre.i.i.i.i35.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i34.i, label %merge.i.i.i.i.i37.i, label %"$Vector.push.89.exit.thread.i.i.i36.i"
 
 merge.i.i.i.i.i37.i:                              ; preds = %"$JsonWriter.integer_field.exit.i"
-  %56 = shl i64 %55, 1
-  %spec.select.i.i.i.i.i38.i = tail call i64 @llvm.smax.i64(i64 %56, i64 %54)
+  %57 = shl i64 %56, 1
+  %spec.select.i.i.i.i.i38.i = tail call i64 @llvm.smax.i64(i64 %57, i64 %55)
   %spec.store.select.i.i.i.i.i39.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i38.i, i64 8)
-  %57 = tail call ptr @realloc(ptr %.pre.i.i.i.i35.i, i64 %spec.store.select.i.i.i.i.i39.i)
-  %58 = icmp eq ptr %57, null
-  br i1 %58, label %then.i.i.i42.i, label %merge7.i.i.i.i.i40.i
+  %58 = tail call ptr @realloc(ptr %.pre.i.i.i.i35.i, i64 %spec.store.select.i.i.i.i.i39.i)
+  %59 = icmp eq ptr %58, null
+  br i1 %59, label %then.i.i.i42.i, label %merge7.i.i.i.i.i40.i
 
 merge7.i.i.i.i.i40.i:                             ; preds = %merge.i.i.i.i.i37.i
-  store ptr %57, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i39.i, ptr %10, align 8
-  %.pre10.i.i.i.i41.i = load i64, ptr %7, align 8
+  store ptr %58, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i39.i, ptr %11, align 8
+  %.pre10.i.i.i.i41.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i36.i"
 
 "$Vector.push.89.exit.thread.i.i.i36.i":          ; preds = %merge7.i.i.i.i.i40.i, %"$JsonWriter.integer_field.exit.i"
-  %59 = phi i64 [ %.pre10.i.i.i.i41.i, %merge7.i.i.i.i.i40.i ], [ %53, %"$JsonWriter.integer_field.exit.i" ]
-  %60 = phi ptr [ %57, %merge7.i.i.i.i.i40.i ], [ %.pre.i.i.i.i35.i, %"$JsonWriter.integer_field.exit.i" ]
-  %61 = getelementptr i8, ptr %60, i64 %59
-  store i8 58, ptr %61, align 1
-  %62 = load i64, ptr %7, align 8
-  %63 = add i64 %62, 1
-  store i64 %63, ptr %7, align 8
+  %60 = phi i64 [ %.pre10.i.i.i.i41.i, %merge7.i.i.i.i.i40.i ], [ %54, %"$JsonWriter.integer_field.exit.i" ]
+  %61 = phi ptr [ %58, %merge7.i.i.i.i.i40.i ], [ %.pre.i.i.i.i35.i, %"$JsonWriter.integer_field.exit.i" ]
+  %62 = getelementptr i8, ptr %61, i64 %60
+  store i8 58, ptr %62, align 1
+  %63 = load i64, ptr %8, align 8
+  %64 = add i64 %63, 1
+  store i64 %64, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit43.i"
 
 then.i.i.i42.i:                                   ; preds = %merge.i.i.i.i.i37.i
-  %64 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %64, align 1
+  %65 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %65, align 1
   br label %"$JsonWriter.integer_field.exit43.i"
 
 "$JsonWriter.integer_field.exit43.i":             ; preds = %then.i.i.i42.i, %"$Vector.push.89.exit.thread.i.i.i36.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %52)
-  %65 = getelementptr i8, ptr %4, i64 792
-  %66 = load i64, ptr %65, align 8
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %53)
+  %66 = getelementptr i8, ptr %5, i64 792
+  %67 = load i64, ptr %66, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.632")
-  %67 = load i64, ptr %7, align 8
-  %68 = add i64 %67, 1
-  %69 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i44.i = icmp slt i64 %69, %68
+  %68 = load i64, ptr %8, align 8
+  %69 = add i64 %68, 1
+  %70 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i44.i = icmp slt i64 %70, %69
   %.pre.i.i.i.i45.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i44.i, label %merge.i.i.i.i.i47.i, label %"$Vector.push.89.exit.thread.i.i.i46.i"
 
 merge.i.i.i.i.i47.i:                              ; preds = %"$JsonWriter.integer_field.exit43.i"
-  %70 = shl i64 %69, 1
-  %spec.select.i.i.i.i.i48.i = tail call i64 @llvm.smax.i64(i64 %70, i64 %68)
+  %71 = shl i64 %70, 1
+  %spec.select.i.i.i.i.i48.i = tail call i64 @llvm.smax.i64(i64 %71, i64 %69)
   %spec.store.select.i.i.i.i.i49.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i48.i, i64 8)
-  %71 = tail call ptr @realloc(ptr %.pre.i.i.i.i45.i, i64 %spec.store.select.i.i.i.i.i49.i)
-  %72 = icmp eq ptr %71, null
-  br i1 %72, label %then.i.i.i52.i, label %merge7.i.i.i.i.i50.i
+  %72 = tail call ptr @realloc(ptr %.pre.i.i.i.i45.i, i64 %spec.store.select.i.i.i.i.i49.i)
+  %73 = icmp eq ptr %72, null
+  br i1 %73, label %then.i.i.i52.i, label %merge7.i.i.i.i.i50.i
 
 merge7.i.i.i.i.i50.i:                             ; preds = %merge.i.i.i.i.i47.i
-  store ptr %71, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i49.i, ptr %10, align 8
-  %.pre10.i.i.i.i51.i = load i64, ptr %7, align 8
+  store ptr %72, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i49.i, ptr %11, align 8
+  %.pre10.i.i.i.i51.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i46.i"
 
 "$Vector.push.89.exit.thread.i.i.i46.i":          ; preds = %merge7.i.i.i.i.i50.i, %"$JsonWriter.integer_field.exit43.i"
-  %73 = phi i64 [ %.pre10.i.i.i.i51.i, %merge7.i.i.i.i.i50.i ], [ %67, %"$JsonWriter.integer_field.exit43.i" ]
-  %74 = phi ptr [ %71, %merge7.i.i.i.i.i50.i ], [ %.pre.i.i.i.i45.i, %"$JsonWriter.integer_field.exit43.i" ]
-  %75 = getelementptr i8, ptr %74, i64 %73
-  store i8 58, ptr %75, align 1
-  %76 = load i64, ptr %7, align 8
-  %77 = add i64 %76, 1
-  store i64 %77, ptr %7, align 8
+  %74 = phi i64 [ %.pre10.i.i.i.i51.i, %merge7.i.i.i.i.i50.i ], [ %68, %"$JsonWriter.integer_field.exit43.i" ]
+  %75 = phi ptr [ %72, %merge7.i.i.i.i.i50.i ], [ %.pre.i.i.i.i45.i, %"$JsonWriter.integer_field.exit43.i" ]
+  %76 = getelementptr i8, ptr %75, i64 %74
+  store i8 58, ptr %76, align 1
+  %77 = load i64, ptr %8, align 8
+  %78 = add i64 %77, 1
+  store i64 %78, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit53.i"
 
 then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
-  %78 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %78, align 1
+  %79 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %79, align 1
   br label %"$JsonWriter.integer_field.exit53.i"
 
 "$JsonWriter.integer_field.exit53.i":             ; preds = %then.i.i.i52.i, %"$Vector.push.89.exit.thread.i.i.i46.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %66)
-  %79 = load i64, ptr %65, align 8
-  %80 = getelementptr i8, ptr %4, i64 800
-  %81 = load i64, ptr %80, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.726")
-  %82 = load i64, ptr %7, align 8
-  %83 = add i64 %82, 1
-  %84 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i54.i = icmp slt i64 %84, %83
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
+  %80 = load i64, ptr %66, align 8
+  %81 = getelementptr i8, ptr %5, i64 800
+  %82 = load i64, ptr %81, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.728")
+  %83 = load i64, ptr %8, align 8
+  %84 = add i64 %83, 1
+  %85 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i54.i = icmp slt i64 %85, %84
   %.pre.i.i.i.i55.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i54.i, label %merge.i.i.i.i.i57.i, label %"$Vector.push.89.exit.thread.i.i.i56.i"
 
 merge.i.i.i.i.i57.i:                              ; preds = %"$JsonWriter.integer_field.exit53.i"
-  %85 = shl i64 %84, 1
-  %spec.select.i.i.i.i.i58.i = tail call i64 @llvm.smax.i64(i64 %85, i64 %83)
+  %86 = shl i64 %85, 1
+  %spec.select.i.i.i.i.i58.i = tail call i64 @llvm.smax.i64(i64 %86, i64 %84)
   %spec.store.select.i.i.i.i.i59.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i58.i, i64 8)
-  %86 = tail call ptr @realloc(ptr %.pre.i.i.i.i55.i, i64 %spec.store.select.i.i.i.i.i59.i)
-  %87 = icmp eq ptr %86, null
-  br i1 %87, label %then.i.i.i62.i, label %merge7.i.i.i.i.i60.i
+  %87 = tail call ptr @realloc(ptr %.pre.i.i.i.i55.i, i64 %spec.store.select.i.i.i.i.i59.i)
+  %88 = icmp eq ptr %87, null
+  br i1 %88, label %then.i.i.i62.i, label %merge7.i.i.i.i.i60.i
 
 merge7.i.i.i.i.i60.i:                             ; preds = %merge.i.i.i.i.i57.i
-  store ptr %86, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i59.i, ptr %10, align 8
-  %.pre10.i.i.i.i61.i = load i64, ptr %7, align 8
+  store ptr %87, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i59.i, ptr %11, align 8
+  %.pre10.i.i.i.i61.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i56.i"
 
 "$Vector.push.89.exit.thread.i.i.i56.i":          ; preds = %merge7.i.i.i.i.i60.i, %"$JsonWriter.integer_field.exit53.i"
-  %88 = phi i64 [ %.pre10.i.i.i.i61.i, %merge7.i.i.i.i.i60.i ], [ %82, %"$JsonWriter.integer_field.exit53.i" ]
-  %89 = phi ptr [ %86, %merge7.i.i.i.i.i60.i ], [ %.pre.i.i.i.i55.i, %"$JsonWriter.integer_field.exit53.i" ]
-  %90 = getelementptr i8, ptr %89, i64 %88
-  store i8 58, ptr %90, align 1
-  %91 = load i64, ptr %7, align 8
-  %92 = add i64 %91, 1
-  store i64 %92, ptr %7, align 8
+  %89 = phi i64 [ %.pre10.i.i.i.i61.i, %merge7.i.i.i.i.i60.i ], [ %83, %"$JsonWriter.integer_field.exit53.i" ]
+  %90 = phi ptr [ %87, %merge7.i.i.i.i.i60.i ], [ %.pre.i.i.i.i55.i, %"$JsonWriter.integer_field.exit53.i" ]
+  %91 = getelementptr i8, ptr %90, i64 %89
+  store i8 58, ptr %91, align 1
+  %92 = load i64, ptr %8, align 8
+  %93 = add i64 %92, 1
+  store i64 %93, ptr %8, align 8
   br label %"$write_model.exit"
 
 then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
-  %93 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %93, align 1
+  %94 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %94, align 1
   br label %"$write_model.exit"
 
 "$write_model.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i56.i", %then.i.i.i62.i
-  %94 = add i64 %81, %79
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %94)
-  %95 = getelementptr i8, ptr %4, i64 768
-  %96 = load i8, ptr %95, align 1
-  %97 = icmp ne i8 %96, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.727", i1 zeroext %97)
+  %95 = add i64 %82, %80
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %95)
+  %96 = getelementptr i8, ptr %5, i64 768
+  %97 = load i8, ptr %96, align 1
+  %98 = icmp ne i8 %97, 0
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.729", i1 zeroext %98)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.95")
-  %98 = load i64, ptr %7, align 8
-  %99 = add i64 %98, 1
-  %100 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %100, %99
+  %99 = load i64, ptr %8, align 8
+  %100 = add i64 %99, 1
+  %101 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %101, %100
   %.pre.i.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$write_model.exit"
-  %101 = shl i64 %100, 1
-  %spec.select.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %101, i64 %99)
+  %102 = shl i64 %101, 1
+  %spec.select.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %102, i64 %100)
   %spec.store.select.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i, i64 8)
-  %102 = tail call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
-  %103 = icmp eq ptr %102, null
-  br i1 %103, label %then.i.i.i, label %merge7.i.i.i.i.i
+  %103 = tail call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
+  %104 = icmp eq ptr %103, null
+  br i1 %104, label %then.i.i.i, label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  store ptr %102, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %10, align 8
-  %.pre10.i.i.i.i = load i64, ptr %7, align 8
+  store ptr %103, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %11, align 8
+  %.pre10.i.i.i.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i":              ; preds = %merge7.i.i.i.i.i, %"$write_model.exit"
-  %104 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %98, %"$write_model.exit" ]
-  %105 = phi ptr [ %102, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_model.exit" ]
-  %106 = getelementptr i8, ptr %105, i64 %104
-  store i8 58, ptr %106, align 1
-  %107 = load i64, ptr %7, align 8
-  %108 = add i64 %107, 1
-  store i64 %108, ptr %7, align 8
+  %105 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %99, %"$write_model.exit" ]
+  %106 = phi ptr [ %103, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_model.exit" ]
+  %107 = getelementptr i8, ptr %106, i64 %105
+  store i8 58, ptr %107, align 1
+  %108 = load i64, ptr %8, align 8
+  %109 = add i64 %108, 1
+  store i64 %109, ptr %8, align 8
   br label %"$JsonWriter.string_field.exit"
 
 then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
-  %109 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %109, align 1
+  %110 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %110, align 1
   br label %"$JsonWriter.string_field.exit"
 
 "$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.89.exit.thread.i.i.i", %then.i.i.i
-  store i8 0, ptr %21, align 1
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
-  %110 = getelementptr i8, ptr %1, i64 172
-  %111 = load i32, ptr %110, align 4
-  %112 = sext i32 %111 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.728")
-  %113 = load i64, ptr %7, align 8
-  %114 = add i64 %113, 1
-  %115 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i31 = icmp slt i64 %115, %114
-  %.pre.i.i.i.i32 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i31, label %merge.i.i.i.i.i34, label %"$Vector.push.89.exit.thread.i.i.i33"
+  %111 = getelementptr i8, ptr %1, i64 172
+  %112 = load i32, ptr %111, align 4
+  %113 = sext i32 %112 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.730")
+  %114 = load i64, ptr %8, align 8
+  %115 = add i64 %114, 1
+  %116 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i32 = icmp slt i64 %116, %115
+  %.pre.i.i.i.i33 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i32, label %merge.i.i.i.i.i35, label %"$Vector.push.89.exit.thread.i.i.i34"
 
-merge.i.i.i.i.i34:                                ; preds = %"$JsonWriter.string_field.exit"
-  %116 = shl i64 %115, 1
-  %spec.select.i.i.i.i.i35 = tail call i64 @llvm.smax.i64(i64 %116, i64 %114)
-  %spec.store.select.i.i.i.i.i36 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35, i64 8)
-  %117 = tail call ptr @realloc(ptr %.pre.i.i.i.i32, i64 %spec.store.select.i.i.i.i.i36)
-  %118 = icmp eq ptr %117, null
-  br i1 %118, label %then.i.i.i39, label %merge7.i.i.i.i.i37
+merge.i.i.i.i.i35:                                ; preds = %"$JsonWriter.string_field.exit"
+  %117 = shl i64 %116, 1
+  %spec.select.i.i.i.i.i36 = tail call i64 @llvm.smax.i64(i64 %117, i64 %115)
+  %spec.store.select.i.i.i.i.i37 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i36, i64 8)
+  %118 = tail call ptr @realloc(ptr %.pre.i.i.i.i33, i64 %spec.store.select.i.i.i.i.i37)
+  %119 = icmp eq ptr %118, null
+  br i1 %119, label %then.i.i.i40, label %merge7.i.i.i.i.i38
 
-merge7.i.i.i.i.i37:                               ; preds = %merge.i.i.i.i.i34
-  store ptr %117, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i36, ptr %10, align 8
-  %.pre10.i.i.i.i38 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i33"
+merge7.i.i.i.i.i38:                               ; preds = %merge.i.i.i.i.i35
+  store ptr %118, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i37, ptr %11, align 8
+  %.pre10.i.i.i.i39 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i34"
 
-"$Vector.push.89.exit.thread.i.i.i33":            ; preds = %merge7.i.i.i.i.i37, %"$JsonWriter.string_field.exit"
-  %119 = phi i64 [ %.pre10.i.i.i.i38, %merge7.i.i.i.i.i37 ], [ %113, %"$JsonWriter.string_field.exit" ]
-  %120 = phi ptr [ %117, %merge7.i.i.i.i.i37 ], [ %.pre.i.i.i.i32, %"$JsonWriter.string_field.exit" ]
-  %121 = getelementptr i8, ptr %120, i64 %119
-  store i8 58, ptr %121, align 1
-  %122 = load i64, ptr %7, align 8
-  %123 = add i64 %122, 1
-  store i64 %123, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i34":            ; preds = %merge7.i.i.i.i.i38, %"$JsonWriter.string_field.exit"
+  %120 = phi i64 [ %.pre10.i.i.i.i39, %merge7.i.i.i.i.i38 ], [ %114, %"$JsonWriter.string_field.exit" ]
+  %121 = phi ptr [ %118, %merge7.i.i.i.i.i38 ], [ %.pre.i.i.i.i33, %"$JsonWriter.string_field.exit" ]
+  %122 = getelementptr i8, ptr %121, i64 %120
+  store i8 58, ptr %122, align 1
+  %123 = load i64, ptr %8, align 8
+  %124 = add i64 %123, 1
+  store i64 %124, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit"
 
-then.i.i.i39:                                     ; preds = %merge.i.i.i.i.i34
-  %124 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %124, align 1
+then.i.i.i40:                                     ; preds = %merge.i.i.i.i.i35
+  %125 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %125, align 1
   br label %"$JsonWriter.integer_field.exit"
 
-"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.89.exit.thread.i.i.i33", %then.i.i.i39
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %112)
-  %125 = getelementptr i8, ptr %1, i64 216
-  %126 = load i32, ptr %125, align 4
-  %127 = icmp eq i32 %126, 1
-  %128 = icmp eq i32 %126, 2
-  %spec.select.i = select i1 %128, ptr @"$string.732", ptr @"$string.219"
-  %common.ret.op.i = select i1 %127, ptr @"$string.731", ptr %spec.select.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.729")
-  %129 = load i64, ptr %7, align 8
-  %130 = add i64 %129, 1
-  %131 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i40 = icmp slt i64 %131, %130
-  %.pre.i.i.i.i41 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i40, label %merge.i.i.i.i.i43, label %"$Vector.push.89.exit.thread.i.i.i42"
+"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.89.exit.thread.i.i.i34", %then.i.i.i40
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %113)
+  %126 = getelementptr i8, ptr %1, i64 216
+  %127 = load i32, ptr %126, align 4
+  %128 = icmp eq i32 %127, 1
+  %129 = icmp eq i32 %127, 2
+  %spec.select.i = select i1 %129, ptr @"$string.734", ptr @"$string.219"
+  %common.ret.op.i = select i1 %128, ptr @"$string.733", ptr %spec.select.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.731")
+  %130 = load i64, ptr %8, align 8
+  %131 = add i64 %130, 1
+  %132 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i41 = icmp slt i64 %132, %131
+  %.pre.i.i.i.i42 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i41, label %merge.i.i.i.i.i44, label %"$Vector.push.89.exit.thread.i.i.i43"
 
-merge.i.i.i.i.i43:                                ; preds = %"$JsonWriter.integer_field.exit"
-  %132 = shl i64 %131, 1
-  %spec.select.i.i.i.i.i44 = tail call i64 @llvm.smax.i64(i64 %132, i64 %130)
-  %spec.store.select.i.i.i.i.i45 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i44, i64 8)
-  %133 = tail call ptr @realloc(ptr %.pre.i.i.i.i41, i64 %spec.store.select.i.i.i.i.i45)
-  %134 = icmp eq ptr %133, null
-  br i1 %134, label %then.i.i.i48, label %merge7.i.i.i.i.i46
+merge.i.i.i.i.i44:                                ; preds = %"$JsonWriter.integer_field.exit"
+  %133 = shl i64 %132, 1
+  %spec.select.i.i.i.i.i45 = tail call i64 @llvm.smax.i64(i64 %133, i64 %131)
+  %spec.store.select.i.i.i.i.i46 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45, i64 8)
+  %134 = tail call ptr @realloc(ptr %.pre.i.i.i.i42, i64 %spec.store.select.i.i.i.i.i46)
+  %135 = icmp eq ptr %134, null
+  br i1 %135, label %then.i.i.i49, label %merge7.i.i.i.i.i47
 
-merge7.i.i.i.i.i46:                               ; preds = %merge.i.i.i.i.i43
-  store ptr %133, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i45, ptr %10, align 8
-  %.pre10.i.i.i.i47 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i42"
+merge7.i.i.i.i.i47:                               ; preds = %merge.i.i.i.i.i44
+  store ptr %134, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i46, ptr %11, align 8
+  %.pre10.i.i.i.i48 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i43"
 
-"$Vector.push.89.exit.thread.i.i.i42":            ; preds = %merge7.i.i.i.i.i46, %"$JsonWriter.integer_field.exit"
-  %135 = phi i64 [ %.pre10.i.i.i.i47, %merge7.i.i.i.i.i46 ], [ %129, %"$JsonWriter.integer_field.exit" ]
-  %136 = phi ptr [ %133, %merge7.i.i.i.i.i46 ], [ %.pre.i.i.i.i41, %"$JsonWriter.integer_field.exit" ]
-  %137 = getelementptr i8, ptr %136, i64 %135
-  store i8 58, ptr %137, align 1
-  %138 = load i64, ptr %7, align 8
-  %139 = add i64 %138, 1
-  store i64 %139, ptr %7, align 8
-  br label %"$JsonWriter.string_field.exit49"
+"$Vector.push.89.exit.thread.i.i.i43":            ; preds = %merge7.i.i.i.i.i47, %"$JsonWriter.integer_field.exit"
+  %136 = phi i64 [ %.pre10.i.i.i.i48, %merge7.i.i.i.i.i47 ], [ %130, %"$JsonWriter.integer_field.exit" ]
+  %137 = phi ptr [ %134, %merge7.i.i.i.i.i47 ], [ %.pre.i.i.i.i42, %"$JsonWriter.integer_field.exit" ]
+  %138 = getelementptr i8, ptr %137, i64 %136
+  store i8 58, ptr %138, align 1
+  %139 = load i64, ptr %8, align 8
+  %140 = add i64 %139, 1
+  store i64 %140, ptr %8, align 8
+  br label %"$JsonWriter.string_field.exit50"
 
-then.i.i.i48:                                     ; preds = %merge.i.i.i.i.i43
-  %140 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %140, align 1
-  br label %"$JsonWriter.string_field.exit49"
+then.i.i.i49:                                     ; preds = %merge.i.i.i.i.i44
+  %141 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %141, align 1
+  br label %"$JsonWriter.string_field.exit50"
 
-"$JsonWriter.string_field.exit49":                ; preds = %"$Vector.push.89.exit.thread.i.i.i42", %then.i.i.i48
-  store i8 0, ptr %21, align 1
+"$JsonWriter.string_field.exit50":                ; preds = %"$Vector.push.89.exit.thread.i.i.i43", %then.i.i.i49
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  %141 = getelementptr i8, ptr %1, i64 204
-  %142 = load i32, ptr %141, align 4
-  %143 = sext i32 %142 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.733")
-  %144 = load i64, ptr %7, align 8
-  %145 = add i64 %144, 1
-  %146 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i50 = icmp slt i64 %146, %145
-  %.pre.i.i.i.i.i51 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i50, label %merge.i.i.i.i.i.i56, label %"$Vector.push.89.exit.thread.i.i.i.i52"
+  %142 = getelementptr i8, ptr %1, i64 204
+  %143 = load i32, ptr %142, align 4
+  %144 = sext i32 %143 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.735")
+  %145 = load i64, ptr %8, align 8
+  %146 = add i64 %145, 1
+  %147 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i51 = icmp slt i64 %147, %146
+  %.pre.i.i.i.i.i52 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i51, label %merge.i.i.i.i.i.i57, label %"$Vector.push.89.exit.thread.i.i.i.i53"
 
-merge.i.i.i.i.i.i56:                              ; preds = %"$JsonWriter.string_field.exit49"
-  %147 = shl i64 %146, 1
-  %spec.select.i.i.i.i.i.i57 = tail call i64 @llvm.smax.i64(i64 %147, i64 %145)
-  %spec.store.select.i.i.i.i.i.i58 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i57, i64 8)
-  %148 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i51, i64 %spec.store.select.i.i.i.i.i.i58)
-  %149 = icmp eq ptr %148, null
-  br i1 %149, label %then.i.i.i.i61, label %merge7.i.i.i.i.i.i59
+merge.i.i.i.i.i.i57:                              ; preds = %"$JsonWriter.string_field.exit50"
+  %148 = shl i64 %147, 1
+  %spec.select.i.i.i.i.i.i58 = tail call i64 @llvm.smax.i64(i64 %148, i64 %146)
+  %spec.store.select.i.i.i.i.i.i59 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i58, i64 8)
+  %149 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i52, i64 %spec.store.select.i.i.i.i.i.i59)
+  %150 = icmp eq ptr %149, null
+  br i1 %150, label %then.i.i.i.i62, label %merge7.i.i.i.i.i.i60
 
-merge7.i.i.i.i.i.i59:                             ; preds = %merge.i.i.i.i.i.i56
-  store ptr %148, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i58, ptr %10, align 8
-  %.pre10.i.i.i.i.i60 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i52"
+merge7.i.i.i.i.i.i60:                             ; preds = %merge.i.i.i.i.i.i57
+  store ptr %149, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i59, ptr %11, align 8
+  %.pre10.i.i.i.i.i61 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i53"
 
-"$Vector.push.89.exit.thread.i.i.i.i52":          ; preds = %merge7.i.i.i.i.i.i59, %"$JsonWriter.string_field.exit49"
-  %150 = phi i64 [ %.pre10.i.i.i.i.i60, %merge7.i.i.i.i.i.i59 ], [ %144, %"$JsonWriter.string_field.exit49" ]
-  %151 = phi ptr [ %148, %merge7.i.i.i.i.i.i59 ], [ %.pre.i.i.i.i.i51, %"$JsonWriter.string_field.exit49" ]
-  %152 = getelementptr i8, ptr %151, i64 %150
-  store i8 58, ptr %152, align 1
-  %153 = load i64, ptr %7, align 8
-  %154 = add i64 %153, 1
-  store i64 %154, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit.i53"
+"$Vector.push.89.exit.thread.i.i.i.i53":          ; preds = %merge7.i.i.i.i.i.i60, %"$JsonWriter.string_field.exit50"
+  %151 = phi i64 [ %.pre10.i.i.i.i.i61, %merge7.i.i.i.i.i.i60 ], [ %145, %"$JsonWriter.string_field.exit50" ]
+  %152 = phi ptr [ %149, %merge7.i.i.i.i.i.i60 ], [ %.pre.i.i.i.i.i52, %"$JsonWriter.string_field.exit50" ]
+  %153 = getelementptr i8, ptr %152, i64 %151
+  store i8 58, ptr %153, align 1
+  %154 = load i64, ptr %8, align 8
+  %155 = add i64 %154, 1
+  store i64 %155, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit.i54"
 
-then.i.i.i.i61:                                   ; preds = %merge.i.i.i.i.i.i56
-  %155 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %155, align 1
-  br label %"$JsonWriter.integer_field.exit.i53"
+then.i.i.i.i62:                                   ; preds = %merge.i.i.i.i.i.i57
+  %156 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %156, align 1
+  br label %"$JsonWriter.integer_field.exit.i54"
 
-"$JsonWriter.integer_field.exit.i53":             ; preds = %then.i.i.i.i61, %"$Vector.push.89.exit.thread.i.i.i.i52"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %143)
-  %156 = getelementptr i8, ptr %1, i64 52
-  %157 = load i32, ptr %156, align 4
-  %158 = icmp sgt i32 %157, 0
-  br i1 %158, label %"$anon (./terra/base/codes.t:4).735.exit.i", label %else.i.i
+"$JsonWriter.integer_field.exit.i54":             ; preds = %then.i.i.i.i62, %"$Vector.push.89.exit.thread.i.i.i.i53"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %144)
+  %157 = getelementptr i8, ptr %1, i64 52
+  %158 = load i32, ptr %157, align 4
+  %159 = icmp sgt i32 %158, 0
+  br i1 %159, label %"$anon (./terra/base/codes.t:4).737.exit.i", label %else.i.i
 
-else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i53"
-  %159 = load i32, ptr %141, align 4
-  %160 = sext i32 %159 to i64
+else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i54"
+  %160 = load i32, ptr %142, align 4
+  %161 = sext i32 %160 to i64
   %.val.i.i = load ptr, ptr %1, align 8
-  %161 = getelementptr i8, ptr %.val.i.i, i64 148
-  %.val.val.i.i = load i32, ptr %161, align 4
-  %162 = sext i32 %.val.val.i.i to i64
-  %163 = icmp eq i32 %.val.val.i.i, %159
-  br i1 %163, label %"$anon (./terra/base/codes.t:4).735.exit.i", label %else2.i.i
+  %162 = getelementptr i8, ptr %.val.i.i, i64 148
+  %.val.val.i.i = load i32, ptr %162, align 4
+  %163 = sext i32 %.val.val.i.i to i64
+  %164 = icmp eq i32 %.val.val.i.i, %160
+  br i1 %164, label %"$anon (./terra/base/codes.t:4).737.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
-  %164 = getelementptr i8, ptr %1, i64 60
-  %165 = load i32, ptr %164, align 4
-  %166 = icmp eq i32 %165, 0
-  br i1 %166, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i
+  %165 = getelementptr i8, ptr %1, i64 60
+  %166 = load i32, ptr %165, align 4
+  %167 = icmp eq i32 %166, 0
+  br i1 %167, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i
-  %167 = sext i32 %165 to i64
-  %168 = getelementptr i8, ptr %1, i64 208
-  %169 = load i32, ptr %168, align 4
-  %170 = sext i32 %169 to i64
-  %171 = mul nsw i64 %170, %167
-  %172 = tail call i64 @llvm.smin.i64(i64 %162, i64 %171)
+  %168 = sext i32 %166 to i64
+  %169 = getelementptr i8, ptr %1, i64 208
+  %170 = load i32, ptr %169, align 4
+  %171 = sext i32 %170 to i64
+  %172 = mul nsw i64 %171, %168
+  %173 = tail call i64 @llvm.smin.i64(i64 %163, i64 %172)
   br label %"$Plan.positions_of_pool.exit.i.i"
 
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
-  %common.ret.op.i.i.i = phi i64 [ %172, %merge.i.i.i ], [ %162, %else2.i.i ]
-  %173 = icmp eq i64 %common.ret.op.i.i.i, %160
-  %spec.select.i54 = select i1 %173, ptr @"$string.738", ptr @"$string.739"
-  br label %"$anon (./terra/base/codes.t:4).735.exit.i"
+  %common.ret.op.i.i.i = phi i64 [ %173, %merge.i.i.i ], [ %163, %else2.i.i ]
+  %174 = icmp eq i64 %common.ret.op.i.i.i, %161
+  %spec.select.i55 = select i1 %174, ptr @"$string.740", ptr @"$string.741"
+  br label %"$anon (./terra/base/codes.t:4).737.exit.i"
 
-"$anon (./terra/base/codes.t:4).735.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i53"
-  %common.ret.op.i9.i = phi ptr [ @"$string.737", %else.i.i ], [ @"$string.736", %"$JsonWriter.integer_field.exit.i53" ], [ %spec.select.i54, %"$Plan.positions_of_pool.exit.i.i" ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.734")
-  %174 = load i64, ptr %7, align 8
-  %175 = add i64 %174, 1
-  %176 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i10.i = icmp slt i64 %176, %175
+"$anon (./terra/base/codes.t:4).737.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i54"
+  %common.ret.op.i9.i = phi ptr [ @"$string.739", %else.i.i ], [ @"$string.738", %"$JsonWriter.integer_field.exit.i54" ], [ %spec.select.i55, %"$Plan.positions_of_pool.exit.i.i" ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.736")
+  %175 = load i64, ptr %8, align 8
+  %176 = add i64 %175, 1
+  %177 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i10.i = icmp slt i64 %177, %176
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).735.exit.i"
-  %177 = shl i64 %176, 1
-  %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %177, i64 %175)
+merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).737.exit.i"
+  %178 = shl i64 %177, 1
+  %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %178, i64 %176)
   %spec.store.select.i.i.i.i.i15.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i, i64 8)
-  %178 = tail call ptr @realloc(ptr %.pre.i.i.i.i11.i, i64 %spec.store.select.i.i.i.i.i15.i)
-  %179 = icmp eq ptr %178, null
-  br i1 %179, label %then.i.i.i18.i, label %merge7.i.i.i.i.i16.i
+  %179 = tail call ptr @realloc(ptr %.pre.i.i.i.i11.i, i64 %spec.store.select.i.i.i.i.i15.i)
+  %180 = icmp eq ptr %179, null
+  br i1 %180, label %then.i.i.i18.i, label %merge7.i.i.i.i.i16.i
 
 merge7.i.i.i.i.i16.i:                             ; preds = %merge.i.i.i.i.i13.i
-  store ptr %178, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i15.i, ptr %10, align 8
-  %.pre10.i.i.i.i17.i = load i64, ptr %7, align 8
+  store ptr %179, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i15.i, ptr %11, align 8
+  %.pre10.i.i.i.i17.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).735.exit.i"
-  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).735.exit.i" ]
-  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).735.exit.i" ]
-  %182 = getelementptr i8, ptr %181, i64 %180
-  store i8 58, ptr %182, align 1
-  %183 = load i64, ptr %7, align 8
-  %184 = add i64 %183, 1
-  store i64 %184, ptr %7, align 8
-  br label %"$JsonWriter.string_field.exit.i55"
+"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).737.exit.i"
+  %181 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %175, %"$anon (./terra/base/codes.t:4).737.exit.i" ]
+  %182 = phi ptr [ %179, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).737.exit.i" ]
+  %183 = getelementptr i8, ptr %182, i64 %181
+  store i8 58, ptr %183, align 1
+  %184 = load i64, ptr %8, align 8
+  %185 = add i64 %184, 1
+  store i64 %185, ptr %8, align 8
+  br label %"$JsonWriter.string_field.exit.i56"
 
 then.i.i.i18.i:                                   ; preds = %merge.i.i.i.i.i13.i
-  %185 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %185, align 1
-  br label %"$JsonWriter.string_field.exit.i55"
+  %186 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %186, align 1
+  br label %"$JsonWriter.string_field.exit.i56"
 
-"$JsonWriter.string_field.exit.i55":              ; preds = %then.i.i.i18.i, %"$Vector.push.89.exit.thread.i.i.i12.i"
-  store i8 0, ptr %21, align 1
+"$JsonWriter.string_field.exit.i56":              ; preds = %then.i.i.i18.i, %"$Vector.push.89.exit.thread.i.i.i12.i"
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i9.i)
   %.val.i = load ptr, ptr %1, align 8
-  %186 = getelementptr i8, ptr %.val.i, i64 148
-  %.val.val.i = load i32, ptr %186, align 4
-  %187 = sext i32 %.val.val.i to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.740")
-  %188 = load i64, ptr %7, align 8
-  %189 = add i64 %188, 1
-  %190 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i19.i = icmp slt i64 %190, %189
+  %187 = getelementptr i8, ptr %.val.i, i64 148
+  %.val.val.i = load i32, ptr %187, align 4
+  %188 = sext i32 %.val.val.i to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
+  %189 = load i64, ptr %8, align 8
+  %190 = add i64 %189, 1
+  %191 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i19.i = icmp slt i64 %191, %190
   %.pre.i.i.i.i20.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i19.i, label %merge.i.i.i.i.i22.i, label %"$Vector.push.89.exit.thread.i.i.i21.i"
 
-merge.i.i.i.i.i22.i:                              ; preds = %"$JsonWriter.string_field.exit.i55"
-  %191 = shl i64 %190, 1
-  %spec.select.i.i.i.i.i23.i = tail call i64 @llvm.smax.i64(i64 %191, i64 %189)
+merge.i.i.i.i.i22.i:                              ; preds = %"$JsonWriter.string_field.exit.i56"
+  %192 = shl i64 %191, 1
+  %spec.select.i.i.i.i.i23.i = tail call i64 @llvm.smax.i64(i64 %192, i64 %190)
   %spec.store.select.i.i.i.i.i24.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i23.i, i64 8)
-  %192 = tail call ptr @realloc(ptr %.pre.i.i.i.i20.i, i64 %spec.store.select.i.i.i.i.i24.i)
-  %193 = icmp eq ptr %192, null
-  br i1 %193, label %then.i.i.i27.i, label %merge7.i.i.i.i.i25.i
+  %193 = tail call ptr @realloc(ptr %.pre.i.i.i.i20.i, i64 %spec.store.select.i.i.i.i.i24.i)
+  %194 = icmp eq ptr %193, null
+  br i1 %194, label %then.i.i.i27.i, label %merge7.i.i.i.i.i25.i
 
 merge7.i.i.i.i.i25.i:                             ; preds = %merge.i.i.i.i.i22.i
-  store ptr %192, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i24.i, ptr %10, align 8
-  %.pre10.i.i.i.i26.i = load i64, ptr %7, align 8
+  store ptr %193, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i24.i, ptr %11, align 8
+  %.pre10.i.i.i.i26.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i21.i"
 
-"$Vector.push.89.exit.thread.i.i.i21.i":          ; preds = %merge7.i.i.i.i.i25.i, %"$JsonWriter.string_field.exit.i55"
-  %194 = phi i64 [ %.pre10.i.i.i.i26.i, %merge7.i.i.i.i.i25.i ], [ %188, %"$JsonWriter.string_field.exit.i55" ]
-  %195 = phi ptr [ %192, %merge7.i.i.i.i.i25.i ], [ %.pre.i.i.i.i20.i, %"$JsonWriter.string_field.exit.i55" ]
-  %196 = getelementptr i8, ptr %195, i64 %194
-  store i8 58, ptr %196, align 1
-  %197 = load i64, ptr %7, align 8
-  %198 = add i64 %197, 1
-  store i64 %198, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i21.i":          ; preds = %merge7.i.i.i.i.i25.i, %"$JsonWriter.string_field.exit.i56"
+  %195 = phi i64 [ %.pre10.i.i.i.i26.i, %merge7.i.i.i.i.i25.i ], [ %189, %"$JsonWriter.string_field.exit.i56" ]
+  %196 = phi ptr [ %193, %merge7.i.i.i.i.i25.i ], [ %.pre.i.i.i.i20.i, %"$JsonWriter.string_field.exit.i56" ]
+  %197 = getelementptr i8, ptr %196, i64 %195
+  store i8 58, ptr %197, align 1
+  %198 = load i64, ptr %8, align 8
+  %199 = add i64 %198, 1
+  store i64 %199, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit28.i"
 
 then.i.i.i27.i:                                   ; preds = %merge.i.i.i.i.i22.i
-  %199 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %199, align 1
+  %200 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %200, align 1
   br label %"$JsonWriter.integer_field.exit28.i"
 
 "$JsonWriter.integer_field.exit28.i":             ; preds = %then.i.i.i27.i, %"$Vector.push.89.exit.thread.i.i.i21.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %187)
-  %200 = getelementptr i8, ptr %1, i64 200
-  %201 = load i32, ptr %200, align 4
-  %202 = sext i32 %201 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
-  %203 = load i64, ptr %7, align 8
-  %204 = add i64 %203, 1
-  %205 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i29.i = icmp slt i64 %205, %204
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %188)
+  %201 = getelementptr i8, ptr %1, i64 200
+  %202 = load i32, ptr %201, align 4
+  %203 = sext i32 %202 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
+  %204 = load i64, ptr %8, align 8
+  %205 = add i64 %204, 1
+  %206 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i29.i = icmp slt i64 %206, %205
   %.pre.i.i.i.i30.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i29.i, label %merge.i.i.i.i.i32.i, label %"$Vector.push.89.exit.thread.i.i.i31.i"
 
 merge.i.i.i.i.i32.i:                              ; preds = %"$JsonWriter.integer_field.exit28.i"
-  %206 = shl i64 %205, 1
-  %spec.select.i.i.i.i.i33.i = tail call i64 @llvm.smax.i64(i64 %206, i64 %204)
+  %207 = shl i64 %206, 1
+  %spec.select.i.i.i.i.i33.i = tail call i64 @llvm.smax.i64(i64 %207, i64 %205)
   %spec.store.select.i.i.i.i.i34.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i33.i, i64 8)
-  %207 = tail call ptr @realloc(ptr %.pre.i.i.i.i30.i, i64 %spec.store.select.i.i.i.i.i34.i)
-  %208 = icmp eq ptr %207, null
-  br i1 %208, label %then.i.i.i37.i, label %merge7.i.i.i.i.i35.i
+  %208 = tail call ptr @realloc(ptr %.pre.i.i.i.i30.i, i64 %spec.store.select.i.i.i.i.i34.i)
+  %209 = icmp eq ptr %208, null
+  br i1 %209, label %then.i.i.i37.i, label %merge7.i.i.i.i.i35.i
 
 merge7.i.i.i.i.i35.i:                             ; preds = %merge.i.i.i.i.i32.i
-  store ptr %207, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i34.i, ptr %10, align 8
-  %.pre10.i.i.i.i36.i = load i64, ptr %7, align 8
+  store ptr %208, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i34.i, ptr %11, align 8
+  %.pre10.i.i.i.i36.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i31.i"
 
 "$Vector.push.89.exit.thread.i.i.i31.i":          ; preds = %merge7.i.i.i.i.i35.i, %"$JsonWriter.integer_field.exit28.i"
-  %209 = phi i64 [ %.pre10.i.i.i.i36.i, %merge7.i.i.i.i.i35.i ], [ %203, %"$JsonWriter.integer_field.exit28.i" ]
-  %210 = phi ptr [ %207, %merge7.i.i.i.i.i35.i ], [ %.pre.i.i.i.i30.i, %"$JsonWriter.integer_field.exit28.i" ]
-  %211 = getelementptr i8, ptr %210, i64 %209
-  store i8 58, ptr %211, align 1
-  %212 = load i64, ptr %7, align 8
-  %213 = add i64 %212, 1
-  store i64 %213, ptr %7, align 8
+  %210 = phi i64 [ %.pre10.i.i.i.i36.i, %merge7.i.i.i.i.i35.i ], [ %204, %"$JsonWriter.integer_field.exit28.i" ]
+  %211 = phi ptr [ %208, %merge7.i.i.i.i.i35.i ], [ %.pre.i.i.i.i30.i, %"$JsonWriter.integer_field.exit28.i" ]
+  %212 = getelementptr i8, ptr %211, i64 %210
+  store i8 58, ptr %212, align 1
+  %213 = load i64, ptr %8, align 8
+  %214 = add i64 %213, 1
+  store i64 %214, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit38.i"
 
 then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
-  %214 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %214, align 1
+  %215 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %215, align 1
   br label %"$JsonWriter.integer_field.exit38.i"
 
 "$JsonWriter.integer_field.exit38.i":             ; preds = %then.i.i.i37.i, %"$Vector.push.89.exit.thread.i.i.i31.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %202)
-  %215 = getelementptr i8, ptr %1, i64 48
-  %216 = load i32, ptr %215, align 4
-  %217 = icmp sgt i32 %216, 0
-  br i1 %217, label %"$anon (./terra/base/codes.t:4).735.exit49.i", label %else.i39.i
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %203)
+  %216 = getelementptr i8, ptr %1, i64 48
+  %217 = load i32, ptr %216, align 4
+  %218 = icmp sgt i32 %217, 0
+  br i1 %218, label %"$anon (./terra/base/codes.t:4).737.exit49.i", label %else.i39.i
 
 else.i39.i:                                       ; preds = %"$JsonWriter.integer_field.exit38.i"
-  %218 = load i32, ptr %200, align 4
-  %219 = getelementptr i8, ptr %1, i64 328
-  %.val.i40.i = load i8, ptr %219, align 1
-  %220 = trunc i8 %.val.i40.i to i1
-  %221 = select i1 %220, i32 64, i32 256
-  %222 = icmp eq i32 %218, %221
-  br i1 %222, label %"$anon (./terra/base/codes.t:4).735.exit49.i", label %else2.i41.i
+  %219 = load i32, ptr %201, align 4
+  %220 = getelementptr i8, ptr %1, i64 328
+  %.val.i40.i = load i8, ptr %220, align 1
+  %221 = trunc i8 %.val.i40.i to i1
+  %222 = select i1 %221, i32 64, i32 256
+  %223 = icmp eq i32 %219, %222
+  br i1 %223, label %"$anon (./terra/base/codes.t:4).737.exit49.i", label %else2.i41.i
 
 else2.i41.i:                                      ; preds = %else.i39.i
-  %223 = getelementptr i8, ptr %1, i64 60
-  %224 = load i32, ptr %223, align 4
-  %225 = icmp sgt i32 %224, 0
-  %spec.select71.i = select i1 %225, ptr @"$string.738", ptr @"$string.739"
-  br label %"$anon (./terra/base/codes.t:4).735.exit49.i"
+  %224 = getelementptr i8, ptr %1, i64 60
+  %225 = load i32, ptr %224, align 4
+  %226 = icmp sgt i32 %225, 0
+  %spec.select71.i = select i1 %226, ptr @"$string.740", ptr @"$string.741"
+  br label %"$anon (./terra/base/codes.t:4).737.exit49.i"
 
-"$anon (./terra/base/codes.t:4).735.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
-  %common.ret.op.i45.i = phi ptr [ @"$string.219", %else.i39.i ], [ @"$string.736", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
-  %226 = load i64, ptr %7, align 8
-  %227 = add i64 %226, 1
-  %228 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i50.i = icmp slt i64 %228, %227
+"$anon (./terra/base/codes.t:4).737.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
+  %common.ret.op.i45.i = phi ptr [ @"$string.219", %else.i39.i ], [ @"$string.738", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
+  %227 = load i64, ptr %8, align 8
+  %228 = add i64 %227, 1
+  %229 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i50.i = icmp slt i64 %229, %228
   %.pre.i.i.i.i51.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).735.exit49.i"
-  %229 = shl i64 %228, 1
-  %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %229, i64 %227)
+merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).737.exit49.i"
+  %230 = shl i64 %229, 1
+  %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %230, i64 %228)
   %spec.store.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
-  %230 = tail call ptr @realloc(ptr %.pre.i.i.i.i51.i, i64 %spec.store.select.i.i.i.i.i55.i)
-  %231 = icmp eq ptr %230, null
-  br i1 %231, label %then.i.i.i58.i, label %merge7.i.i.i.i.i56.i
+  %231 = tail call ptr @realloc(ptr %.pre.i.i.i.i51.i, i64 %spec.store.select.i.i.i.i.i55.i)
+  %232 = icmp eq ptr %231, null
+  br i1 %232, label %then.i.i.i58.i, label %merge7.i.i.i.i.i56.i
 
 merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
-  store ptr %230, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i55.i, ptr %10, align 8
-  %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
+  store ptr %231, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i55.i, ptr %11, align 8
+  %.pre10.i.i.i.i57.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).735.exit49.i"
-  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).735.exit49.i" ]
-  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).735.exit49.i" ]
-  %234 = getelementptr i8, ptr %233, i64 %232
-  store i8 58, ptr %234, align 1
-  %235 = load i64, ptr %7, align 8
-  %236 = add i64 %235, 1
-  store i64 %236, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).737.exit49.i"
+  %233 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %227, %"$anon (./terra/base/codes.t:4).737.exit49.i" ]
+  %234 = phi ptr [ %231, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).737.exit49.i" ]
+  %235 = getelementptr i8, ptr %234, i64 %233
+  store i8 58, ptr %235, align 1
+  %236 = load i64, ptr %8, align 8
+  %237 = add i64 %236, 1
+  store i64 %237, ptr %8, align 8
   br label %"$write_sizes.exit"
 
 then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
-  %237 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %237, align 1
+  %238 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %238, align 1
   br label %"$write_sizes.exit"
 
 "$write_sizes.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i52.i", %then.i.i.i58.i
-  store i8 0, ptr %21, align 1
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i45.i)
-  %238 = getelementptr i8, ptr %1, i64 224
-  %239 = load i32, ptr %238, align 4
-  %240 = sext i32 %239 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
-  %241 = load i64, ptr %7, align 8
-  %242 = add i64 %241, 1
-  %243 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i62 = icmp slt i64 %243, %242
-  %.pre.i.i.i.i63 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i62, label %merge.i.i.i.i.i65, label %"$Vector.push.89.exit.thread.i.i.i64"
+  %239 = getelementptr i8, ptr %1, i64 224
+  %240 = load i32, ptr %239, align 4
+  %241 = sext i32 %240 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
+  %242 = load i64, ptr %8, align 8
+  %243 = add i64 %242, 1
+  %244 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i63 = icmp slt i64 %244, %243
+  %.pre.i.i.i.i64 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i63, label %merge.i.i.i.i.i66, label %"$Vector.push.89.exit.thread.i.i.i65"
 
-merge.i.i.i.i.i65:                                ; preds = %"$write_sizes.exit"
-  %244 = shl i64 %243, 1
-  %spec.select.i.i.i.i.i66 = tail call i64 @llvm.smax.i64(i64 %244, i64 %242)
-  %spec.store.select.i.i.i.i.i67 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i66, i64 8)
-  %245 = tail call ptr @realloc(ptr %.pre.i.i.i.i63, i64 %spec.store.select.i.i.i.i.i67)
-  %246 = icmp eq ptr %245, null
-  br i1 %246, label %then.i.i.i70, label %merge7.i.i.i.i.i68
+merge.i.i.i.i.i66:                                ; preds = %"$write_sizes.exit"
+  %245 = shl i64 %244, 1
+  %spec.select.i.i.i.i.i67 = tail call i64 @llvm.smax.i64(i64 %245, i64 %243)
+  %spec.store.select.i.i.i.i.i68 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i67, i64 8)
+  %246 = tail call ptr @realloc(ptr %.pre.i.i.i.i64, i64 %spec.store.select.i.i.i.i.i68)
+  %247 = icmp eq ptr %246, null
+  br i1 %247, label %then.i.i.i71, label %merge7.i.i.i.i.i69
 
-merge7.i.i.i.i.i68:                               ; preds = %merge.i.i.i.i.i65
-  store ptr %245, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i67, ptr %10, align 8
-  %.pre10.i.i.i.i69 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i64"
+merge7.i.i.i.i.i69:                               ; preds = %merge.i.i.i.i.i66
+  store ptr %246, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i68, ptr %11, align 8
+  %.pre10.i.i.i.i70 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i65"
 
-"$Vector.push.89.exit.thread.i.i.i64":            ; preds = %merge7.i.i.i.i.i68, %"$write_sizes.exit"
-  %247 = phi i64 [ %.pre10.i.i.i.i69, %merge7.i.i.i.i.i68 ], [ %241, %"$write_sizes.exit" ]
-  %248 = phi ptr [ %245, %merge7.i.i.i.i.i68 ], [ %.pre.i.i.i.i63, %"$write_sizes.exit" ]
-  %249 = getelementptr i8, ptr %248, i64 %247
-  store i8 58, ptr %249, align 1
-  %250 = load i64, ptr %7, align 8
-  %251 = add i64 %250, 1
-  store i64 %251, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit71"
+"$Vector.push.89.exit.thread.i.i.i65":            ; preds = %merge7.i.i.i.i.i69, %"$write_sizes.exit"
+  %248 = phi i64 [ %.pre10.i.i.i.i70, %merge7.i.i.i.i.i69 ], [ %242, %"$write_sizes.exit" ]
+  %249 = phi ptr [ %246, %merge7.i.i.i.i.i69 ], [ %.pre.i.i.i.i64, %"$write_sizes.exit" ]
+  %250 = getelementptr i8, ptr %249, i64 %248
+  store i8 58, ptr %250, align 1
+  %251 = load i64, ptr %8, align 8
+  %252 = add i64 %251, 1
+  store i64 %252, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit72"
 
-then.i.i.i70:                                     ; preds = %merge.i.i.i.i.i65
-  %252 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %252, align 1
-  br label %"$JsonWriter.integer_field.exit71"
+then.i.i.i71:                                     ; preds = %merge.i.i.i.i.i66
+  %253 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %253, align 1
+  br label %"$JsonWriter.integer_field.exit72"
 
-"$JsonWriter.integer_field.exit71":               ; preds = %"$Vector.push.89.exit.thread.i.i.i64", %then.i.i.i70
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %240)
-  %253 = getelementptr i8, ptr %1, i64 332
-  %254 = load i32, ptr %253, align 4
-  %255 = sext i32 %254 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
-  %256 = load i64, ptr %7, align 8
-  %257 = add i64 %256, 1
-  %258 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i72 = icmp slt i64 %258, %257
-  %.pre.i.i.i.i73 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i72, label %merge.i.i.i.i.i75, label %"$Vector.push.89.exit.thread.i.i.i74"
+"$JsonWriter.integer_field.exit72":               ; preds = %"$Vector.push.89.exit.thread.i.i.i65", %then.i.i.i71
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %241)
+  %254 = getelementptr i8, ptr %1, i64 332
+  %255 = load i32, ptr %254, align 4
+  %256 = sext i32 %255 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.746")
+  %257 = load i64, ptr %8, align 8
+  %258 = add i64 %257, 1
+  %259 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i73 = icmp slt i64 %259, %258
+  %.pre.i.i.i.i74 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i73, label %merge.i.i.i.i.i76, label %"$Vector.push.89.exit.thread.i.i.i75"
 
-merge.i.i.i.i.i75:                                ; preds = %"$JsonWriter.integer_field.exit71"
-  %259 = shl i64 %258, 1
-  %spec.select.i.i.i.i.i76 = tail call i64 @llvm.smax.i64(i64 %259, i64 %257)
-  %spec.store.select.i.i.i.i.i77 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i76, i64 8)
-  %260 = tail call ptr @realloc(ptr %.pre.i.i.i.i73, i64 %spec.store.select.i.i.i.i.i77)
-  %261 = icmp eq ptr %260, null
-  br i1 %261, label %then.i.i.i80, label %merge7.i.i.i.i.i78
+merge.i.i.i.i.i76:                                ; preds = %"$JsonWriter.integer_field.exit72"
+  %260 = shl i64 %259, 1
+  %spec.select.i.i.i.i.i77 = tail call i64 @llvm.smax.i64(i64 %260, i64 %258)
+  %spec.store.select.i.i.i.i.i78 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i77, i64 8)
+  %261 = tail call ptr @realloc(ptr %.pre.i.i.i.i74, i64 %spec.store.select.i.i.i.i.i78)
+  %262 = icmp eq ptr %261, null
+  br i1 %262, label %then.i.i.i81, label %merge7.i.i.i.i.i79
 
-merge7.i.i.i.i.i78:                               ; preds = %merge.i.i.i.i.i75
-  store ptr %260, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i77, ptr %10, align 8
-  %.pre10.i.i.i.i79 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i74"
+merge7.i.i.i.i.i79:                               ; preds = %merge.i.i.i.i.i76
+  store ptr %261, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i78, ptr %11, align 8
+  %.pre10.i.i.i.i80 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i75"
 
-"$Vector.push.89.exit.thread.i.i.i74":            ; preds = %merge7.i.i.i.i.i78, %"$JsonWriter.integer_field.exit71"
-  %262 = phi i64 [ %.pre10.i.i.i.i79, %merge7.i.i.i.i.i78 ], [ %256, %"$JsonWriter.integer_field.exit71" ]
-  %263 = phi ptr [ %260, %merge7.i.i.i.i.i78 ], [ %.pre.i.i.i.i73, %"$JsonWriter.integer_field.exit71" ]
-  %264 = getelementptr i8, ptr %263, i64 %262
-  store i8 58, ptr %264, align 1
-  %265 = load i64, ptr %7, align 8
-  %266 = add i64 %265, 1
-  store i64 %266, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit81"
+"$Vector.push.89.exit.thread.i.i.i75":            ; preds = %merge7.i.i.i.i.i79, %"$JsonWriter.integer_field.exit72"
+  %263 = phi i64 [ %.pre10.i.i.i.i80, %merge7.i.i.i.i.i79 ], [ %257, %"$JsonWriter.integer_field.exit72" ]
+  %264 = phi ptr [ %261, %merge7.i.i.i.i.i79 ], [ %.pre.i.i.i.i74, %"$JsonWriter.integer_field.exit72" ]
+  %265 = getelementptr i8, ptr %264, i64 %263
+  store i8 58, ptr %265, align 1
+  %266 = load i64, ptr %8, align 8
+  %267 = add i64 %266, 1
+  store i64 %267, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit82"
 
-then.i.i.i80:                                     ; preds = %merge.i.i.i.i.i75
-  %267 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %267, align 1
-  br label %"$JsonWriter.integer_field.exit81"
+then.i.i.i81:                                     ; preds = %merge.i.i.i.i.i76
+  %268 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %268, align 1
+  br label %"$JsonWriter.integer_field.exit82"
 
-"$JsonWriter.integer_field.exit81":               ; preds = %"$Vector.push.89.exit.thread.i.i.i74", %then.i.i.i80
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %255)
-  %268 = getelementptr i8, ptr %1, i64 324
-  %269 = load i32, ptr %268, align 4
-  %270 = icmp ult i32 %269, 32
-  br i1 %270, label %switch.hole_check, label %merge53.i.i.i
+"$JsonWriter.integer_field.exit82":               ; preds = %"$Vector.push.89.exit.thread.i.i.i75", %then.i.i.i81
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %256)
+  %269 = getelementptr i8, ptr %1, i64 324
+  %270 = load i32, ptr %269, align 4
+  %271 = icmp ult i32 %270, 32
+  br i1 %271, label %switch.hole_check, label %merge53.i.i.i
 
-merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.integer_field.exit81"
-  %271 = icmp eq i32 %269, 32
-  %spec.select.i.i.i = select i1 %271, ptr @"$string.562", ptr @"$string.168"
+merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.integer_field.exit82"
+  %272 = icmp eq i32 %270, 32
+  %spec.select.i.i.i = select i1 %272, ptr @"$string.562", ptr @"$string.168"
   br label %"$kv_dtype_name.exit.i"
 
-switch.hole_check:                                ; preds = %"$JsonWriter.integer_field.exit81"
-  %switch.shifted = lshr i32 -1048569, %269
+switch.hole_check:                                ; preds = %"$JsonWriter.integer_field.exit82"
+  %switch.shifted = lshr i32 -1048569, %270
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %272 = zext nneg i32 %269 to i64
-  %reltable.shift = shl i64 %272, 2
+  %273 = zext nneg i32 %270 to i64
+  %reltable.shift = shl i64 %273, 2
   %reltable.intrinsic = call ptr @llvm.load.relative.i64(ptr @"switch.table.$write_plan.rel", i64 %reltable.shift)
   br label %"$kv_dtype_name.exit.i"
 
 "$kv_dtype_name.exit.i":                          ; preds = %switch.lookup, %merge53.i.i.i
   %common.ret.op.i.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
-  %273 = load i64, ptr %7, align 8
-  %274 = add i64 %273, 1
-  %275 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i82 = icmp slt i64 %275, %274
-  %.pre.i.i.i.i.i83 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i82, label %merge.i.i.i.i.i.i89, label %"$Vector.push.89.exit.thread.i.i.i.i84"
-
-merge.i.i.i.i.i.i89:                              ; preds = %"$kv_dtype_name.exit.i"
-  %276 = shl i64 %275, 1
-  %spec.select.i.i.i.i.i.i90 = tail call i64 @llvm.smax.i64(i64 %276, i64 %274)
-  %spec.store.select.i.i.i.i.i.i91 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i90, i64 8)
-  %277 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i83, i64 %spec.store.select.i.i.i.i.i.i91)
-  %278 = icmp eq ptr %277, null
-  br i1 %278, label %then.i.i.i.i94, label %merge7.i.i.i.i.i.i92
-
-merge7.i.i.i.i.i.i92:                             ; preds = %merge.i.i.i.i.i.i89
-  store ptr %277, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i91, ptr %10, align 8
-  %.pre10.i.i.i.i.i93 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i84"
-
-"$Vector.push.89.exit.thread.i.i.i.i84":          ; preds = %merge7.i.i.i.i.i.i92, %"$kv_dtype_name.exit.i"
-  %279 = phi i64 [ %.pre10.i.i.i.i.i93, %merge7.i.i.i.i.i.i92 ], [ %273, %"$kv_dtype_name.exit.i" ]
-  %280 = phi ptr [ %277, %merge7.i.i.i.i.i.i92 ], [ %.pre.i.i.i.i.i83, %"$kv_dtype_name.exit.i" ]
-  %281 = getelementptr i8, ptr %280, i64 %279
-  store i8 58, ptr %281, align 1
-  %282 = load i64, ptr %7, align 8
-  %283 = add i64 %282, 1
-  store i64 %283, ptr %7, align 8
-  br label %"$JsonWriter.string_field.exit.i85"
-
-then.i.i.i.i94:                                   ; preds = %merge.i.i.i.i.i.i89
-  %284 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %284, align 1
-  br label %"$JsonWriter.string_field.exit.i85"
-
-"$JsonWriter.string_field.exit.i85":              ; preds = %then.i.i.i.i94, %"$Vector.push.89.exit.thread.i.i.i.i84"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i.i)
-  %285 = load i32, ptr %268, align 4
-  %.val17.i = load ptr, ptr %1, align 8
-  %286 = getelementptr i8, ptr %.val17.i, i64 108
-  %287 = load i32, ptr %286, align 4
-  %288 = getelementptr i8, ptr %.val17.i, i64 120
-  %289 = load i32, ptr %288, align 4
-  %290 = getelementptr i8, ptr %.val17.i, i64 124
-  %291 = load i32, ptr %290, align 4
-  %292 = icmp ult i32 %285, 32
-  br i1 %292, label %switch.hole_check217, label %merge53.i.i28.i
-
-merge53.i.i28.i:                                  ; preds = %switch.hole_check217, %"$JsonWriter.string_field.exit.i85"
-  %293 = icmp eq i32 %285, 32
-  %spec.select.i.i29.i = select i1 %293, i64 8, i64 0
-  br label %"$Plan.kv_bytes_per_token.exit.i"
-
-switch.hole_check217:                             ; preds = %"$JsonWriter.string_field.exit.i85"
-  %switch.shifted219 = lshr i32 -1048569, %285
-  %switch.lobit220 = trunc i32 %switch.shifted219 to i1
-  br i1 %switch.lobit220, label %switch.lookup218, label %merge53.i.i28.i
-
-switch.lookup218:                                 ; preds = %switch.hole_check217
-  %294 = zext nneg i32 %285 to i64
-  %switch.gep221 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %294
-  %switch.load222 = load i64, ptr %switch.gep221, align 8
-  br label %"$Plan.kv_bytes_per_token.exit.i"
-
-"$Plan.kv_bytes_per_token.exit.i":                ; preds = %switch.lookup218, %merge53.i.i28.i
-  %common.ret.op.i.i.i86 = phi i64 [ %spec.select.i.i29.i, %merge53.i.i28.i ], [ %switch.load222, %switch.lookup218 ]
-  %295 = sext i32 %287 to i64
-  %296 = shl nsw i64 %295, 1
-  %297 = sext i32 %289 to i64
-  %298 = mul i64 %296, %297
-  %299 = sext i32 %291 to i64
-  %300 = mul i64 %298, %299
-  %301 = mul i64 %300, %common.ret.op.i.i.i86
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
-  %302 = load i64, ptr %7, align 8
-  %303 = add i64 %302, 1
-  %304 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i30.i = icmp slt i64 %304, %303
+  %274 = load i64, ptr %8, align 8
+  %275 = add i64 %274, 1
+  %276 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i83 = icmp slt i64 %276, %275
+  %.pre.i.i.i.i.i84 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i83, label %merge.i.i.i.i.i.i90, label %"$Vector.push.89.exit.thread.i.i.i.i85"
+
+merge.i.i.i.i.i.i90:                              ; preds = %"$kv_dtype_name.exit.i"
+  %277 = shl i64 %276, 1
+  %spec.select.i.i.i.i.i.i91 = tail call i64 @llvm.smax.i64(i64 %277, i64 %275)
+  %spec.store.select.i.i.i.i.i.i92 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i91, i64 8)
+  %278 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i84, i64 %spec.store.select.i.i.i.i.i.i92)
+  %279 = icmp eq ptr %278, null
+  br i1 %279, label %then.i.i.i.i95, label %merge7.i.i.i.i.i.i93
+
+merge7.i.i.i.i.i.i93:                             ; preds = %merge.i.i.i.i.i.i90
+  store ptr %278, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i92, ptr %11, align 8
+  %.pre10.i.i.i.i.i94 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i85"
+
+"$Vector.push.89.exit.thread.i.i.i.i85":          ; preds = %merge7.i.i.i.i.i.i93, %"$kv_dtype_name.exit.i"
+  %280 = phi i64 [ %.pre10.i.i.i.i.i94, %merge7.i.i.i.i.i.i93 ], [ %274, %"$kv_dtype_name.exit.i" ]
+  %281 = phi ptr [ %278, %merge7.i.i.i.i.i.i93 ], [ %.pre.i.i.i.i.i84, %"$kv_dtype_name.exit.i" ]
+  %282 = getelementptr i8, ptr %281, i64 %280
+  store i8 58, ptr %282, align 1
+  %283 = load i64, ptr %8, align 8
+  %284 = add i64 %283, 1
+  store i64 %284, ptr %8, align 8
+  br label %"$JsonWriter.string_field.exit.i86"
+
+then.i.i.i.i95:                                   ; preds = %merge.i.i.i.i.i.i90
+  %285 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %285, align 1
+  br label %"$JsonWriter.string_field.exit.i86"
+
+"$JsonWriter.string_field.exit.i86":              ; preds = %then.i.i.i.i95, %"$Vector.push.89.exit.thread.i.i.i.i85"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i.i)
+  %286 = load i32, ptr %269, align 4
+  %.val17.i = load ptr, ptr %1, align 8
+  %287 = getelementptr i8, ptr %.val17.i, i64 108
+  %288 = load i32, ptr %287, align 4
+  %289 = getelementptr i8, ptr %.val17.i, i64 120
+  %290 = load i32, ptr %289, align 4
+  %291 = getelementptr i8, ptr %.val17.i, i64 124
+  %292 = load i32, ptr %291, align 4
+  %293 = icmp ult i32 %286, 32
+  br i1 %293, label %switch.hole_check228, label %merge53.i.i28.i
+
+merge53.i.i28.i:                                  ; preds = %switch.hole_check228, %"$JsonWriter.string_field.exit.i86"
+  %294 = icmp eq i32 %286, 32
+  %spec.select.i.i29.i = select i1 %294, i64 8, i64 0
+  br label %"$Plan.kv_bytes_per_token.exit.i"
+
+switch.hole_check228:                             ; preds = %"$JsonWriter.string_field.exit.i86"
+  %switch.shifted230 = lshr i32 -1048569, %286
+  %switch.lobit231 = trunc i32 %switch.shifted230 to i1
+  br i1 %switch.lobit231, label %switch.lookup229, label %merge53.i.i28.i
+
+switch.lookup229:                                 ; preds = %switch.hole_check228
+  %295 = zext nneg i32 %286 to i64
+  %switch.gep232 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %295
+  %switch.load233 = load i64, ptr %switch.gep232, align 8
+  br label %"$Plan.kv_bytes_per_token.exit.i"
+
+"$Plan.kv_bytes_per_token.exit.i":                ; preds = %switch.lookup229, %merge53.i.i28.i
+  %common.ret.op.i.i.i87 = phi i64 [ %spec.select.i.i29.i, %merge53.i.i28.i ], [ %switch.load233, %switch.lookup229 ]
+  %296 = sext i32 %288 to i64
+  %297 = shl nsw i64 %296, 1
+  %298 = sext i32 %290 to i64
+  %299 = mul i64 %297, %298
+  %300 = sext i32 %292 to i64
+  %301 = mul i64 %299, %300
+  %302 = mul i64 %301, %common.ret.op.i.i.i87
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
+  %303 = load i64, ptr %8, align 8
+  %304 = add i64 %303, 1
+  %305 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i30.i = icmp slt i64 %305, %304
   %.pre.i.i.i.i31.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i30.i, label %merge.i.i.i.i.i33.i, label %"$Vector.push.89.exit.thread.i.i.i32.i"
 
 merge.i.i.i.i.i33.i:                              ; preds = %"$Plan.kv_bytes_per_token.exit.i"
-  %305 = shl i64 %304, 1
-  %spec.select.i.i.i.i.i34.i = tail call i64 @llvm.smax.i64(i64 %305, i64 %303)
+  %306 = shl i64 %305, 1
+  %spec.select.i.i.i.i.i34.i = tail call i64 @llvm.smax.i64(i64 %306, i64 %304)
   %spec.store.select.i.i.i.i.i35.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i34.i, i64 8)
-  %306 = tail call ptr @realloc(ptr %.pre.i.i.i.i31.i, i64 %spec.store.select.i.i.i.i.i35.i)
-  %307 = icmp eq ptr %306, null
-  br i1 %307, label %then.i.i.i38.i, label %merge7.i.i.i.i.i36.i
+  %307 = tail call ptr @realloc(ptr %.pre.i.i.i.i31.i, i64 %spec.store.select.i.i.i.i.i35.i)
+  %308 = icmp eq ptr %307, null
+  br i1 %308, label %then.i.i.i38.i, label %merge7.i.i.i.i.i36.i
 
 merge7.i.i.i.i.i36.i:                             ; preds = %merge.i.i.i.i.i33.i
-  store ptr %306, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i35.i, ptr %10, align 8
-  %.pre10.i.i.i.i37.i = load i64, ptr %7, align 8
+  store ptr %307, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i35.i, ptr %11, align 8
+  %.pre10.i.i.i.i37.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i32.i"
 
 "$Vector.push.89.exit.thread.i.i.i32.i":          ; preds = %merge7.i.i.i.i.i36.i, %"$Plan.kv_bytes_per_token.exit.i"
-  %308 = phi i64 [ %.pre10.i.i.i.i37.i, %merge7.i.i.i.i.i36.i ], [ %302, %"$Plan.kv_bytes_per_token.exit.i" ]
-  %309 = phi ptr [ %306, %merge7.i.i.i.i.i36.i ], [ %.pre.i.i.i.i31.i, %"$Plan.kv_bytes_per_token.exit.i" ]
-  %310 = getelementptr i8, ptr %309, i64 %308
-  store i8 58, ptr %310, align 1
-  %311 = load i64, ptr %7, align 8
-  %312 = add i64 %311, 1
-  store i64 %312, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit.i87"
+  %309 = phi i64 [ %.pre10.i.i.i.i37.i, %merge7.i.i.i.i.i36.i ], [ %303, %"$Plan.kv_bytes_per_token.exit.i" ]
+  %310 = phi ptr [ %307, %merge7.i.i.i.i.i36.i ], [ %.pre.i.i.i.i31.i, %"$Plan.kv_bytes_per_token.exit.i" ]
+  %311 = getelementptr i8, ptr %310, i64 %309
+  store i8 58, ptr %311, align 1
+  %312 = load i64, ptr %8, align 8
+  %313 = add i64 %312, 1
+  store i64 %313, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit.i88"
 
 then.i.i.i38.i:                                   ; preds = %merge.i.i.i.i.i33.i
-  %313 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %313, align 1
-  br label %"$JsonWriter.integer_field.exit.i87"
+  %314 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %314, align 1
+  br label %"$JsonWriter.integer_field.exit.i88"
 
-"$JsonWriter.integer_field.exit.i87":             ; preds = %then.i.i.i38.i, %"$Vector.push.89.exit.thread.i.i.i32.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %301)
-  %.val.i88 = load ptr, ptr %1, align 8
-  %314 = getelementptr i8, ptr %.val.i88, i64 108
-  %315 = load i32, ptr %314, align 4
-  %316 = getelementptr i8, ptr %.val.i88, i64 120
-  %317 = load i32, ptr %316, align 4
-  %318 = getelementptr i8, ptr %.val.i88, i64 124
-  %319 = load i32, ptr %318, align 4
-  %320 = sext i32 %315 to i64
-  %321 = sext i32 %317 to i64
-  %322 = sext i32 %319 to i64
-  %323 = shl nsw i64 %320, 2
-  %324 = mul i64 %323, %321
+"$JsonWriter.integer_field.exit.i88":             ; preds = %then.i.i.i38.i, %"$Vector.push.89.exit.thread.i.i.i32.i"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %302)
+  %.val.i89 = load ptr, ptr %1, align 8
+  %315 = getelementptr i8, ptr %.val.i89, i64 108
+  %316 = load i32, ptr %315, align 4
+  %317 = getelementptr i8, ptr %.val.i89, i64 120
+  %318 = load i32, ptr %317, align 4
+  %319 = getelementptr i8, ptr %.val.i89, i64 124
+  %320 = load i32, ptr %319, align 4
+  %321 = sext i32 %316 to i64
+  %322 = sext i32 %318 to i64
+  %323 = sext i32 %320 to i64
+  %324 = shl nsw i64 %321, 2
   %325 = mul i64 %324, %322
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
-  %326 = load i64, ptr %7, align 8
-  %327 = add i64 %326, 1
-  %328 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i41.i = icmp slt i64 %328, %327
+  %326 = mul i64 %325, %323
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.750")
+  %327 = load i64, ptr %8, align 8
+  %328 = add i64 %327, 1
+  %329 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i41.i = icmp slt i64 %329, %328
   %.pre.i.i.i.i42.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i41.i, label %merge.i.i.i.i.i44.i, label %"$Vector.push.89.exit.thread.i.i.i43.i"
 
-merge.i.i.i.i.i44.i:                              ; preds = %"$JsonWriter.integer_field.exit.i87"
-  %329 = shl i64 %328, 1
-  %spec.select.i.i.i.i.i45.i = tail call i64 @llvm.smax.i64(i64 %329, i64 %327)
+merge.i.i.i.i.i44.i:                              ; preds = %"$JsonWriter.integer_field.exit.i88"
+  %330 = shl i64 %329, 1
+  %spec.select.i.i.i.i.i45.i = tail call i64 @llvm.smax.i64(i64 %330, i64 %328)
   %spec.store.select.i.i.i.i.i46.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i, i64 8)
-  %330 = tail call ptr @realloc(ptr %.pre.i.i.i.i42.i, i64 %spec.store.select.i.i.i.i.i46.i)
-  %331 = icmp eq ptr %330, null
-  br i1 %331, label %then.i.i.i49.i, label %merge7.i.i.i.i.i47.i
+  %331 = tail call ptr @realloc(ptr %.pre.i.i.i.i42.i, i64 %spec.store.select.i.i.i.i.i46.i)
+  %332 = icmp eq ptr %331, null
+  br i1 %332, label %then.i.i.i49.i, label %merge7.i.i.i.i.i47.i
 
 merge7.i.i.i.i.i47.i:                             ; preds = %merge.i.i.i.i.i44.i
-  store ptr %330, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i46.i, ptr %10, align 8
-  %.pre10.i.i.i.i48.i = load i64, ptr %7, align 8
+  store ptr %331, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i46.i, ptr %11, align 8
+  %.pre10.i.i.i.i48.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i43.i"
 
-"$Vector.push.89.exit.thread.i.i.i43.i":          ; preds = %merge7.i.i.i.i.i47.i, %"$JsonWriter.integer_field.exit.i87"
-  %332 = phi i64 [ %.pre10.i.i.i.i48.i, %merge7.i.i.i.i.i47.i ], [ %326, %"$JsonWriter.integer_field.exit.i87" ]
-  %333 = phi ptr [ %330, %merge7.i.i.i.i.i47.i ], [ %.pre.i.i.i.i42.i, %"$JsonWriter.integer_field.exit.i87" ]
-  %334 = getelementptr i8, ptr %333, i64 %332
-  store i8 58, ptr %334, align 1
-  %335 = load i64, ptr %7, align 8
-  %336 = add i64 %335, 1
-  store i64 %336, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i43.i":          ; preds = %merge7.i.i.i.i.i47.i, %"$JsonWriter.integer_field.exit.i88"
+  %333 = phi i64 [ %.pre10.i.i.i.i48.i, %merge7.i.i.i.i.i47.i ], [ %327, %"$JsonWriter.integer_field.exit.i88" ]
+  %334 = phi ptr [ %331, %merge7.i.i.i.i.i47.i ], [ %.pre.i.i.i.i42.i, %"$JsonWriter.integer_field.exit.i88" ]
+  %335 = getelementptr i8, ptr %334, i64 %333
+  store i8 58, ptr %335, align 1
+  %336 = load i64, ptr %8, align 8
+  %337 = add i64 %336, 1
+  store i64 %337, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit50.i"
 
 then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
-  %337 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %337, align 1
+  %338 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %338, align 1
   br label %"$JsonWriter.integer_field.exit50.i"
 
 "$JsonWriter.integer_field.exit50.i":             ; preds = %then.i.i.i49.i, %"$Vector.push.89.exit.thread.i.i.i43.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %325)
-  %338 = getelementptr i8, ptr %1, i64 208
-  %339 = load i32, ptr %338, align 4
-  %340 = sext i32 %339 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
-  %341 = load i64, ptr %7, align 8
-  %342 = add i64 %341, 1
-  %343 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i51.i = icmp slt i64 %343, %342
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %326)
+  %339 = getelementptr i8, ptr %1, i64 208
+  %340 = load i32, ptr %339, align 4
+  %341 = sext i32 %340 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.751")
+  %342 = load i64, ptr %8, align 8
+  %343 = add i64 %342, 1
+  %344 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i51.i = icmp slt i64 %344, %343
   %.pre.i.i.i.i52.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i51.i, label %merge.i.i.i.i.i54.i, label %"$Vector.push.89.exit.thread.i.i.i53.i"
 
 merge.i.i.i.i.i54.i:                              ; preds = %"$JsonWriter.integer_field.exit50.i"
-  %344 = shl i64 %343, 1
-  %spec.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %344, i64 %342)
+  %345 = shl i64 %344, 1
+  %spec.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %345, i64 %343)
   %spec.store.select.i.i.i.i.i56.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i, i64 8)
-  %345 = tail call ptr @realloc(ptr %.pre.i.i.i.i52.i, i64 %spec.store.select.i.i.i.i.i56.i)
-  %346 = icmp eq ptr %345, null
-  br i1 %346, label %then.i.i.i59.i, label %merge7.i.i.i.i.i57.i
+  %346 = tail call ptr @realloc(ptr %.pre.i.i.i.i52.i, i64 %spec.store.select.i.i.i.i.i56.i)
+  %347 = icmp eq ptr %346, null
+  br i1 %347, label %then.i.i.i59.i, label %merge7.i.i.i.i.i57.i
 
 merge7.i.i.i.i.i57.i:                             ; preds = %merge.i.i.i.i.i54.i
-  store ptr %345, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i56.i, ptr %10, align 8
-  %.pre10.i.i.i.i58.i = load i64, ptr %7, align 8
+  store ptr %346, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i56.i, ptr %11, align 8
+  %.pre10.i.i.i.i58.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i53.i"
 
 "$Vector.push.89.exit.thread.i.i.i53.i":          ; preds = %merge7.i.i.i.i.i57.i, %"$JsonWriter.integer_field.exit50.i"
-  %347 = phi i64 [ %.pre10.i.i.i.i58.i, %merge7.i.i.i.i.i57.i ], [ %341, %"$JsonWriter.integer_field.exit50.i" ]
-  %348 = phi ptr [ %345, %merge7.i.i.i.i.i57.i ], [ %.pre.i.i.i.i52.i, %"$JsonWriter.integer_field.exit50.i" ]
-  %349 = getelementptr i8, ptr %348, i64 %347
-  store i8 58, ptr %349, align 1
-  %350 = load i64, ptr %7, align 8
-  %351 = add i64 %350, 1
-  store i64 %351, ptr %7, align 8
+  %348 = phi i64 [ %.pre10.i.i.i.i58.i, %merge7.i.i.i.i.i57.i ], [ %342, %"$JsonWriter.integer_field.exit50.i" ]
+  %349 = phi ptr [ %346, %merge7.i.i.i.i.i57.i ], [ %.pre.i.i.i.i52.i, %"$JsonWriter.integer_field.exit50.i" ]
+  %350 = getelementptr i8, ptr %349, i64 %348
+  store i8 58, ptr %350, align 1
+  %351 = load i64, ptr %8, align 8
+  %352 = add i64 %351, 1
+  store i64 %352, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit60.i"
 
 then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
-  %352 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %352, align 1
+  %353 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %353, align 1
   br label %"$JsonWriter.integer_field.exit60.i"
 
 "$JsonWriter.integer_field.exit60.i":             ; preds = %then.i.i.i59.i, %"$Vector.push.89.exit.thread.i.i.i53.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %340)
-  %353 = getelementptr i8, ptr %1, i64 384
-  %354 = load i64, ptr %353, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.750")
-  %355 = load i64, ptr %7, align 8
-  %356 = add i64 %355, 1
-  %357 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i61.i = icmp slt i64 %357, %356
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %341)
+  %354 = getelementptr i8, ptr %1, i64 384
+  %355 = load i64, ptr %354, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
+  %356 = load i64, ptr %8, align 8
+  %357 = add i64 %356, 1
+  %358 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i61.i = icmp slt i64 %358, %357
   %.pre.i.i.i.i62.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i61.i, label %merge.i.i.i.i.i64.i, label %"$Vector.push.89.exit.thread.i.i.i63.i"
 
 merge.i.i.i.i.i64.i:                              ; preds = %"$JsonWriter.integer_field.exit60.i"
-  %358 = shl i64 %357, 1
-  %spec.select.i.i.i.i.i65.i = tail call i64 @llvm.smax.i64(i64 %358, i64 %356)
+  %359 = shl i64 %358, 1
+  %spec.select.i.i.i.i.i65.i = tail call i64 @llvm.smax.i64(i64 %359, i64 %357)
   %spec.store.select.i.i.i.i.i66.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i, i64 8)
-  %359 = tail call ptr @realloc(ptr %.pre.i.i.i.i62.i, i64 %spec.store.select.i.i.i.i.i66.i)
-  %360 = icmp eq ptr %359, null
-  br i1 %360, label %then.i.i.i69.i, label %merge7.i.i.i.i.i67.i
+  %360 = tail call ptr @realloc(ptr %.pre.i.i.i.i62.i, i64 %spec.store.select.i.i.i.i.i66.i)
+  %361 = icmp eq ptr %360, null
+  br i1 %361, label %then.i.i.i69.i, label %merge7.i.i.i.i.i67.i
 
 merge7.i.i.i.i.i67.i:                             ; preds = %merge.i.i.i.i.i64.i
-  store ptr %359, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i66.i, ptr %10, align 8
-  %.pre10.i.i.i.i68.i = load i64, ptr %7, align 8
+  store ptr %360, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i66.i, ptr %11, align 8
+  %.pre10.i.i.i.i68.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i63.i"
 
 "$Vector.push.89.exit.thread.i.i.i63.i":          ; preds = %merge7.i.i.i.i.i67.i, %"$JsonWriter.integer_field.exit60.i"
-  %361 = phi i64 [ %.pre10.i.i.i.i68.i, %merge7.i.i.i.i.i67.i ], [ %355, %"$JsonWriter.integer_field.exit60.i" ]
-  %362 = phi ptr [ %359, %merge7.i.i.i.i.i67.i ], [ %.pre.i.i.i.i62.i, %"$JsonWriter.integer_field.exit60.i" ]
-  %363 = getelementptr i8, ptr %362, i64 %361
-  store i8 58, ptr %363, align 1
-  %364 = load i64, ptr %7, align 8
-  %365 = add i64 %364, 1
-  store i64 %365, ptr %7, align 8
+  %362 = phi i64 [ %.pre10.i.i.i.i68.i, %merge7.i.i.i.i.i67.i ], [ %356, %"$JsonWriter.integer_field.exit60.i" ]
+  %363 = phi ptr [ %360, %merge7.i.i.i.i.i67.i ], [ %.pre.i.i.i.i62.i, %"$JsonWriter.integer_field.exit60.i" ]
+  %364 = getelementptr i8, ptr %363, i64 %362
+  store i8 58, ptr %364, align 1
+  %365 = load i64, ptr %8, align 8
+  %366 = add i64 %365, 1
+  store i64 %366, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit70.i"
 
 then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
-  %366 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %366, align 1
+  %367 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %367, align 1
   br label %"$JsonWriter.integer_field.exit70.i"
 
 "$JsonWriter.integer_field.exit70.i":             ; preds = %then.i.i.i69.i, %"$Vector.push.89.exit.thread.i.i.i63.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %354)
-  %367 = getelementptr i8, ptr %1, i64 376
-  %368 = load i32, ptr %367, align 4
-  %369 = sext i32 %368 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.738")
-  %370 = load i64, ptr %7, align 8
-  %371 = add i64 %370, 1
-  %372 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i71.i = icmp slt i64 %372, %371
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %355)
+  %368 = getelementptr i8, ptr %1, i64 376
+  %369 = load i32, ptr %368, align 4
+  %370 = sext i32 %369 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.740")
+  %371 = load i64, ptr %8, align 8
+  %372 = add i64 %371, 1
+  %373 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i71.i = icmp slt i64 %373, %372
   %.pre.i.i.i.i72.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i71.i, label %merge.i.i.i.i.i74.i, label %"$Vector.push.89.exit.thread.i.i.i73.i"
 
 merge.i.i.i.i.i74.i:                              ; preds = %"$JsonWriter.integer_field.exit70.i"
-  %373 = shl i64 %372, 1
-  %spec.select.i.i.i.i.i75.i = tail call i64 @llvm.smax.i64(i64 %373, i64 %371)
+  %374 = shl i64 %373, 1
+  %spec.select.i.i.i.i.i75.i = tail call i64 @llvm.smax.i64(i64 %374, i64 %372)
   %spec.store.select.i.i.i.i.i76.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i, i64 8)
-  %374 = tail call ptr @realloc(ptr %.pre.i.i.i.i72.i, i64 %spec.store.select.i.i.i.i.i76.i)
-  %375 = icmp eq ptr %374, null
-  br i1 %375, label %then.i.i.i79.i, label %merge7.i.i.i.i.i77.i
+  %375 = tail call ptr @realloc(ptr %.pre.i.i.i.i72.i, i64 %spec.store.select.i.i.i.i.i76.i)
+  %376 = icmp eq ptr %375, null
+  br i1 %376, label %then.i.i.i79.i, label %merge7.i.i.i.i.i77.i
 
 merge7.i.i.i.i.i77.i:                             ; preds = %merge.i.i.i.i.i74.i
-  store ptr %374, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i76.i, ptr %10, align 8
-  %.pre10.i.i.i.i78.i = load i64, ptr %7, align 8
+  store ptr %375, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i76.i, ptr %11, align 8
+  %.pre10.i.i.i.i78.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i73.i"
 
 "$Vector.push.89.exit.thread.i.i.i73.i":          ; preds = %merge7.i.i.i.i.i77.i, %"$JsonWriter.integer_field.exit70.i"
-  %376 = phi i64 [ %.pre10.i.i.i.i78.i, %merge7.i.i.i.i.i77.i ], [ %370, %"$JsonWriter.integer_field.exit70.i" ]
-  %377 = phi ptr [ %374, %merge7.i.i.i.i.i77.i ], [ %.pre.i.i.i.i72.i, %"$JsonWriter.integer_field.exit70.i" ]
-  %378 = getelementptr i8, ptr %377, i64 %376
-  store i8 58, ptr %378, align 1
-  %379 = load i64, ptr %7, align 8
-  %380 = add i64 %379, 1
-  store i64 %380, ptr %7, align 8
+  %377 = phi i64 [ %.pre10.i.i.i.i78.i, %merge7.i.i.i.i.i77.i ], [ %371, %"$JsonWriter.integer_field.exit70.i" ]
+  %378 = phi ptr [ %375, %merge7.i.i.i.i.i77.i ], [ %.pre.i.i.i.i72.i, %"$JsonWriter.integer_field.exit70.i" ]
+  %379 = getelementptr i8, ptr %378, i64 %377
+  store i8 58, ptr %379, align 1
+  %380 = load i64, ptr %8, align 8
+  %381 = add i64 %380, 1
+  store i64 %381, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit80.i"
 
 then.i.i.i79.i:                                   ; preds = %merge.i.i.i.i.i74.i
-  %381 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %381, align 1
+  %382 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %382, align 1
   br label %"$JsonWriter.integer_field.exit80.i"
 
 "$JsonWriter.integer_field.exit80.i":             ; preds = %then.i.i.i79.i, %"$Vector.push.89.exit.thread.i.i.i73.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %369)
-  %382 = load i32, ptr %367, align 4
-  %383 = sext i32 %382 to i64
-  %384 = load i32, ptr %338, align 4
-  %385 = sext i32 %384 to i64
-  %386 = mul nsw i64 %385, %383
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.751")
-  %387 = load i64, ptr %7, align 8
-  %388 = add i64 %387, 1
-  %389 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i81.i = icmp slt i64 %389, %388
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %370)
+  %383 = load i32, ptr %368, align 4
+  %384 = sext i32 %383 to i64
+  %385 = load i32, ptr %339, align 4
+  %386 = sext i32 %385 to i64
+  %387 = mul nsw i64 %386, %384
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
+  %388 = load i64, ptr %8, align 8
+  %389 = add i64 %388, 1
+  %390 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i81.i = icmp slt i64 %390, %389
   %.pre.i.i.i.i82.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i81.i, label %merge.i.i.i.i.i84.i, label %"$Vector.push.89.exit.thread.i.i.i83.i"
 
 merge.i.i.i.i.i84.i:                              ; preds = %"$JsonWriter.integer_field.exit80.i"
-  %390 = shl i64 %389, 1
-  %spec.select.i.i.i.i.i85.i = tail call i64 @llvm.smax.i64(i64 %390, i64 %388)
+  %391 = shl i64 %390, 1
+  %spec.select.i.i.i.i.i85.i = tail call i64 @llvm.smax.i64(i64 %391, i64 %389)
   %spec.store.select.i.i.i.i.i86.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i, i64 8)
-  %391 = tail call ptr @realloc(ptr %.pre.i.i.i.i82.i, i64 %spec.store.select.i.i.i.i.i86.i)
-  %392 = icmp eq ptr %391, null
-  br i1 %392, label %then.i.i.i89.i, label %merge7.i.i.i.i.i87.i
+  %392 = tail call ptr @realloc(ptr %.pre.i.i.i.i82.i, i64 %spec.store.select.i.i.i.i.i86.i)
+  %393 = icmp eq ptr %392, null
+  br i1 %393, label %then.i.i.i89.i, label %merge7.i.i.i.i.i87.i
 
 merge7.i.i.i.i.i87.i:                             ; preds = %merge.i.i.i.i.i84.i
-  store ptr %391, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i86.i, ptr %10, align 8
-  %.pre10.i.i.i.i88.i = load i64, ptr %7, align 8
+  store ptr %392, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i86.i, ptr %11, align 8
+  %.pre10.i.i.i.i88.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i83.i"
 
 "$Vector.push.89.exit.thread.i.i.i83.i":          ; preds = %merge7.i.i.i.i.i87.i, %"$JsonWriter.integer_field.exit80.i"
-  %393 = phi i64 [ %.pre10.i.i.i.i88.i, %merge7.i.i.i.i.i87.i ], [ %387, %"$JsonWriter.integer_field.exit80.i" ]
-  %394 = phi ptr [ %391, %merge7.i.i.i.i.i87.i ], [ %.pre.i.i.i.i82.i, %"$JsonWriter.integer_field.exit80.i" ]
-  %395 = getelementptr i8, ptr %394, i64 %393
-  store i8 58, ptr %395, align 1
-  %396 = load i64, ptr %7, align 8
-  %397 = add i64 %396, 1
-  store i64 %397, ptr %7, align 8
+  %394 = phi i64 [ %.pre10.i.i.i.i88.i, %merge7.i.i.i.i.i87.i ], [ %388, %"$JsonWriter.integer_field.exit80.i" ]
+  %395 = phi ptr [ %392, %merge7.i.i.i.i.i87.i ], [ %.pre.i.i.i.i82.i, %"$JsonWriter.integer_field.exit80.i" ]
+  %396 = getelementptr i8, ptr %395, i64 %394
+  store i8 58, ptr %396, align 1
+  %397 = load i64, ptr %8, align 8
+  %398 = add i64 %397, 1
+  store i64 %398, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit90.i"
 
 then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
-  %398 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %398, align 1
+  %399 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %399, align 1
   br label %"$JsonWriter.integer_field.exit90.i"
 
 "$JsonWriter.integer_field.exit90.i":             ; preds = %then.i.i.i89.i, %"$Vector.push.89.exit.thread.i.i.i83.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %386)
-  %399 = load i32, ptr %367, align 4
-  %400 = getelementptr i8, ptr %1, i64 360
-  %401 = load i32, ptr %400, align 4
-  %402 = load i32, ptr %200, align 4
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
-  %403 = load i64, ptr %7, align 8
-  %404 = add i64 %403, 1
-  %405 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i91.i = icmp slt i64 %405, %404
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %387)
+  %400 = load i32, ptr %368, align 4
+  %401 = getelementptr i8, ptr %1, i64 360
+  %402 = load i32, ptr %401, align 4
+  %403 = load i32, ptr %201, align 4
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
+  %404 = load i64, ptr %8, align 8
+  %405 = add i64 %404, 1
+  %406 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i91.i = icmp slt i64 %406, %405
   %.pre.i.i.i.i92.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.89.exit.thread.i.i.i93.i"
 
 merge.i.i.i.i.i94.i:                              ; preds = %"$JsonWriter.integer_field.exit90.i"
-  %406 = shl i64 %405, 1
-  %spec.select.i.i.i.i.i95.i = tail call i64 @llvm.smax.i64(i64 %406, i64 %404)
+  %407 = shl i64 %406, 1
+  %spec.select.i.i.i.i.i95.i = tail call i64 @llvm.smax.i64(i64 %407, i64 %405)
   %spec.store.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i95.i, i64 8)
-  %407 = tail call ptr @realloc(ptr %.pre.i.i.i.i92.i, i64 %spec.store.select.i.i.i.i.i96.i)
-  %408 = icmp eq ptr %407, null
-  br i1 %408, label %then.i.i.i99.i, label %merge7.i.i.i.i.i97.i
+  %408 = tail call ptr @realloc(ptr %.pre.i.i.i.i92.i, i64 %spec.store.select.i.i.i.i.i96.i)
+  %409 = icmp eq ptr %408, null
+  br i1 %409, label %then.i.i.i99.i, label %merge7.i.i.i.i.i97.i
 
 merge7.i.i.i.i.i97.i:                             ; preds = %merge.i.i.i.i.i94.i
-  store ptr %407, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i96.i, ptr %10, align 8
-  %.pre10.i.i.i.i98.i = load i64, ptr %7, align 8
+  store ptr %408, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i96.i, ptr %11, align 8
+  %.pre10.i.i.i.i98.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i93.i"
 
 "$Vector.push.89.exit.thread.i.i.i93.i":          ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer_field.exit90.i"
-  %409 = phi i64 [ %.pre10.i.i.i.i98.i, %merge7.i.i.i.i.i97.i ], [ %403, %"$JsonWriter.integer_field.exit90.i" ]
-  %410 = phi ptr [ %407, %merge7.i.i.i.i.i97.i ], [ %.pre.i.i.i.i92.i, %"$JsonWriter.integer_field.exit90.i" ]
-  %411 = getelementptr i8, ptr %410, i64 %409
-  store i8 58, ptr %411, align 1
-  %412 = load i64, ptr %7, align 8
-  %413 = add i64 %412, 1
-  store i64 %413, ptr %7, align 8
+  %410 = phi i64 [ %.pre10.i.i.i.i98.i, %merge7.i.i.i.i.i97.i ], [ %404, %"$JsonWriter.integer_field.exit90.i" ]
+  %411 = phi ptr [ %408, %merge7.i.i.i.i.i97.i ], [ %.pre.i.i.i.i92.i, %"$JsonWriter.integer_field.exit90.i" ]
+  %412 = getelementptr i8, ptr %411, i64 %410
+  store i8 58, ptr %412, align 1
+  %413 = load i64, ptr %8, align 8
+  %414 = add i64 %413, 1
+  store i64 %414, ptr %8, align 8
   br label %"$write_cache.exit"
 
 then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
-  %414 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %414, align 1
+  %415 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %415, align 1
   br label %"$write_cache.exit"
 
 "$write_cache.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i93.i", %then.i.i.i99.i
-  %415 = sdiv i32 %399, %401
-  %spec.select.i.i = tail call i32 @llvm.smin.i32(i32 %415, i32 %402)
-  %416 = sext i32 %spec.select.i.i to i64
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %416)
-  %417 = getelementptr i8, ptr %1, i64 352
-  %418 = load i64, ptr %417, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
-  %419 = load i64, ptr %7, align 8
-  %420 = add i64 %419, 1
-  %421 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i95 = icmp slt i64 %421, %420
-  %.pre.i.i.i.i96 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i95, label %merge.i.i.i.i.i98, label %"$Vector.push.89.exit.thread.i.i.i97"
-
-merge.i.i.i.i.i98:                                ; preds = %"$write_cache.exit"
-  %422 = shl i64 %421, 1
-  %spec.select.i.i.i.i.i99 = tail call i64 @llvm.smax.i64(i64 %422, i64 %420)
-  %spec.store.select.i.i.i.i.i100 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i99, i64 8)
-  %423 = tail call ptr @realloc(ptr %.pre.i.i.i.i96, i64 %spec.store.select.i.i.i.i.i100)
-  %424 = icmp eq ptr %423, null
-  br i1 %424, label %then.i.i.i103, label %merge7.i.i.i.i.i101
-
-merge7.i.i.i.i.i101:                              ; preds = %merge.i.i.i.i.i98
-  store ptr %423, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i100, ptr %10, align 8
-  %.pre10.i.i.i.i102 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i97"
-
-"$Vector.push.89.exit.thread.i.i.i97":            ; preds = %merge7.i.i.i.i.i101, %"$write_cache.exit"
-  %425 = phi i64 [ %.pre10.i.i.i.i102, %merge7.i.i.i.i.i101 ], [ %419, %"$write_cache.exit" ]
-  %426 = phi ptr [ %423, %merge7.i.i.i.i.i101 ], [ %.pre.i.i.i.i96, %"$write_cache.exit" ]
-  %427 = getelementptr i8, ptr %426, i64 %425
-  store i8 58, ptr %427, align 1
-  %428 = load i64, ptr %7, align 8
-  %429 = add i64 %428, 1
-  store i64 %429, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit104"
-
-then.i.i.i103:                                    ; preds = %merge.i.i.i.i.i98
-  %430 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %430, align 1
-  br label %"$JsonWriter.integer_field.exit104"
-
-"$JsonWriter.integer_field.exit104":              ; preds = %"$Vector.push.89.exit.thread.i.i.i97", %then.i.i.i103
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %418)
-  %431 = getelementptr i8, ptr %1, i64 512
-  %432 = load i8, ptr %431, align 1
-  %433 = icmp ne i8 %432, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.754", i1 zeroext %433)
-  %434 = getelementptr i8, ptr %1, i64 513
+  %416 = sdiv i32 %400, %402
+  %spec.select.i.i = tail call i32 @llvm.smin.i32(i32 %416, i32 %403)
+  %417 = sext i32 %spec.select.i.i to i64
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %417)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
-  %435 = load i64, ptr %7, align 8
-  %436 = add i64 %435, 1
-  %437 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i105 = icmp slt i64 %437, %436
-  %.pre.i.i.i.i106 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i105, label %merge.i.i.i.i.i108, label %"$Vector.push.89.exit.thread.i.i.i107"
+  %418 = load i64, ptr %8, align 8
+  %419 = add i64 %418, 1
+  %420 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i96 = icmp slt i64 %420, %419
+  %.pre.i.i.i.i97 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i96, label %merge.i.i.i.i.i99, label %"$Vector.push.89.exit.thread.i.i.i98"
 
-merge.i.i.i.i.i108:                               ; preds = %"$JsonWriter.integer_field.exit104"
-  %438 = shl i64 %437, 1
-  %spec.select.i.i.i.i.i109 = tail call i64 @llvm.smax.i64(i64 %438, i64 %436)
-  %spec.store.select.i.i.i.i.i110 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i109, i64 8)
-  %439 = tail call ptr @realloc(ptr %.pre.i.i.i.i106, i64 %spec.store.select.i.i.i.i.i110)
-  %440 = icmp eq ptr %439, null
-  br i1 %440, label %then.i.i.i113, label %merge7.i.i.i.i.i111
+merge.i.i.i.i.i99:                                ; preds = %"$write_cache.exit"
+  %421 = shl i64 %420, 1
+  %spec.select.i.i.i.i.i100 = tail call i64 @llvm.smax.i64(i64 %421, i64 %419)
+  %spec.store.select.i.i.i.i.i101 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i100, i64 8)
+  %422 = tail call ptr @realloc(ptr %.pre.i.i.i.i97, i64 %spec.store.select.i.i.i.i.i101)
+  %423 = icmp eq ptr %422, null
+  br i1 %423, label %then.i.i.i104, label %merge7.i.i.i.i.i102
 
-merge7.i.i.i.i.i111:                              ; preds = %merge.i.i.i.i.i108
-  store ptr %439, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i110, ptr %10, align 8
-  %.pre10.i.i.i.i112 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i107"
+merge7.i.i.i.i.i102:                              ; preds = %merge.i.i.i.i.i99
+  store ptr %422, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i101, ptr %11, align 8
+  %.pre10.i.i.i.i103 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i98"
 
-"$Vector.push.89.exit.thread.i.i.i107":           ; preds = %merge7.i.i.i.i.i111, %"$JsonWriter.integer_field.exit104"
-  %441 = phi i64 [ %.pre10.i.i.i.i112, %merge7.i.i.i.i.i111 ], [ %435, %"$JsonWriter.integer_field.exit104" ]
-  %442 = phi ptr [ %439, %merge7.i.i.i.i.i111 ], [ %.pre.i.i.i.i106, %"$JsonWriter.integer_field.exit104" ]
-  %443 = getelementptr i8, ptr %442, i64 %441
-  store i8 58, ptr %443, align 1
-  %444 = load i64, ptr %7, align 8
-  %445 = add i64 %444, 1
-  store i64 %445, ptr %7, align 8
-  br label %"$JsonWriter.string_field.exit114"
+"$Vector.push.89.exit.thread.i.i.i98":            ; preds = %merge7.i.i.i.i.i102, %"$write_cache.exit"
+  %424 = phi i64 [ %.pre10.i.i.i.i103, %merge7.i.i.i.i.i102 ], [ %418, %"$write_cache.exit" ]
+  %425 = phi ptr [ %422, %merge7.i.i.i.i.i102 ], [ %.pre.i.i.i.i97, %"$write_cache.exit" ]
+  %426 = getelementptr i8, ptr %425, i64 %424
+  store i8 58, ptr %426, align 1
+  %427 = load i64, ptr %8, align 8
+  %428 = add i64 %427, 1
+  store i64 %428, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit105"
 
-then.i.i.i113:                                    ; preds = %merge.i.i.i.i.i108
-  %446 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %446, align 1
-  br label %"$JsonWriter.string_field.exit114"
+then.i.i.i104:                                    ; preds = %merge.i.i.i.i.i99
+  %429 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %429, align 1
+  br label %"$JsonWriter.integer_field.exit105"
 
-"$JsonWriter.string_field.exit114":               ; preds = %"$Vector.push.89.exit.thread.i.i.i107", %then.i.i.i113
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %434)
-  call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %3)
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %3, ptr nonnull readonly %1)
-  %shape.sroa.0.0.copyload.i = load i64, ptr %3, align 8
-  %shape.sroa.8.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 8
-  %shape.sroa.8.0.copyload.i = load i64, ptr %shape.sroa.8.0..sroa_idx.i, align 8
-  %shape.sroa.25.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 16
-  %shape.sroa.25.0.copyload.i = load i64, ptr %shape.sroa.25.0..sroa_idx.i, align 8
-  %shape.sroa.28.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 24
-  %shape.sroa.28.0.copyload.i = load i64, ptr %shape.sroa.28.0..sroa_idx.i, align 8
-  %shape.sroa.39.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 32
-  %shape.sroa.39.0.copyload.i = load i64, ptr %shape.sroa.39.0..sroa_idx.i, align 8
-  %shape.sroa.46.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 40
-  %shape.sroa.46.0.copyload.i = load i64, ptr %shape.sroa.46.0..sroa_idx.i, align 8
-  %shape.sroa.50.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 48
-  %shape.sroa.50.0.copyload.i = load i64, ptr %shape.sroa.50.0..sroa_idx.i, align 8
-  %shape.sroa.54.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 56
-  %shape.sroa.54.0.copyload.i = load i64, ptr %shape.sroa.54.0..sroa_idx.i, align 8
-  %shape.sroa.55.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 64
-  %shape.sroa.55.0.copyload.i = load i64, ptr %shape.sroa.55.0..sroa_idx.i, align 8
-  %shape.sroa.58.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 72
-  %shape.sroa.58.0.copyload.i = load i64, ptr %shape.sroa.58.0..sroa_idx.i, align 8
-  %shape.sroa.62.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 80
-  %shape.sroa.62.0.copyload.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i, align 8
-  %shape.sroa.66.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 88
-  %shape.sroa.66.0.copyload.i = load i64, ptr %shape.sroa.66.0..sroa_idx.i, align 8
-  %shape.sroa.68.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 96
-  %shape.sroa.68.0.copyload.i = load i64, ptr %shape.sroa.68.0..sroa_idx.i, align 8
-  %shape.sroa.71.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 104
-  %shape.sroa.71.0.copyload.i = load i64, ptr %shape.sroa.71.0..sroa_idx.i, align 8
-  %shape.sroa.72.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 112
-  %shape.sroa.72.0.copyload.i = load i64, ptr %shape.sroa.72.0..sroa_idx.i, align 8
-  %shape.sroa.75.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 120
-  %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
-  %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
-  %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
+"$JsonWriter.integer_field.exit105":              ; preds = %"$Vector.push.89.exit.thread.i.i.i98", %then.i.i.i104
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %3)
+  %430 = getelementptr i8, ptr %1, i64 352
+  %431 = load i64, ptr %430, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
-  %447 = load i64, ptr %7, align 8
-  %448 = add i64 %447, 1
-  %449 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i115 = icmp slt i64 %449, %448
-  %.pre.i.i.i.i116 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i115, label %merge.i.i.i.i.i128, label %"$Vector.push.89.exit.thread.i.i.i117"
+  %432 = load i64, ptr %8, align 8
+  %433 = add i64 %432, 1
+  %434 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i106 = icmp slt i64 %434, %433
+  %.pre.i.i.i.i107 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i106, label %merge.i.i.i.i.i109, label %"$Vector.push.89.exit.thread.i.i.i108"
 
-merge.i.i.i.i.i128:                               ; preds = %"$JsonWriter.string_field.exit114"
-  %450 = shl i64 %449, 1
-  %spec.select.i.i.i.i.i129 = tail call i64 @llvm.smax.i64(i64 %450, i64 %448)
-  %spec.store.select.i.i.i.i.i130 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i129, i64 8)
-  %451 = tail call ptr @realloc(ptr %.pre.i.i.i.i116, i64 %spec.store.select.i.i.i.i.i130)
-  %452 = icmp eq ptr %451, null
-  br i1 %452, label %then.i.i.i133, label %merge7.i.i.i.i.i131
+merge.i.i.i.i.i109:                               ; preds = %"$JsonWriter.integer_field.exit105"
+  %435 = shl i64 %434, 1
+  %spec.select.i.i.i.i.i110 = tail call i64 @llvm.smax.i64(i64 %435, i64 %433)
+  %spec.store.select.i.i.i.i.i111 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i110, i64 8)
+  %436 = tail call ptr @realloc(ptr %.pre.i.i.i.i107, i64 %spec.store.select.i.i.i.i.i111)
+  %437 = icmp eq ptr %436, null
+  br i1 %437, label %then.i.i.i114, label %merge7.i.i.i.i.i112
 
-merge7.i.i.i.i.i131:                              ; preds = %merge.i.i.i.i.i128
-  store ptr %451, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i130, ptr %10, align 8
-  %.pre10.i.i.i.i132 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i117"
+merge7.i.i.i.i.i112:                              ; preds = %merge.i.i.i.i.i109
+  store ptr %436, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i111, ptr %11, align 8
+  %.pre10.i.i.i.i113 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i108"
 
-"$Vector.push.89.exit.thread.i.i.i117":           ; preds = %merge7.i.i.i.i.i131, %"$JsonWriter.string_field.exit114"
-  %453 = phi i64 [ %.pre10.i.i.i.i132, %merge7.i.i.i.i.i131 ], [ %447, %"$JsonWriter.string_field.exit114" ]
-  %454 = phi ptr [ %451, %merge7.i.i.i.i.i131 ], [ %.pre.i.i.i.i116, %"$JsonWriter.string_field.exit114" ]
-  %455 = getelementptr i8, ptr %454, i64 %453
-  store i8 58, ptr %455, align 1
-  %456 = load i64, ptr %7, align 8
-  %457 = add i64 %456, 1
-  store i64 %457, ptr %7, align 8
-  br label %"$JsonWriter.key.exit.i"
+"$Vector.push.89.exit.thread.i.i.i108":           ; preds = %merge7.i.i.i.i.i112, %"$JsonWriter.integer_field.exit105"
+  %438 = phi i64 [ %.pre10.i.i.i.i113, %merge7.i.i.i.i.i112 ], [ %432, %"$JsonWriter.integer_field.exit105" ]
+  %439 = phi ptr [ %436, %merge7.i.i.i.i.i112 ], [ %.pre.i.i.i.i107, %"$JsonWriter.integer_field.exit105" ]
+  %440 = getelementptr i8, ptr %439, i64 %438
+  store i8 58, ptr %440, align 1
+  %441 = load i64, ptr %8, align 8
+  %442 = add i64 %441, 1
+  store i64 %442, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit115"
 
-then.i.i.i133:                                    ; preds = %merge.i.i.i.i.i128
-  %458 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %458, align 1
-  br label %"$JsonWriter.key.exit.i"
+then.i.i.i114:                                    ; preds = %merge.i.i.i.i.i109
+  %443 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %443, align 1
+  br label %"$JsonWriter.integer_field.exit115"
 
-"$JsonWriter.key.exit.i":                         ; preds = %then.i.i.i133, %"$Vector.push.89.exit.thread.i.i.i117"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  %459 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %460 = mul i64 %459, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
-  %461 = load i64, ptr %7, align 8
-  %462 = add i64 %461, 1
-  %463 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i118 = icmp slt i64 %463, %462
-  %.pre.i.i.i.i.i119 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i118, label %merge.i.i.i.i.i.i122, label %"$Vector.push.89.exit.thread.i.i.i.i120"
-
-merge.i.i.i.i.i.i122:                             ; preds = %"$JsonWriter.key.exit.i"
-  %464 = shl i64 %463, 1
-  %spec.select.i.i.i.i.i.i123 = tail call i64 @llvm.smax.i64(i64 %464, i64 %462)
-  %spec.store.select.i.i.i.i.i.i124 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i123, i64 8)
-  %465 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i119, i64 %spec.store.select.i.i.i.i.i.i124)
-  %466 = icmp eq ptr %465, null
-  br i1 %466, label %then.i.i.i.i127, label %merge7.i.i.i.i.i.i125
-
-merge7.i.i.i.i.i.i125:                            ; preds = %merge.i.i.i.i.i.i122
-  store ptr %465, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i124, ptr %10, align 8
-  %.pre10.i.i.i.i.i126 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i120"
-
-"$Vector.push.89.exit.thread.i.i.i.i120":         ; preds = %merge7.i.i.i.i.i.i125, %"$JsonWriter.key.exit.i"
-  %467 = phi i64 [ %.pre10.i.i.i.i.i126, %merge7.i.i.i.i.i.i125 ], [ %461, %"$JsonWriter.key.exit.i" ]
-  %468 = phi ptr [ %465, %merge7.i.i.i.i.i.i125 ], [ %.pre.i.i.i.i.i119, %"$JsonWriter.key.exit.i" ]
-  %469 = getelementptr i8, ptr %468, i64 %467
-  store i8 58, ptr %469, align 1
-  %470 = load i64, ptr %7, align 8
-  %471 = add i64 %470, 1
-  store i64 %471, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit.i121"
-
-then.i.i.i.i127:                                  ; preds = %merge.i.i.i.i.i.i122
-  %472 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %472, align 1
-  br label %"$JsonWriter.integer_field.exit.i121"
-
-"$JsonWriter.integer_field.exit.i121":            ; preds = %then.i.i.i.i127, %"$Vector.push.89.exit.thread.i.i.i.i120"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  %473 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
-  %474 = mul i64 %shape.sroa.62.0.copyload.i, %473
+"$JsonWriter.integer_field.exit115":              ; preds = %"$Vector.push.89.exit.thread.i.i.i108", %then.i.i.i114
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %431)
+  %444 = getelementptr i8, ptr %1, i64 512
+  %445 = load i8, ptr %444, align 1
+  %446 = icmp ne i8 %445, 0
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.757", i1 zeroext %446)
+  %447 = getelementptr i8, ptr %1, i64 513
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
-  %475 = load i64, ptr %7, align 8
-  %476 = add i64 %475, 1
-  %477 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i92.i = icmp slt i64 %477, %476
+  %448 = load i64, ptr %8, align 8
+  %449 = add i64 %448, 1
+  %450 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i116 = icmp slt i64 %450, %449
+  %.pre.i.i.i.i117 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i116, label %merge.i.i.i.i.i119, label %"$Vector.push.89.exit.thread.i.i.i118"
+
+merge.i.i.i.i.i119:                               ; preds = %"$JsonWriter.integer_field.exit115"
+  %451 = shl i64 %450, 1
+  %spec.select.i.i.i.i.i120 = tail call i64 @llvm.smax.i64(i64 %451, i64 %449)
+  %spec.store.select.i.i.i.i.i121 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i120, i64 8)
+  %452 = tail call ptr @realloc(ptr %.pre.i.i.i.i117, i64 %spec.store.select.i.i.i.i.i121)
+  %453 = icmp eq ptr %452, null
+  br i1 %453, label %then.i.i.i124, label %merge7.i.i.i.i.i122
+
+merge7.i.i.i.i.i122:                              ; preds = %merge.i.i.i.i.i119
+  store ptr %452, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i121, ptr %11, align 8
+  %.pre10.i.i.i.i123 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i118"
+
+"$Vector.push.89.exit.thread.i.i.i118":           ; preds = %merge7.i.i.i.i.i122, %"$JsonWriter.integer_field.exit115"
+  %454 = phi i64 [ %.pre10.i.i.i.i123, %merge7.i.i.i.i.i122 ], [ %448, %"$JsonWriter.integer_field.exit115" ]
+  %455 = phi ptr [ %452, %merge7.i.i.i.i.i122 ], [ %.pre.i.i.i.i117, %"$JsonWriter.integer_field.exit115" ]
+  %456 = getelementptr i8, ptr %455, i64 %454
+  store i8 58, ptr %456, align 1
+  %457 = load i64, ptr %8, align 8
+  %458 = add i64 %457, 1
+  store i64 %458, ptr %8, align 8
+  br label %"$JsonWriter.string_field.exit125"
+
+then.i.i.i124:                                    ; preds = %merge.i.i.i.i.i119
+  %459 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %459, align 1
+  br label %"$JsonWriter.string_field.exit125"
+
+"$JsonWriter.string_field.exit125":               ; preds = %"$Vector.push.89.exit.thread.i.i.i118", %then.i.i.i124
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %447)
+  call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %4)
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %4, ptr nonnull readonly %1)
+  %shape.sroa.0.0.copyload.i = load i64, ptr %4, align 8
+  %shape.sroa.8.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 8
+  %shape.sroa.8.0.copyload.i = load i64, ptr %shape.sroa.8.0..sroa_idx.i, align 8
+  %shape.sroa.25.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 16
+  %shape.sroa.25.0.copyload.i = load i64, ptr %shape.sroa.25.0..sroa_idx.i, align 8
+  %shape.sroa.28.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 24
+  %shape.sroa.28.0.copyload.i = load i64, ptr %shape.sroa.28.0..sroa_idx.i, align 8
+  %shape.sroa.39.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 32
+  %shape.sroa.39.0.copyload.i = load i64, ptr %shape.sroa.39.0..sroa_idx.i, align 8
+  %shape.sroa.46.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 40
+  %shape.sroa.46.0.copyload.i = load i64, ptr %shape.sroa.46.0..sroa_idx.i, align 8
+  %shape.sroa.50.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 48
+  %shape.sroa.50.0.copyload.i = load i64, ptr %shape.sroa.50.0..sroa_idx.i, align 8
+  %shape.sroa.54.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 56
+  %shape.sroa.54.0.copyload.i = load i64, ptr %shape.sroa.54.0..sroa_idx.i, align 8
+  %shape.sroa.55.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 64
+  %shape.sroa.55.0.copyload.i = load i64, ptr %shape.sroa.55.0..sroa_idx.i, align 8
+  %shape.sroa.58.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 72
+  %shape.sroa.58.0.copyload.i = load i64, ptr %shape.sroa.58.0..sroa_idx.i, align 8
+  %shape.sroa.62.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 80
+  %shape.sroa.62.0.copyload.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i, align 8
+  %shape.sroa.66.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 88
+  %shape.sroa.66.0.copyload.i = load i64, ptr %shape.sroa.66.0..sroa_idx.i, align 8
+  %shape.sroa.68.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 96
+  %shape.sroa.68.0.copyload.i = load i64, ptr %shape.sroa.68.0..sroa_idx.i, align 8
+  %shape.sroa.71.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 104
+  %shape.sroa.71.0.copyload.i = load i64, ptr %shape.sroa.71.0..sroa_idx.i, align 8
+  %shape.sroa.72.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 112
+  %shape.sroa.72.0.copyload.i = load i64, ptr %shape.sroa.72.0..sroa_idx.i, align 8
+  %shape.sroa.75.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 120
+  %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
+  %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 128
+  %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
+  %460 = load i64, ptr %8, align 8
+  %461 = add i64 %460, 1
+  %462 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i126 = icmp slt i64 %462, %461
+  %.pre.i.i.i.i127 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i126, label %merge.i.i.i.i.i139, label %"$Vector.push.89.exit.thread.i.i.i128"
+
+merge.i.i.i.i.i139:                               ; preds = %"$JsonWriter.string_field.exit125"
+  %463 = shl i64 %462, 1
+  %spec.select.i.i.i.i.i140 = tail call i64 @llvm.smax.i64(i64 %463, i64 %461)
+  %spec.store.select.i.i.i.i.i141 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i140, i64 8)
+  %464 = tail call ptr @realloc(ptr %.pre.i.i.i.i127, i64 %spec.store.select.i.i.i.i.i141)
+  %465 = icmp eq ptr %464, null
+  br i1 %465, label %then.i.i.i144, label %merge7.i.i.i.i.i142
+
+merge7.i.i.i.i.i142:                              ; preds = %merge.i.i.i.i.i139
+  store ptr %464, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i141, ptr %11, align 8
+  %.pre10.i.i.i.i143 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i128"
+
+"$Vector.push.89.exit.thread.i.i.i128":           ; preds = %merge7.i.i.i.i.i142, %"$JsonWriter.string_field.exit125"
+  %466 = phi i64 [ %.pre10.i.i.i.i143, %merge7.i.i.i.i.i142 ], [ %460, %"$JsonWriter.string_field.exit125" ]
+  %467 = phi ptr [ %464, %merge7.i.i.i.i.i142 ], [ %.pre.i.i.i.i127, %"$JsonWriter.string_field.exit125" ]
+  %468 = getelementptr i8, ptr %467, i64 %466
+  store i8 58, ptr %468, align 1
+  %469 = load i64, ptr %8, align 8
+  %470 = add i64 %469, 1
+  store i64 %470, ptr %8, align 8
+  br label %"$JsonWriter.key.exit.i"
+
+then.i.i.i144:                                    ; preds = %merge.i.i.i.i.i139
+  %471 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %471, align 1
+  br label %"$JsonWriter.key.exit.i"
+
+"$JsonWriter.key.exit.i":                         ; preds = %then.i.i.i144, %"$Vector.push.89.exit.thread.i.i.i128"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
+  %472 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %473 = mul i64 %472, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
+  %474 = load i64, ptr %8, align 8
+  %475 = add i64 %474, 1
+  %476 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i129 = icmp slt i64 %476, %475
+  %.pre.i.i.i.i.i130 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i129, label %merge.i.i.i.i.i.i133, label %"$Vector.push.89.exit.thread.i.i.i.i131"
+
+merge.i.i.i.i.i.i133:                             ; preds = %"$JsonWriter.key.exit.i"
+  %477 = shl i64 %476, 1
+  %spec.select.i.i.i.i.i.i134 = tail call i64 @llvm.smax.i64(i64 %477, i64 %475)
+  %spec.store.select.i.i.i.i.i.i135 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i134, i64 8)
+  %478 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i130, i64 %spec.store.select.i.i.i.i.i.i135)
+  %479 = icmp eq ptr %478, null
+  br i1 %479, label %then.i.i.i.i138, label %merge7.i.i.i.i.i.i136
+
+merge7.i.i.i.i.i.i136:                            ; preds = %merge.i.i.i.i.i.i133
+  store ptr %478, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i135, ptr %11, align 8
+  %.pre10.i.i.i.i.i137 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i131"
+
+"$Vector.push.89.exit.thread.i.i.i.i131":         ; preds = %merge7.i.i.i.i.i.i136, %"$JsonWriter.key.exit.i"
+  %480 = phi i64 [ %.pre10.i.i.i.i.i137, %merge7.i.i.i.i.i.i136 ], [ %474, %"$JsonWriter.key.exit.i" ]
+  %481 = phi ptr [ %478, %merge7.i.i.i.i.i.i136 ], [ %.pre.i.i.i.i.i130, %"$JsonWriter.key.exit.i" ]
+  %482 = getelementptr i8, ptr %481, i64 %480
+  store i8 58, ptr %482, align 1
+  %483 = load i64, ptr %8, align 8
+  %484 = add i64 %483, 1
+  store i64 %484, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit.i132"
+
+then.i.i.i.i138:                                  ; preds = %merge.i.i.i.i.i.i133
+  %485 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %485, align 1
+  br label %"$JsonWriter.integer_field.exit.i132"
+
+"$JsonWriter.integer_field.exit.i132":            ; preds = %then.i.i.i.i138, %"$Vector.push.89.exit.thread.i.i.i.i131"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %473)
+  %486 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
+  %487 = mul i64 %shape.sroa.62.0.copyload.i, %486
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
+  %488 = load i64, ptr %8, align 8
+  %489 = add i64 %488, 1
+  %490 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i92.i = icmp slt i64 %490, %489
   %.pre.i.i.i.i93.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i92.i, label %merge.i.i.i.i.i95.i, label %"$Vector.push.89.exit.thread.i.i.i94.i"
 
-merge.i.i.i.i.i95.i:                              ; preds = %"$JsonWriter.integer_field.exit.i121"
-  %478 = shl i64 %477, 1
-  %spec.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %478, i64 %476)
+merge.i.i.i.i.i95.i:                              ; preds = %"$JsonWriter.integer_field.exit.i132"
+  %491 = shl i64 %490, 1
+  %spec.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %491, i64 %489)
   %spec.store.select.i.i.i.i.i97.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i96.i, i64 8)
-  %479 = tail call ptr @realloc(ptr %.pre.i.i.i.i93.i, i64 %spec.store.select.i.i.i.i.i97.i)
-  %480 = icmp eq ptr %479, null
-  br i1 %480, label %then.i.i.i100.i, label %merge7.i.i.i.i.i98.i
+  %492 = tail call ptr @realloc(ptr %.pre.i.i.i.i93.i, i64 %spec.store.select.i.i.i.i.i97.i)
+  %493 = icmp eq ptr %492, null
+  br i1 %493, label %then.i.i.i100.i, label %merge7.i.i.i.i.i98.i
 
 merge7.i.i.i.i.i98.i:                             ; preds = %merge.i.i.i.i.i95.i
-  store ptr %479, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i97.i, ptr %10, align 8
-  %.pre10.i.i.i.i99.i = load i64, ptr %7, align 8
+  store ptr %492, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i97.i, ptr %11, align 8
+  %.pre10.i.i.i.i99.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i94.i"
 
-"$Vector.push.89.exit.thread.i.i.i94.i":          ; preds = %merge7.i.i.i.i.i98.i, %"$JsonWriter.integer_field.exit.i121"
-  %481 = phi i64 [ %.pre10.i.i.i.i99.i, %merge7.i.i.i.i.i98.i ], [ %475, %"$JsonWriter.integer_field.exit.i121" ]
-  %482 = phi ptr [ %479, %merge7.i.i.i.i.i98.i ], [ %.pre.i.i.i.i93.i, %"$JsonWriter.integer_field.exit.i121" ]
-  %483 = getelementptr i8, ptr %482, i64 %481
-  store i8 58, ptr %483, align 1
-  %484 = load i64, ptr %7, align 8
-  %485 = add i64 %484, 1
-  store i64 %485, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i94.i":          ; preds = %merge7.i.i.i.i.i98.i, %"$JsonWriter.integer_field.exit.i132"
+  %494 = phi i64 [ %.pre10.i.i.i.i99.i, %merge7.i.i.i.i.i98.i ], [ %488, %"$JsonWriter.integer_field.exit.i132" ]
+  %495 = phi ptr [ %492, %merge7.i.i.i.i.i98.i ], [ %.pre.i.i.i.i93.i, %"$JsonWriter.integer_field.exit.i132" ]
+  %496 = getelementptr i8, ptr %495, i64 %494
+  store i8 58, ptr %496, align 1
+  %497 = load i64, ptr %8, align 8
+  %498 = add i64 %497, 1
+  store i64 %498, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit101.i"
 
 then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
-  %486 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %486, align 1
+  %499 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %499, align 1
   br label %"$JsonWriter.integer_field.exit101.i"
 
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.89.exit.thread.i.i.i94.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %474)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
-  %487 = load i64, ptr %7, align 8
-  %488 = add i64 %487, 1
-  %489 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i102.i = icmp slt i64 %489, %488
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %487)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
+  %500 = load i64, ptr %8, align 8
+  %501 = add i64 %500, 1
+  %502 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i102.i = icmp slt i64 %502, %501
   %.pre.i.i.i.i103.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i102.i, label %merge.i.i.i.i.i105.i, label %"$Vector.push.89.exit.thread.i.i.i104.i"
 
 merge.i.i.i.i.i105.i:                             ; preds = %"$JsonWriter.integer_field.exit101.i"
-  %490 = shl i64 %489, 1
-  %spec.select.i.i.i.i.i106.i = tail call i64 @llvm.smax.i64(i64 %490, i64 %488)
+  %503 = shl i64 %502, 1
+  %spec.select.i.i.i.i.i106.i = tail call i64 @llvm.smax.i64(i64 %503, i64 %501)
   %spec.store.select.i.i.i.i.i107.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i106.i, i64 8)
-  %491 = tail call ptr @realloc(ptr %.pre.i.i.i.i103.i, i64 %spec.store.select.i.i.i.i.i107.i)
-  %492 = icmp eq ptr %491, null
-  br i1 %492, label %then.i.i.i110.i, label %merge7.i.i.i.i.i108.i
+  %504 = tail call ptr @realloc(ptr %.pre.i.i.i.i103.i, i64 %spec.store.select.i.i.i.i.i107.i)
+  %505 = icmp eq ptr %504, null
+  br i1 %505, label %then.i.i.i110.i, label %merge7.i.i.i.i.i108.i
 
 merge7.i.i.i.i.i108.i:                            ; preds = %merge.i.i.i.i.i105.i
-  store ptr %491, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i107.i, ptr %10, align 8
-  %.pre10.i.i.i.i109.i = load i64, ptr %7, align 8
+  store ptr %504, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i107.i, ptr %11, align 8
+  %.pre10.i.i.i.i109.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i104.i"
 
 "$Vector.push.89.exit.thread.i.i.i104.i":         ; preds = %merge7.i.i.i.i.i108.i, %"$JsonWriter.integer_field.exit101.i"
-  %493 = phi i64 [ %.pre10.i.i.i.i109.i, %merge7.i.i.i.i.i108.i ], [ %487, %"$JsonWriter.integer_field.exit101.i" ]
-  %494 = phi ptr [ %491, %merge7.i.i.i.i.i108.i ], [ %.pre.i.i.i.i103.i, %"$JsonWriter.integer_field.exit101.i" ]
-  %495 = getelementptr i8, ptr %494, i64 %493
-  store i8 58, ptr %495, align 1
-  %496 = load i64, ptr %7, align 8
-  %497 = add i64 %496, 1
-  store i64 %497, ptr %7, align 8
+  %506 = phi i64 [ %.pre10.i.i.i.i109.i, %merge7.i.i.i.i.i108.i ], [ %500, %"$JsonWriter.integer_field.exit101.i" ]
+  %507 = phi ptr [ %504, %merge7.i.i.i.i.i108.i ], [ %.pre.i.i.i.i103.i, %"$JsonWriter.integer_field.exit101.i" ]
+  %508 = getelementptr i8, ptr %507, i64 %506
+  store i8 58, ptr %508, align 1
+  %509 = load i64, ptr %8, align 8
+  %510 = add i64 %509, 1
+  store i64 %510, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit111.i"
 
 then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.i
-  %498 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %498, align 1
+  %511 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %511, align 1
   br label %"$JsonWriter.integer_field.exit111.i"
 
 "$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.89.exit.thread.i.i.i104.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
-  %499 = load i64, ptr %7, align 8
-  %500 = add i64 %499, 1
-  %501 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i112.i = icmp slt i64 %501, %500
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %473)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
+  %512 = load i64, ptr %8, align 8
+  %513 = add i64 %512, 1
+  %514 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i112.i = icmp slt i64 %514, %513
   %.pre.i.i.i.i113.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i112.i, label %merge.i.i.i.i.i115.i, label %"$Vector.push.89.exit.thread.i.i.i114.i"
 
 merge.i.i.i.i.i115.i:                             ; preds = %"$JsonWriter.integer_field.exit111.i"
-  %502 = shl i64 %501, 1
-  %spec.select.i.i.i.i.i116.i = tail call i64 @llvm.smax.i64(i64 %502, i64 %500)
+  %515 = shl i64 %514, 1
+  %spec.select.i.i.i.i.i116.i = tail call i64 @llvm.smax.i64(i64 %515, i64 %513)
   %spec.store.select.i.i.i.i.i117.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i116.i, i64 8)
-  %503 = tail call ptr @realloc(ptr %.pre.i.i.i.i113.i, i64 %spec.store.select.i.i.i.i.i117.i)
-  %504 = icmp eq ptr %503, null
-  br i1 %504, label %then.i.i.i120.i, label %merge7.i.i.i.i.i118.i
+  %516 = tail call ptr @realloc(ptr %.pre.i.i.i.i113.i, i64 %spec.store.select.i.i.i.i.i117.i)
+  %517 = icmp eq ptr %516, null
+  br i1 %517, label %then.i.i.i120.i, label %merge7.i.i.i.i.i118.i
 
 merge7.i.i.i.i.i118.i:                            ; preds = %merge.i.i.i.i.i115.i
-  store ptr %503, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i117.i, ptr %10, align 8
-  %.pre10.i.i.i.i119.i = load i64, ptr %7, align 8
+  store ptr %516, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i117.i, ptr %11, align 8
+  %.pre10.i.i.i.i119.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i114.i"
 
 "$Vector.push.89.exit.thread.i.i.i114.i":         ; preds = %merge7.i.i.i.i.i118.i, %"$JsonWriter.integer_field.exit111.i"
-  %505 = phi i64 [ %.pre10.i.i.i.i119.i, %merge7.i.i.i.i.i118.i ], [ %499, %"$JsonWriter.integer_field.exit111.i" ]
-  %506 = phi ptr [ %503, %merge7.i.i.i.i.i118.i ], [ %.pre.i.i.i.i113.i, %"$JsonWriter.integer_field.exit111.i" ]
-  %507 = getelementptr i8, ptr %506, i64 %505
-  store i8 58, ptr %507, align 1
-  %508 = load i64, ptr %7, align 8
-  %509 = add i64 %508, 1
-  store i64 %509, ptr %7, align 8
+  %518 = phi i64 [ %.pre10.i.i.i.i119.i, %merge7.i.i.i.i.i118.i ], [ %512, %"$JsonWriter.integer_field.exit111.i" ]
+  %519 = phi ptr [ %516, %merge7.i.i.i.i.i118.i ], [ %.pre.i.i.i.i113.i, %"$JsonWriter.integer_field.exit111.i" ]
+  %520 = getelementptr i8, ptr %519, i64 %518
+  store i8 58, ptr %520, align 1
+  %521 = load i64, ptr %8, align 8
+  %522 = add i64 %521, 1
+  store i64 %522, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit121.i"
 
 then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.i
-  %510 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %510, align 1
+  %523 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %523, align 1
   br label %"$JsonWriter.integer_field.exit121.i"
 
 "$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.89.exit.thread.i.i.i114.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
-  %511 = load i64, ptr %7, align 8
-  %512 = add i64 %511, 1
-  %513 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i122.i = icmp slt i64 %513, %512
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %473)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
+  %524 = load i64, ptr %8, align 8
+  %525 = add i64 %524, 1
+  %526 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i122.i = icmp slt i64 %526, %525
   %.pre.i.i.i.i123.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i122.i, label %merge.i.i.i.i.i125.i, label %"$Vector.push.89.exit.thread.i.i.i124.i"
 
 merge.i.i.i.i.i125.i:                             ; preds = %"$JsonWriter.integer_field.exit121.i"
-  %514 = shl i64 %513, 1
-  %spec.select.i.i.i.i.i126.i = tail call i64 @llvm.smax.i64(i64 %514, i64 %512)
+  %527 = shl i64 %526, 1
+  %spec.select.i.i.i.i.i126.i = tail call i64 @llvm.smax.i64(i64 %527, i64 %525)
   %spec.store.select.i.i.i.i.i127.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i126.i, i64 8)
-  %515 = tail call ptr @realloc(ptr %.pre.i.i.i.i123.i, i64 %spec.store.select.i.i.i.i.i127.i)
-  %516 = icmp eq ptr %515, null
-  br i1 %516, label %then.i.i.i130.i, label %merge7.i.i.i.i.i128.i
+  %528 = tail call ptr @realloc(ptr %.pre.i.i.i.i123.i, i64 %spec.store.select.i.i.i.i.i127.i)
+  %529 = icmp eq ptr %528, null
+  br i1 %529, label %then.i.i.i130.i, label %merge7.i.i.i.i.i128.i
 
 merge7.i.i.i.i.i128.i:                            ; preds = %merge.i.i.i.i.i125.i
-  store ptr %515, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i127.i, ptr %10, align 8
-  %.pre10.i.i.i.i129.i = load i64, ptr %7, align 8
+  store ptr %528, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i127.i, ptr %11, align 8
+  %.pre10.i.i.i.i129.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i124.i"
 
 "$Vector.push.89.exit.thread.i.i.i124.i":         ; preds = %merge7.i.i.i.i.i128.i, %"$JsonWriter.integer_field.exit121.i"
-  %517 = phi i64 [ %.pre10.i.i.i.i129.i, %merge7.i.i.i.i.i128.i ], [ %511, %"$JsonWriter.integer_field.exit121.i" ]
-  %518 = phi ptr [ %515, %merge7.i.i.i.i.i128.i ], [ %.pre.i.i.i.i123.i, %"$JsonWriter.integer_field.exit121.i" ]
-  %519 = getelementptr i8, ptr %518, i64 %517
-  store i8 58, ptr %519, align 1
-  %520 = load i64, ptr %7, align 8
-  %521 = add i64 %520, 1
-  store i64 %521, ptr %7, align 8
+  %530 = phi i64 [ %.pre10.i.i.i.i129.i, %merge7.i.i.i.i.i128.i ], [ %524, %"$JsonWriter.integer_field.exit121.i" ]
+  %531 = phi ptr [ %528, %merge7.i.i.i.i.i128.i ], [ %.pre.i.i.i.i123.i, %"$JsonWriter.integer_field.exit121.i" ]
+  %532 = getelementptr i8, ptr %531, i64 %530
+  store i8 58, ptr %532, align 1
+  %533 = load i64, ptr %8, align 8
+  %534 = add i64 %533, 1
+  store i64 %534, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit131.i"
 
 then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.i
-  %522 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %522, align 1
+  %535 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %535, align 1
   br label %"$JsonWriter.integer_field.exit131.i"
 
 "$JsonWriter.integer_field.exit131.i":            ; preds = %then.i.i.i130.i, %"$Vector.push.89.exit.thread.i.i.i124.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %459)
-  %523 = shl i64 %shape.sroa.8.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
-  %524 = load i64, ptr %7, align 8
-  %525 = add i64 %524, 1
-  %526 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i132.i = icmp slt i64 %526, %525
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %472)
+  %536 = shl i64 %shape.sroa.8.0.copyload.i, 2
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
+  %537 = load i64, ptr %8, align 8
+  %538 = add i64 %537, 1
+  %539 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i132.i = icmp slt i64 %539, %538
   %.pre.i.i.i.i133.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i132.i, label %merge.i.i.i.i.i135.i, label %"$Vector.push.89.exit.thread.i.i.i134.i"
 
 merge.i.i.i.i.i135.i:                             ; preds = %"$JsonWriter.integer_field.exit131.i"
-  %527 = shl i64 %526, 1
-  %spec.select.i.i.i.i.i136.i = tail call i64 @llvm.smax.i64(i64 %527, i64 %525)
+  %540 = shl i64 %539, 1
+  %spec.select.i.i.i.i.i136.i = tail call i64 @llvm.smax.i64(i64 %540, i64 %538)
   %spec.store.select.i.i.i.i.i137.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i136.i, i64 8)
-  %528 = tail call ptr @realloc(ptr %.pre.i.i.i.i133.i, i64 %spec.store.select.i.i.i.i.i137.i)
-  %529 = icmp eq ptr %528, null
-  br i1 %529, label %then.i.i.i140.i, label %merge7.i.i.i.i.i138.i
+  %541 = tail call ptr @realloc(ptr %.pre.i.i.i.i133.i, i64 %spec.store.select.i.i.i.i.i137.i)
+  %542 = icmp eq ptr %541, null
+  br i1 %542, label %then.i.i.i140.i, label %merge7.i.i.i.i.i138.i
 
 merge7.i.i.i.i.i138.i:                            ; preds = %merge.i.i.i.i.i135.i
-  store ptr %528, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i137.i, ptr %10, align 8
-  %.pre10.i.i.i.i139.i = load i64, ptr %7, align 8
+  store ptr %541, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i137.i, ptr %11, align 8
+  %.pre10.i.i.i.i139.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i134.i"
 
 "$Vector.push.89.exit.thread.i.i.i134.i":         ; preds = %merge7.i.i.i.i.i138.i, %"$JsonWriter.integer_field.exit131.i"
-  %530 = phi i64 [ %.pre10.i.i.i.i139.i, %merge7.i.i.i.i.i138.i ], [ %524, %"$JsonWriter.integer_field.exit131.i" ]
-  %531 = phi ptr [ %528, %merge7.i.i.i.i.i138.i ], [ %.pre.i.i.i.i133.i, %"$JsonWriter.integer_field.exit131.i" ]
-  %532 = getelementptr i8, ptr %531, i64 %530
-  store i8 58, ptr %532, align 1
-  %533 = load i64, ptr %7, align 8
-  %534 = add i64 %533, 1
-  store i64 %534, ptr %7, align 8
+  %543 = phi i64 [ %.pre10.i.i.i.i139.i, %merge7.i.i.i.i.i138.i ], [ %537, %"$JsonWriter.integer_field.exit131.i" ]
+  %544 = phi ptr [ %541, %merge7.i.i.i.i.i138.i ], [ %.pre.i.i.i.i133.i, %"$JsonWriter.integer_field.exit131.i" ]
+  %545 = getelementptr i8, ptr %544, i64 %543
+  store i8 58, ptr %545, align 1
+  %546 = load i64, ptr %8, align 8
+  %547 = add i64 %546, 1
+  store i64 %547, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit141.i"
 
 then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.i
-  %535 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %535, align 1
+  %548 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %548, align 1
   br label %"$JsonWriter.integer_field.exit141.i"
 
 "$JsonWriter.integer_field.exit141.i":            ; preds = %then.i.i.i140.i, %"$Vector.push.89.exit.thread.i.i.i134.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
-  %536 = add i64 %shape.sroa.0.0.copyload.i, -1
-  %537 = add i64 %shape.sroa.25.0.copyload.i, %536
-  %538 = sdiv i64 %537, %shape.sroa.0.0.copyload.i
-  %539 = mul i64 %538, %473
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
-  %540 = load i64, ptr %7, align 8
-  %541 = add i64 %540, 1
-  %542 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i142.i = icmp slt i64 %542, %541
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %536)
+  %549 = add i64 %shape.sroa.0.0.copyload.i, -1
+  %550 = add i64 %shape.sroa.25.0.copyload.i, %549
+  %551 = sdiv i64 %550, %shape.sroa.0.0.copyload.i
+  %552 = mul i64 %551, %486
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
+  %553 = load i64, ptr %8, align 8
+  %554 = add i64 %553, 1
+  %555 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i142.i = icmp slt i64 %555, %554
   %.pre.i.i.i.i143.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i142.i, label %merge.i.i.i.i.i145.i, label %"$Vector.push.89.exit.thread.i.i.i144.i"
 
 merge.i.i.i.i.i145.i:                             ; preds = %"$JsonWriter.integer_field.exit141.i"
-  %543 = shl i64 %542, 1
-  %spec.select.i.i.i.i.i146.i = tail call i64 @llvm.smax.i64(i64 %543, i64 %541)
+  %556 = shl i64 %555, 1
+  %spec.select.i.i.i.i.i146.i = tail call i64 @llvm.smax.i64(i64 %556, i64 %554)
   %spec.store.select.i.i.i.i.i147.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i146.i, i64 8)
-  %544 = tail call ptr @realloc(ptr %.pre.i.i.i.i143.i, i64 %spec.store.select.i.i.i.i.i147.i)
-  %545 = icmp eq ptr %544, null
-  br i1 %545, label %then.i.i.i150.i, label %merge7.i.i.i.i.i148.i
+  %557 = tail call ptr @realloc(ptr %.pre.i.i.i.i143.i, i64 %spec.store.select.i.i.i.i.i147.i)
+  %558 = icmp eq ptr %557, null
+  br i1 %558, label %then.i.i.i150.i, label %merge7.i.i.i.i.i148.i
 
 merge7.i.i.i.i.i148.i:                            ; preds = %merge.i.i.i.i.i145.i
-  store ptr %544, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i147.i, ptr %10, align 8
-  %.pre10.i.i.i.i149.i = load i64, ptr %7, align 8
+  store ptr %557, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i147.i, ptr %11, align 8
+  %.pre10.i.i.i.i149.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i144.i"
 
 "$Vector.push.89.exit.thread.i.i.i144.i":         ; preds = %merge7.i.i.i.i.i148.i, %"$JsonWriter.integer_field.exit141.i"
-  %546 = phi i64 [ %.pre10.i.i.i.i149.i, %merge7.i.i.i.i.i148.i ], [ %540, %"$JsonWriter.integer_field.exit141.i" ]
-  %547 = phi ptr [ %544, %merge7.i.i.i.i.i148.i ], [ %.pre.i.i.i.i143.i, %"$JsonWriter.integer_field.exit141.i" ]
-  %548 = getelementptr i8, ptr %547, i64 %546
-  store i8 58, ptr %548, align 1
-  %549 = load i64, ptr %7, align 8
-  %550 = add i64 %549, 1
-  store i64 %550, ptr %7, align 8
+  %559 = phi i64 [ %.pre10.i.i.i.i149.i, %merge7.i.i.i.i.i148.i ], [ %553, %"$JsonWriter.integer_field.exit141.i" ]
+  %560 = phi ptr [ %557, %merge7.i.i.i.i.i148.i ], [ %.pre.i.i.i.i143.i, %"$JsonWriter.integer_field.exit141.i" ]
+  %561 = getelementptr i8, ptr %560, i64 %559
+  store i8 58, ptr %561, align 1
+  %562 = load i64, ptr %8, align 8
+  %563 = add i64 %562, 1
+  store i64 %563, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit151.i"
 
 then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.i
-  %551 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %551, align 1
+  %564 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %564, align 1
   br label %"$JsonWriter.integer_field.exit151.i"
 
 "$JsonWriter.integer_field.exit151.i":            ; preds = %then.i.i.i150.i, %"$Vector.push.89.exit.thread.i.i.i144.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %539)
-  %552 = shl i64 %shape.sroa.54.0.copyload.i, 1
-  %553 = add i64 %552, %shape.sroa.50.0.copyload.i
-  %554 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %555 = mul i64 %shape.sroa.46.0.copyload.i, %554
-  %556 = mul i64 %555, %553
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
-  %557 = load i64, ptr %7, align 8
-  %558 = add i64 %557, 1
-  %559 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i152.i = icmp slt i64 %559, %558
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %552)
+  %565 = shl i64 %shape.sroa.54.0.copyload.i, 1
+  %566 = add i64 %565, %shape.sroa.50.0.copyload.i
+  %567 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %568 = mul i64 %shape.sroa.46.0.copyload.i, %567
+  %569 = mul i64 %568, %566
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
+  %570 = load i64, ptr %8, align 8
+  %571 = add i64 %570, 1
+  %572 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i152.i = icmp slt i64 %572, %571
   %.pre.i.i.i.i153.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i152.i, label %merge.i.i.i.i.i155.i, label %"$Vector.push.89.exit.thread.i.i.i154.i"
 
 merge.i.i.i.i.i155.i:                             ; preds = %"$JsonWriter.integer_field.exit151.i"
-  %560 = shl i64 %559, 1
-  %spec.select.i.i.i.i.i156.i = tail call i64 @llvm.smax.i64(i64 %560, i64 %558)
+  %573 = shl i64 %572, 1
+  %spec.select.i.i.i.i.i156.i = tail call i64 @llvm.smax.i64(i64 %573, i64 %571)
   %spec.store.select.i.i.i.i.i157.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i156.i, i64 8)
-  %561 = tail call ptr @realloc(ptr %.pre.i.i.i.i153.i, i64 %spec.store.select.i.i.i.i.i157.i)
-  %562 = icmp eq ptr %561, null
-  br i1 %562, label %then.i.i.i160.i, label %merge7.i.i.i.i.i158.i
+  %574 = tail call ptr @realloc(ptr %.pre.i.i.i.i153.i, i64 %spec.store.select.i.i.i.i.i157.i)
+  %575 = icmp eq ptr %574, null
+  br i1 %575, label %then.i.i.i160.i, label %merge7.i.i.i.i.i158.i
 
 merge7.i.i.i.i.i158.i:                            ; preds = %merge.i.i.i.i.i155.i
-  store ptr %561, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i157.i, ptr %10, align 8
-  %.pre10.i.i.i.i159.i = load i64, ptr %7, align 8
+  store ptr %574, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i157.i, ptr %11, align 8
+  %.pre10.i.i.i.i159.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i154.i"
 
 "$Vector.push.89.exit.thread.i.i.i154.i":         ; preds = %merge7.i.i.i.i.i158.i, %"$JsonWriter.integer_field.exit151.i"
-  %563 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %557, %"$JsonWriter.integer_field.exit151.i" ]
-  %564 = phi ptr [ %561, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %"$JsonWriter.integer_field.exit151.i" ]
-  %565 = getelementptr i8, ptr %564, i64 %563
-  store i8 58, ptr %565, align 1
-  %566 = load i64, ptr %7, align 8
-  %567 = add i64 %566, 1
-  store i64 %567, ptr %7, align 8
+  %576 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %570, %"$JsonWriter.integer_field.exit151.i" ]
+  %577 = phi ptr [ %574, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %"$JsonWriter.integer_field.exit151.i" ]
+  %578 = getelementptr i8, ptr %577, i64 %576
+  store i8 58, ptr %578, align 1
+  %579 = load i64, ptr %8, align 8
+  %580 = add i64 %579, 1
+  store i64 %580, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit161.i"
 
 then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.i
-  %568 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %568, align 1
+  %581 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %581, align 1
   br label %"$JsonWriter.integer_field.exit161.i"
 
 "$JsonWriter.integer_field.exit161.i":            ; preds = %then.i.i.i160.i, %"$Vector.push.89.exit.thread.i.i.i154.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %556)
-  %569 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %570 = mul i64 %569, %shape.sroa.50.0.copyload.i
-  %571 = mul i64 %570, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
-  %572 = load i64, ptr %7, align 8
-  %573 = add i64 %572, 1
-  %574 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i162.i = icmp slt i64 %574, %573
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %569)
+  %582 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %583 = mul i64 %582, %shape.sroa.50.0.copyload.i
+  %584 = mul i64 %583, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
+  %585 = load i64, ptr %8, align 8
+  %586 = add i64 %585, 1
+  %587 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i162.i = icmp slt i64 %587, %586
   %.pre.i.i.i.i163.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i162.i, label %merge.i.i.i.i.i165.i, label %"$Vector.push.89.exit.thread.i.i.i164.i"
 
 merge.i.i.i.i.i165.i:                             ; preds = %"$JsonWriter.integer_field.exit161.i"
-  %575 = shl i64 %574, 1
-  %spec.select.i.i.i.i.i166.i = tail call i64 @llvm.smax.i64(i64 %575, i64 %573)
+  %588 = shl i64 %587, 1
+  %spec.select.i.i.i.i.i166.i = tail call i64 @llvm.smax.i64(i64 %588, i64 %586)
   %spec.store.select.i.i.i.i.i167.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i166.i, i64 8)
-  %576 = tail call ptr @realloc(ptr %.pre.i.i.i.i163.i, i64 %spec.store.select.i.i.i.i.i167.i)
-  %577 = icmp eq ptr %576, null
-  br i1 %577, label %then.i.i.i170.i, label %merge7.i.i.i.i.i168.i
+  %589 = tail call ptr @realloc(ptr %.pre.i.i.i.i163.i, i64 %spec.store.select.i.i.i.i.i167.i)
+  %590 = icmp eq ptr %589, null
+  br i1 %590, label %then.i.i.i170.i, label %merge7.i.i.i.i.i168.i
 
 merge7.i.i.i.i.i168.i:                            ; preds = %merge.i.i.i.i.i165.i
-  store ptr %576, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i167.i, ptr %10, align 8
-  %.pre10.i.i.i.i169.i = load i64, ptr %7, align 8
+  store ptr %589, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i167.i, ptr %11, align 8
+  %.pre10.i.i.i.i169.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i164.i"
 
 "$Vector.push.89.exit.thread.i.i.i164.i":         ; preds = %merge7.i.i.i.i.i168.i, %"$JsonWriter.integer_field.exit161.i"
-  %578 = phi i64 [ %.pre10.i.i.i.i169.i, %merge7.i.i.i.i.i168.i ], [ %572, %"$JsonWriter.integer_field.exit161.i" ]
-  %579 = phi ptr [ %576, %merge7.i.i.i.i.i168.i ], [ %.pre.i.i.i.i163.i, %"$JsonWriter.integer_field.exit161.i" ]
-  %580 = getelementptr i8, ptr %579, i64 %578
-  store i8 58, ptr %580, align 1
-  %581 = load i64, ptr %7, align 8
-  %582 = add i64 %581, 1
-  store i64 %582, ptr %7, align 8
+  %591 = phi i64 [ %.pre10.i.i.i.i169.i, %merge7.i.i.i.i.i168.i ], [ %585, %"$JsonWriter.integer_field.exit161.i" ]
+  %592 = phi ptr [ %589, %merge7.i.i.i.i.i168.i ], [ %.pre.i.i.i.i163.i, %"$JsonWriter.integer_field.exit161.i" ]
+  %593 = getelementptr i8, ptr %592, i64 %591
+  store i8 58, ptr %593, align 1
+  %594 = load i64, ptr %8, align 8
+  %595 = add i64 %594, 1
+  store i64 %595, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit171.i"
 
 then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.i
-  %583 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %583, align 1
+  %596 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %596, align 1
   br label %"$JsonWriter.integer_field.exit171.i"
 
 "$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.89.exit.thread.i.i.i164.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
-  %584 = load i64, ptr %7, align 8
-  %585 = add i64 %584, 1
-  %586 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i172.i = icmp slt i64 %586, %585
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %584)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
+  %597 = load i64, ptr %8, align 8
+  %598 = add i64 %597, 1
+  %599 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i172.i = icmp slt i64 %599, %598
   %.pre.i.i.i.i173.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i172.i, label %merge.i.i.i.i.i175.i, label %"$Vector.push.89.exit.thread.i.i.i174.i"
 
 merge.i.i.i.i.i175.i:                             ; preds = %"$JsonWriter.integer_field.exit171.i"
-  %587 = shl i64 %586, 1
-  %spec.select.i.i.i.i.i176.i = tail call i64 @llvm.smax.i64(i64 %587, i64 %585)
+  %600 = shl i64 %599, 1
+  %spec.select.i.i.i.i.i176.i = tail call i64 @llvm.smax.i64(i64 %600, i64 %598)
   %spec.store.select.i.i.i.i.i177.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i176.i, i64 8)
-  %588 = tail call ptr @realloc(ptr %.pre.i.i.i.i173.i, i64 %spec.store.select.i.i.i.i.i177.i)
-  %589 = icmp eq ptr %588, null
-  br i1 %589, label %then.i.i.i180.i, label %merge7.i.i.i.i.i178.i
+  %601 = tail call ptr @realloc(ptr %.pre.i.i.i.i173.i, i64 %spec.store.select.i.i.i.i.i177.i)
+  %602 = icmp eq ptr %601, null
+  br i1 %602, label %then.i.i.i180.i, label %merge7.i.i.i.i.i178.i
 
 merge7.i.i.i.i.i178.i:                            ; preds = %merge.i.i.i.i.i175.i
-  store ptr %588, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i177.i, ptr %10, align 8
-  %.pre10.i.i.i.i179.i = load i64, ptr %7, align 8
+  store ptr %601, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i177.i, ptr %11, align 8
+  %.pre10.i.i.i.i179.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i174.i"
 
 "$Vector.push.89.exit.thread.i.i.i174.i":         ; preds = %merge7.i.i.i.i.i178.i, %"$JsonWriter.integer_field.exit171.i"
-  %590 = phi i64 [ %.pre10.i.i.i.i179.i, %merge7.i.i.i.i.i178.i ], [ %584, %"$JsonWriter.integer_field.exit171.i" ]
-  %591 = phi ptr [ %588, %merge7.i.i.i.i.i178.i ], [ %.pre.i.i.i.i173.i, %"$JsonWriter.integer_field.exit171.i" ]
-  %592 = getelementptr i8, ptr %591, i64 %590
-  store i8 58, ptr %592, align 1
-  %593 = load i64, ptr %7, align 8
-  %594 = add i64 %593, 1
-  store i64 %594, ptr %7, align 8
+  %603 = phi i64 [ %.pre10.i.i.i.i179.i, %merge7.i.i.i.i.i178.i ], [ %597, %"$JsonWriter.integer_field.exit171.i" ]
+  %604 = phi ptr [ %601, %merge7.i.i.i.i.i178.i ], [ %.pre.i.i.i.i173.i, %"$JsonWriter.integer_field.exit171.i" ]
+  %605 = getelementptr i8, ptr %604, i64 %603
+  store i8 58, ptr %605, align 1
+  %606 = load i64, ptr %8, align 8
+  %607 = add i64 %606, 1
+  store i64 %607, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit181.i"
 
 then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.i
-  %595 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %595, align 1
+  %608 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %608, align 1
   br label %"$JsonWriter.integer_field.exit181.i"
 
 "$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.89.exit.thread.i.i.i174.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
-  %596 = load i64, ptr %7, align 8
-  %597 = add i64 %596, 1
-  %598 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i182.i = icmp slt i64 %598, %597
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %584)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
+  %609 = load i64, ptr %8, align 8
+  %610 = add i64 %609, 1
+  %611 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i182.i = icmp slt i64 %611, %610
   %.pre.i.i.i.i183.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i182.i, label %merge.i.i.i.i.i185.i, label %"$Vector.push.89.exit.thread.i.i.i184.i"
 
 merge.i.i.i.i.i185.i:                             ; preds = %"$JsonWriter.integer_field.exit181.i"
-  %599 = shl i64 %598, 1
-  %spec.select.i.i.i.i.i186.i = tail call i64 @llvm.smax.i64(i64 %599, i64 %597)
+  %612 = shl i64 %611, 1
+  %spec.select.i.i.i.i.i186.i = tail call i64 @llvm.smax.i64(i64 %612, i64 %610)
   %spec.store.select.i.i.i.i.i187.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i186.i, i64 8)
-  %600 = tail call ptr @realloc(ptr %.pre.i.i.i.i183.i, i64 %spec.store.select.i.i.i.i.i187.i)
-  %601 = icmp eq ptr %600, null
-  br i1 %601, label %then.i.i.i190.i, label %merge7.i.i.i.i.i188.i
+  %613 = tail call ptr @realloc(ptr %.pre.i.i.i.i183.i, i64 %spec.store.select.i.i.i.i.i187.i)
+  %614 = icmp eq ptr %613, null
+  br i1 %614, label %then.i.i.i190.i, label %merge7.i.i.i.i.i188.i
 
 merge7.i.i.i.i.i188.i:                            ; preds = %merge.i.i.i.i.i185.i
-  store ptr %600, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i187.i, ptr %10, align 8
-  %.pre10.i.i.i.i189.i = load i64, ptr %7, align 8
+  store ptr %613, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i187.i, ptr %11, align 8
+  %.pre10.i.i.i.i189.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i184.i"
 
 "$Vector.push.89.exit.thread.i.i.i184.i":         ; preds = %merge7.i.i.i.i.i188.i, %"$JsonWriter.integer_field.exit181.i"
-  %602 = phi i64 [ %.pre10.i.i.i.i189.i, %merge7.i.i.i.i.i188.i ], [ %596, %"$JsonWriter.integer_field.exit181.i" ]
-  %603 = phi ptr [ %600, %merge7.i.i.i.i.i188.i ], [ %.pre.i.i.i.i183.i, %"$JsonWriter.integer_field.exit181.i" ]
-  %604 = getelementptr i8, ptr %603, i64 %602
-  store i8 58, ptr %604, align 1
-  %605 = load i64, ptr %7, align 8
-  %606 = add i64 %605, 1
-  store i64 %606, ptr %7, align 8
+  %615 = phi i64 [ %.pre10.i.i.i.i189.i, %merge7.i.i.i.i.i188.i ], [ %609, %"$JsonWriter.integer_field.exit181.i" ]
+  %616 = phi ptr [ %613, %merge7.i.i.i.i.i188.i ], [ %.pre.i.i.i.i183.i, %"$JsonWriter.integer_field.exit181.i" ]
+  %617 = getelementptr i8, ptr %616, i64 %615
+  store i8 58, ptr %617, align 1
+  %618 = load i64, ptr %8, align 8
+  %619 = add i64 %618, 1
+  store i64 %619, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit191.i"
 
 then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.i
-  %607 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %607, align 1
+  %620 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %620, align 1
   br label %"$JsonWriter.integer_field.exit191.i"
 
 "$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.89.exit.thread.i.i.i184.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %570)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
-  %608 = load i64, ptr %7, align 8
-  %609 = add i64 %608, 1
-  %610 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i192.i = icmp slt i64 %610, %609
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %583)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
+  %621 = load i64, ptr %8, align 8
+  %622 = add i64 %621, 1
+  %623 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i192.i = icmp slt i64 %623, %622
   %.pre.i.i.i.i193.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i192.i, label %merge.i.i.i.i.i195.i, label %"$Vector.push.89.exit.thread.i.i.i194.i"
 
 merge.i.i.i.i.i195.i:                             ; preds = %"$JsonWriter.integer_field.exit191.i"
-  %611 = shl i64 %610, 1
-  %spec.select.i.i.i.i.i196.i = tail call i64 @llvm.smax.i64(i64 %611, i64 %609)
+  %624 = shl i64 %623, 1
+  %spec.select.i.i.i.i.i196.i = tail call i64 @llvm.smax.i64(i64 %624, i64 %622)
   %spec.store.select.i.i.i.i.i197.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196.i, i64 8)
-  %612 = tail call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
-  %613 = icmp eq ptr %612, null
-  br i1 %613, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
+  %625 = tail call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
+  %626 = icmp eq ptr %625, null
+  br i1 %626, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
 
 merge7.i.i.i.i.i198.i:                            ; preds = %merge.i.i.i.i.i195.i
-  store ptr %612, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i197.i, ptr %10, align 8
-  %.pre10.i.i.i.i199.i = load i64, ptr %7, align 8
+  store ptr %625, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i197.i, ptr %11, align 8
+  %.pre10.i.i.i.i199.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i194.i"
 
 "$Vector.push.89.exit.thread.i.i.i194.i":         ; preds = %merge7.i.i.i.i.i198.i, %"$JsonWriter.integer_field.exit191.i"
-  %614 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %608, %"$JsonWriter.integer_field.exit191.i" ]
-  %615 = phi ptr [ %612, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %"$JsonWriter.integer_field.exit191.i" ]
-  %616 = getelementptr i8, ptr %615, i64 %614
-  store i8 58, ptr %616, align 1
-  %617 = load i64, ptr %7, align 8
-  %618 = add i64 %617, 1
-  store i64 %618, ptr %7, align 8
+  %627 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %621, %"$JsonWriter.integer_field.exit191.i" ]
+  %628 = phi ptr [ %625, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %"$JsonWriter.integer_field.exit191.i" ]
+  %629 = getelementptr i8, ptr %628, i64 %627
+  store i8 58, ptr %629, align 1
+  %630 = load i64, ptr %8, align 8
+  %631 = add i64 %630, 1
+  store i64 %631, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit201.i"
 
 then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.i
-  %619 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %619, align 1
+  %632 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %632, align 1
   br label %"$JsonWriter.integer_field.exit201.i"
 
 "$JsonWriter.integer_field.exit201.i":            ; preds = %then.i.i.i200.i, %"$Vector.push.89.exit.thread.i.i.i194.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
-  %620 = shl i64 %554, 1
-  %621 = mul i64 %620, %shape.sroa.55.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
-  %622 = load i64, ptr %7, align 8
-  %623 = add i64 %622, 1
-  %624 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i202.i = icmp slt i64 %624, %623
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %536)
+  %633 = shl i64 %567, 1
+  %634 = mul i64 %633, %shape.sroa.55.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
+  %635 = load i64, ptr %8, align 8
+  %636 = add i64 %635, 1
+  %637 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i202.i = icmp slt i64 %637, %636
   %.pre.i.i.i.i203.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i202.i, label %merge.i.i.i.i.i205.i, label %"$Vector.push.89.exit.thread.i.i.i204.i"
 
 merge.i.i.i.i.i205.i:                             ; preds = %"$JsonWriter.integer_field.exit201.i"
-  %625 = shl i64 %624, 1
-  %spec.select.i.i.i.i.i206.i = tail call i64 @llvm.smax.i64(i64 %625, i64 %623)
+  %638 = shl i64 %637, 1
+  %spec.select.i.i.i.i.i206.i = tail call i64 @llvm.smax.i64(i64 %638, i64 %636)
   %spec.store.select.i.i.i.i.i207.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i206.i, i64 8)
-  %626 = tail call ptr @realloc(ptr %.pre.i.i.i.i203.i, i64 %spec.store.select.i.i.i.i.i207.i)
-  %627 = icmp eq ptr %626, null
-  br i1 %627, label %then.i.i.i210.i, label %merge7.i.i.i.i.i208.i
+  %639 = tail call ptr @realloc(ptr %.pre.i.i.i.i203.i, i64 %spec.store.select.i.i.i.i.i207.i)
+  %640 = icmp eq ptr %639, null
+  br i1 %640, label %then.i.i.i210.i, label %merge7.i.i.i.i.i208.i
 
 merge7.i.i.i.i.i208.i:                            ; preds = %merge.i.i.i.i.i205.i
-  store ptr %626, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i207.i, ptr %10, align 8
-  %.pre10.i.i.i.i209.i = load i64, ptr %7, align 8
+  store ptr %639, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i207.i, ptr %11, align 8
+  %.pre10.i.i.i.i209.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i204.i"
 
 "$Vector.push.89.exit.thread.i.i.i204.i":         ; preds = %merge7.i.i.i.i.i208.i, %"$JsonWriter.integer_field.exit201.i"
-  %628 = phi i64 [ %.pre10.i.i.i.i209.i, %merge7.i.i.i.i.i208.i ], [ %622, %"$JsonWriter.integer_field.exit201.i" ]
-  %629 = phi ptr [ %626, %merge7.i.i.i.i.i208.i ], [ %.pre.i.i.i.i203.i, %"$JsonWriter.integer_field.exit201.i" ]
-  %630 = getelementptr i8, ptr %629, i64 %628
-  store i8 58, ptr %630, align 1
-  %631 = load i64, ptr %7, align 8
-  %632 = add i64 %631, 1
-  store i64 %632, ptr %7, align 8
+  %641 = phi i64 [ %.pre10.i.i.i.i209.i, %merge7.i.i.i.i.i208.i ], [ %635, %"$JsonWriter.integer_field.exit201.i" ]
+  %642 = phi ptr [ %639, %merge7.i.i.i.i.i208.i ], [ %.pre.i.i.i.i203.i, %"$JsonWriter.integer_field.exit201.i" ]
+  %643 = getelementptr i8, ptr %642, i64 %641
+  store i8 58, ptr %643, align 1
+  %644 = load i64, ptr %8, align 8
+  %645 = add i64 %644, 1
+  store i64 %645, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit211.i"
 
 then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.i
-  %633 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %633, align 1
+  %646 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %646, align 1
   br label %"$JsonWriter.integer_field.exit211.i"
 
 "$JsonWriter.integer_field.exit211.i":            ; preds = %then.i.i.i210.i, %"$Vector.push.89.exit.thread.i.i.i204.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %621)
-  %634 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %635 = mul i64 %634, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
-  %636 = load i64, ptr %7, align 8
-  %637 = add i64 %636, 1
-  %638 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i212.i = icmp slt i64 %638, %637
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %634)
+  %647 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %648 = mul i64 %647, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
+  %649 = load i64, ptr %8, align 8
+  %650 = add i64 %649, 1
+  %651 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i212.i = icmp slt i64 %651, %650
   %.pre.i.i.i.i213.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i212.i, label %merge.i.i.i.i.i215.i, label %"$Vector.push.89.exit.thread.i.i.i214.i"
 
 merge.i.i.i.i.i215.i:                             ; preds = %"$JsonWriter.integer_field.exit211.i"
-  %639 = shl i64 %638, 1
-  %spec.select.i.i.i.i.i216.i = tail call i64 @llvm.smax.i64(i64 %639, i64 %637)
+  %652 = shl i64 %651, 1
+  %spec.select.i.i.i.i.i216.i = tail call i64 @llvm.smax.i64(i64 %652, i64 %650)
   %spec.store.select.i.i.i.i.i217.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i216.i, i64 8)
-  %640 = tail call ptr @realloc(ptr %.pre.i.i.i.i213.i, i64 %spec.store.select.i.i.i.i.i217.i)
-  %641 = icmp eq ptr %640, null
-  br i1 %641, label %then.i.i.i220.i, label %merge7.i.i.i.i.i218.i
+  %653 = tail call ptr @realloc(ptr %.pre.i.i.i.i213.i, i64 %spec.store.select.i.i.i.i.i217.i)
+  %654 = icmp eq ptr %653, null
+  br i1 %654, label %then.i.i.i220.i, label %merge7.i.i.i.i.i218.i
 
 merge7.i.i.i.i.i218.i:                            ; preds = %merge.i.i.i.i.i215.i
-  store ptr %640, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i217.i, ptr %10, align 8
-  %.pre10.i.i.i.i219.i = load i64, ptr %7, align 8
+  store ptr %653, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i217.i, ptr %11, align 8
+  %.pre10.i.i.i.i219.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i214.i"
 
 "$Vector.push.89.exit.thread.i.i.i214.i":         ; preds = %merge7.i.i.i.i.i218.i, %"$JsonWriter.integer_field.exit211.i"
-  %642 = phi i64 [ %.pre10.i.i.i.i219.i, %merge7.i.i.i.i.i218.i ], [ %636, %"$JsonWriter.integer_field.exit211.i" ]
-  %643 = phi ptr [ %640, %merge7.i.i.i.i.i218.i ], [ %.pre.i.i.i.i213.i, %"$JsonWriter.integer_field.exit211.i" ]
-  %644 = getelementptr i8, ptr %643, i64 %642
-  store i8 58, ptr %644, align 1
-  %645 = load i64, ptr %7, align 8
-  %646 = add i64 %645, 1
-  store i64 %646, ptr %7, align 8
+  %655 = phi i64 [ %.pre10.i.i.i.i219.i, %merge7.i.i.i.i.i218.i ], [ %649, %"$JsonWriter.integer_field.exit211.i" ]
+  %656 = phi ptr [ %653, %merge7.i.i.i.i.i218.i ], [ %.pre.i.i.i.i213.i, %"$JsonWriter.integer_field.exit211.i" ]
+  %657 = getelementptr i8, ptr %656, i64 %655
+  store i8 58, ptr %657, align 1
+  %658 = load i64, ptr %8, align 8
+  %659 = add i64 %658, 1
+  store i64 %659, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit221.i"
 
 then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.i
-  %647 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %647, align 1
+  %660 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %660, align 1
   br label %"$JsonWriter.integer_field.exit221.i"
 
 "$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.89.exit.thread.i.i.i214.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %635)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
-  %648 = load i64, ptr %7, align 8
-  %649 = add i64 %648, 1
-  %650 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i222.i = icmp slt i64 %650, %649
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %648)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
+  %661 = load i64, ptr %8, align 8
+  %662 = add i64 %661, 1
+  %663 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i222.i = icmp slt i64 %663, %662
   %.pre.i.i.i.i223.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i222.i, label %merge.i.i.i.i.i225.i, label %"$Vector.push.89.exit.thread.i.i.i224.i"
 
 merge.i.i.i.i.i225.i:                             ; preds = %"$JsonWriter.integer_field.exit221.i"
-  %651 = shl i64 %650, 1
-  %spec.select.i.i.i.i.i226.i = tail call i64 @llvm.smax.i64(i64 %651, i64 %649)
+  %664 = shl i64 %663, 1
+  %spec.select.i.i.i.i.i226.i = tail call i64 @llvm.smax.i64(i64 %664, i64 %662)
   %spec.store.select.i.i.i.i.i227.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i226.i, i64 8)
-  %652 = tail call ptr @realloc(ptr %.pre.i.i.i.i223.i, i64 %spec.store.select.i.i.i.i.i227.i)
-  %653 = icmp eq ptr %652, null
-  br i1 %653, label %then.i.i.i230.i, label %merge7.i.i.i.i.i228.i
+  %665 = tail call ptr @realloc(ptr %.pre.i.i.i.i223.i, i64 %spec.store.select.i.i.i.i.i227.i)
+  %666 = icmp eq ptr %665, null
+  br i1 %666, label %then.i.i.i230.i, label %merge7.i.i.i.i.i228.i
 
 merge7.i.i.i.i.i228.i:                            ; preds = %merge.i.i.i.i.i225.i
-  store ptr %652, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i227.i, ptr %10, align 8
-  %.pre10.i.i.i.i229.i = load i64, ptr %7, align 8
+  store ptr %665, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i227.i, ptr %11, align 8
+  %.pre10.i.i.i.i229.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i224.i"
 
 "$Vector.push.89.exit.thread.i.i.i224.i":         ; preds = %merge7.i.i.i.i.i228.i, %"$JsonWriter.integer_field.exit221.i"
-  %654 = phi i64 [ %.pre10.i.i.i.i229.i, %merge7.i.i.i.i.i228.i ], [ %648, %"$JsonWriter.integer_field.exit221.i" ]
-  %655 = phi ptr [ %652, %merge7.i.i.i.i.i228.i ], [ %.pre.i.i.i.i223.i, %"$JsonWriter.integer_field.exit221.i" ]
-  %656 = getelementptr i8, ptr %655, i64 %654
-  store i8 58, ptr %656, align 1
-  %657 = load i64, ptr %7, align 8
-  %658 = add i64 %657, 1
-  store i64 %658, ptr %7, align 8
+  %667 = phi i64 [ %.pre10.i.i.i.i229.i, %merge7.i.i.i.i.i228.i ], [ %661, %"$JsonWriter.integer_field.exit221.i" ]
+  %668 = phi ptr [ %665, %merge7.i.i.i.i.i228.i ], [ %.pre.i.i.i.i223.i, %"$JsonWriter.integer_field.exit221.i" ]
+  %669 = getelementptr i8, ptr %668, i64 %667
+  store i8 58, ptr %669, align 1
+  %670 = load i64, ptr %8, align 8
+  %671 = add i64 %670, 1
+  store i64 %671, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit231.i"
 
 then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.i
-  %659 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %659, align 1
+  %672 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %672, align 1
   br label %"$JsonWriter.integer_field.exit231.i"
 
 "$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.89.exit.thread.i.i.i224.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %634)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
-  %660 = load i64, ptr %7, align 8
-  %661 = add i64 %660, 1
-  %662 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i232.i = icmp slt i64 %662, %661
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %647)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
+  %673 = load i64, ptr %8, align 8
+  %674 = add i64 %673, 1
+  %675 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i232.i = icmp slt i64 %675, %674
   %.pre.i.i.i.i233.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i232.i, label %merge.i.i.i.i.i235.i, label %"$Vector.push.89.exit.thread.i.i.i234.i"
 
 merge.i.i.i.i.i235.i:                             ; preds = %"$JsonWriter.integer_field.exit231.i"
-  %663 = shl i64 %662, 1
-  %spec.select.i.i.i.i.i236.i = tail call i64 @llvm.smax.i64(i64 %663, i64 %661)
+  %676 = shl i64 %675, 1
+  %spec.select.i.i.i.i.i236.i = tail call i64 @llvm.smax.i64(i64 %676, i64 %674)
   %spec.store.select.i.i.i.i.i237.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i236.i, i64 8)
-  %664 = tail call ptr @realloc(ptr %.pre.i.i.i.i233.i, i64 %spec.store.select.i.i.i.i.i237.i)
-  %665 = icmp eq ptr %664, null
-  br i1 %665, label %then.i.i.i240.i, label %merge7.i.i.i.i.i238.i
+  %677 = tail call ptr @realloc(ptr %.pre.i.i.i.i233.i, i64 %spec.store.select.i.i.i.i.i237.i)
+  %678 = icmp eq ptr %677, null
+  br i1 %678, label %then.i.i.i240.i, label %merge7.i.i.i.i.i238.i
 
 merge7.i.i.i.i.i238.i:                            ; preds = %merge.i.i.i.i.i235.i
-  store ptr %664, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i237.i, ptr %10, align 8
-  %.pre10.i.i.i.i239.i = load i64, ptr %7, align 8
+  store ptr %677, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i237.i, ptr %11, align 8
+  %.pre10.i.i.i.i239.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i234.i"
 
 "$Vector.push.89.exit.thread.i.i.i234.i":         ; preds = %merge7.i.i.i.i.i238.i, %"$JsonWriter.integer_field.exit231.i"
-  %666 = phi i64 [ %.pre10.i.i.i.i239.i, %merge7.i.i.i.i.i238.i ], [ %660, %"$JsonWriter.integer_field.exit231.i" ]
-  %667 = phi ptr [ %664, %merge7.i.i.i.i.i238.i ], [ %.pre.i.i.i.i233.i, %"$JsonWriter.integer_field.exit231.i" ]
-  %668 = getelementptr i8, ptr %667, i64 %666
-  store i8 58, ptr %668, align 1
-  %669 = load i64, ptr %7, align 8
-  %670 = add i64 %669, 1
-  store i64 %670, ptr %7, align 8
+  %679 = phi i64 [ %.pre10.i.i.i.i239.i, %merge7.i.i.i.i.i238.i ], [ %673, %"$JsonWriter.integer_field.exit231.i" ]
+  %680 = phi ptr [ %677, %merge7.i.i.i.i.i238.i ], [ %.pre.i.i.i.i233.i, %"$JsonWriter.integer_field.exit231.i" ]
+  %681 = getelementptr i8, ptr %680, i64 %679
+  store i8 58, ptr %681, align 1
+  %682 = load i64, ptr %8, align 8
+  %683 = add i64 %682, 1
+  store i64 %683, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit241.i"
 
 then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.i
-  %671 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %671, align 1
+  %684 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %684, align 1
   br label %"$JsonWriter.integer_field.exit241.i"
 
 "$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.89.exit.thread.i.i.i234.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
-  %672 = load i64, ptr %7, align 8
-  %673 = add i64 %672, 1
-  %674 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i242.i = icmp slt i64 %674, %673
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %536)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
+  %685 = load i64, ptr %8, align 8
+  %686 = add i64 %685, 1
+  %687 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i242.i = icmp slt i64 %687, %686
   %.pre.i.i.i.i243.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i242.i, label %merge.i.i.i.i.i245.i, label %"$Vector.push.89.exit.thread.i.i.i244.i"
 
 merge.i.i.i.i.i245.i:                             ; preds = %"$JsonWriter.integer_field.exit241.i"
-  %675 = shl i64 %674, 1
-  %spec.select.i.i.i.i.i246.i = tail call i64 @llvm.smax.i64(i64 %675, i64 %673)
+  %688 = shl i64 %687, 1
+  %spec.select.i.i.i.i.i246.i = tail call i64 @llvm.smax.i64(i64 %688, i64 %686)
   %spec.store.select.i.i.i.i.i247.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i246.i, i64 8)
-  %676 = tail call ptr @realloc(ptr %.pre.i.i.i.i243.i, i64 %spec.store.select.i.i.i.i.i247.i)
-  %677 = icmp eq ptr %676, null
-  br i1 %677, label %then.i.i.i250.i, label %merge7.i.i.i.i.i248.i
+  %689 = tail call ptr @realloc(ptr %.pre.i.i.i.i243.i, i64 %spec.store.select.i.i.i.i.i247.i)
+  %690 = icmp eq ptr %689, null
+  br i1 %690, label %then.i.i.i250.i, label %merge7.i.i.i.i.i248.i
 
 merge7.i.i.i.i.i248.i:                            ; preds = %merge.i.i.i.i.i245.i
-  store ptr %676, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i247.i, ptr %10, align 8
-  %.pre10.i.i.i.i249.i = load i64, ptr %7, align 8
+  store ptr %689, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i247.i, ptr %11, align 8
+  %.pre10.i.i.i.i249.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i244.i"
 
 "$Vector.push.89.exit.thread.i.i.i244.i":         ; preds = %merge7.i.i.i.i.i248.i, %"$JsonWriter.integer_field.exit241.i"
-  %678 = phi i64 [ %.pre10.i.i.i.i249.i, %merge7.i.i.i.i.i248.i ], [ %672, %"$JsonWriter.integer_field.exit241.i" ]
-  %679 = phi ptr [ %676, %merge7.i.i.i.i.i248.i ], [ %.pre.i.i.i.i243.i, %"$JsonWriter.integer_field.exit241.i" ]
-  %680 = getelementptr i8, ptr %679, i64 %678
-  store i8 58, ptr %680, align 1
-  %681 = load i64, ptr %7, align 8
-  %682 = add i64 %681, 1
-  store i64 %682, ptr %7, align 8
+  %691 = phi i64 [ %.pre10.i.i.i.i249.i, %merge7.i.i.i.i.i248.i ], [ %685, %"$JsonWriter.integer_field.exit241.i" ]
+  %692 = phi ptr [ %689, %merge7.i.i.i.i.i248.i ], [ %.pre.i.i.i.i243.i, %"$JsonWriter.integer_field.exit241.i" ]
+  %693 = getelementptr i8, ptr %692, i64 %691
+  store i8 58, ptr %693, align 1
+  %694 = load i64, ptr %8, align 8
+  %695 = add i64 %694, 1
+  store i64 %695, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit251.i"
 
 then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.i
-  %683 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %683, align 1
+  %696 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %696, align 1
   br label %"$JsonWriter.integer_field.exit251.i"
 
 "$JsonWriter.integer_field.exit251.i":            ; preds = %then.i.i.i250.i, %"$Vector.push.89.exit.thread.i.i.i244.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  %684 = mul i64 %shape.sroa.58.0.copyload.i, %523
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
-  %685 = load i64, ptr %7, align 8
-  %686 = add i64 %685, 1
-  %687 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i252.i = icmp slt i64 %687, %686
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %473)
+  %697 = mul i64 %shape.sroa.58.0.copyload.i, %536
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
+  %698 = load i64, ptr %8, align 8
+  %699 = add i64 %698, 1
+  %700 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i252.i = icmp slt i64 %700, %699
   %.pre.i.i.i.i253.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i252.i, label %merge.i.i.i.i.i255.i, label %"$Vector.push.89.exit.thread.i.i.i254.i"
 
 merge.i.i.i.i.i255.i:                             ; preds = %"$JsonWriter.integer_field.exit251.i"
-  %688 = shl i64 %687, 1
-  %spec.select.i.i.i.i.i256.i = tail call i64 @llvm.smax.i64(i64 %688, i64 %686)
+  %701 = shl i64 %700, 1
+  %spec.select.i.i.i.i.i256.i = tail call i64 @llvm.smax.i64(i64 %701, i64 %699)
   %spec.store.select.i.i.i.i.i257.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i256.i, i64 8)
-  %689 = tail call ptr @realloc(ptr %.pre.i.i.i.i253.i, i64 %spec.store.select.i.i.i.i.i257.i)
-  %690 = icmp eq ptr %689, null
-  br i1 %690, label %then.i.i.i260.i, label %merge7.i.i.i.i.i258.i
+  %702 = tail call ptr @realloc(ptr %.pre.i.i.i.i253.i, i64 %spec.store.select.i.i.i.i.i257.i)
+  %703 = icmp eq ptr %702, null
+  br i1 %703, label %then.i.i.i260.i, label %merge7.i.i.i.i.i258.i
 
 merge7.i.i.i.i.i258.i:                            ; preds = %merge.i.i.i.i.i255.i
-  store ptr %689, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i257.i, ptr %10, align 8
-  %.pre10.i.i.i.i259.i = load i64, ptr %7, align 8
+  store ptr %702, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i257.i, ptr %11, align 8
+  %.pre10.i.i.i.i259.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i254.i"
 
 "$Vector.push.89.exit.thread.i.i.i254.i":         ; preds = %merge7.i.i.i.i.i258.i, %"$JsonWriter.integer_field.exit251.i"
-  %691 = phi i64 [ %.pre10.i.i.i.i259.i, %merge7.i.i.i.i.i258.i ], [ %685, %"$JsonWriter.integer_field.exit251.i" ]
-  %692 = phi ptr [ %689, %merge7.i.i.i.i.i258.i ], [ %.pre.i.i.i.i253.i, %"$JsonWriter.integer_field.exit251.i" ]
-  %693 = getelementptr i8, ptr %692, i64 %691
-  store i8 58, ptr %693, align 1
-  %694 = load i64, ptr %7, align 8
-  %695 = add i64 %694, 1
-  store i64 %695, ptr %7, align 8
+  %704 = phi i64 [ %.pre10.i.i.i.i259.i, %merge7.i.i.i.i.i258.i ], [ %698, %"$JsonWriter.integer_field.exit251.i" ]
+  %705 = phi ptr [ %702, %merge7.i.i.i.i.i258.i ], [ %.pre.i.i.i.i253.i, %"$JsonWriter.integer_field.exit251.i" ]
+  %706 = getelementptr i8, ptr %705, i64 %704
+  store i8 58, ptr %706, align 1
+  %707 = load i64, ptr %8, align 8
+  %708 = add i64 %707, 1
+  store i64 %708, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit261.i"
 
 then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.i
-  %696 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %696, align 1
+  %709 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %709, align 1
   br label %"$JsonWriter.integer_field.exit261.i"
 
 "$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.89.exit.thread.i.i.i254.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
-  %697 = load i64, ptr %7, align 8
-  %698 = add i64 %697, 1
-  %699 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i262.i = icmp slt i64 %699, %698
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %697)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
+  %710 = load i64, ptr %8, align 8
+  %711 = add i64 %710, 1
+  %712 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i262.i = icmp slt i64 %712, %711
   %.pre.i.i.i.i263.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i262.i, label %merge.i.i.i.i.i265.i, label %"$Vector.push.89.exit.thread.i.i.i264.i"
 
 merge.i.i.i.i.i265.i:                             ; preds = %"$JsonWriter.integer_field.exit261.i"
-  %700 = shl i64 %699, 1
-  %spec.select.i.i.i.i.i266.i = tail call i64 @llvm.smax.i64(i64 %700, i64 %698)
+  %713 = shl i64 %712, 1
+  %spec.select.i.i.i.i.i266.i = tail call i64 @llvm.smax.i64(i64 %713, i64 %711)
   %spec.store.select.i.i.i.i.i267.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i266.i, i64 8)
-  %701 = tail call ptr @realloc(ptr %.pre.i.i.i.i263.i, i64 %spec.store.select.i.i.i.i.i267.i)
-  %702 = icmp eq ptr %701, null
-  br i1 %702, label %then.i.i.i270.i, label %merge7.i.i.i.i.i268.i
+  %714 = tail call ptr @realloc(ptr %.pre.i.i.i.i263.i, i64 %spec.store.select.i.i.i.i.i267.i)
+  %715 = icmp eq ptr %714, null
+  br i1 %715, label %then.i.i.i270.i, label %merge7.i.i.i.i.i268.i
 
 merge7.i.i.i.i.i268.i:                            ; preds = %merge.i.i.i.i.i265.i
-  store ptr %701, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i267.i, ptr %10, align 8
-  %.pre10.i.i.i.i269.i = load i64, ptr %7, align 8
+  store ptr %714, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i267.i, ptr %11, align 8
+  %.pre10.i.i.i.i269.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i264.i"
 
 "$Vector.push.89.exit.thread.i.i.i264.i":         ; preds = %merge7.i.i.i.i.i268.i, %"$JsonWriter.integer_field.exit261.i"
-  %703 = phi i64 [ %.pre10.i.i.i.i269.i, %merge7.i.i.i.i.i268.i ], [ %697, %"$JsonWriter.integer_field.exit261.i" ]
-  %704 = phi ptr [ %701, %merge7.i.i.i.i.i268.i ], [ %.pre.i.i.i.i263.i, %"$JsonWriter.integer_field.exit261.i" ]
-  %705 = getelementptr i8, ptr %704, i64 %703
-  store i8 58, ptr %705, align 1
-  %706 = load i64, ptr %7, align 8
-  %707 = add i64 %706, 1
-  store i64 %707, ptr %7, align 8
+  %716 = phi i64 [ %.pre10.i.i.i.i269.i, %merge7.i.i.i.i.i268.i ], [ %710, %"$JsonWriter.integer_field.exit261.i" ]
+  %717 = phi ptr [ %714, %merge7.i.i.i.i.i268.i ], [ %.pre.i.i.i.i263.i, %"$JsonWriter.integer_field.exit261.i" ]
+  %718 = getelementptr i8, ptr %717, i64 %716
+  store i8 58, ptr %718, align 1
+  %719 = load i64, ptr %8, align 8
+  %720 = add i64 %719, 1
+  store i64 %720, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit271.i"
 
 then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.i
-  %708 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %708, align 1
+  %721 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %721, align 1
   br label %"$JsonWriter.integer_field.exit271.i"
 
 "$JsonWriter.integer_field.exit271.i":            ; preds = %then.i.i.i270.i, %"$Vector.push.89.exit.thread.i.i.i264.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
-  %709 = shl i64 %shape.sroa.58.0.copyload.i, 2
-  %710 = mul i64 %538, %709
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
-  %711 = load i64, ptr %7, align 8
-  %712 = add i64 %711, 1
-  %713 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i272.i = icmp slt i64 %713, %712
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %697)
+  %722 = shl i64 %shape.sroa.58.0.copyload.i, 2
+  %723 = mul i64 %551, %722
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
+  %724 = load i64, ptr %8, align 8
+  %725 = add i64 %724, 1
+  %726 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i272.i = icmp slt i64 %726, %725
   %.pre.i.i.i.i273.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i272.i, label %merge.i.i.i.i.i275.i, label %"$Vector.push.89.exit.thread.i.i.i274.i"
 
 merge.i.i.i.i.i275.i:                             ; preds = %"$JsonWriter.integer_field.exit271.i"
-  %714 = shl i64 %713, 1
-  %spec.select.i.i.i.i.i276.i = tail call i64 @llvm.smax.i64(i64 %714, i64 %712)
+  %727 = shl i64 %726, 1
+  %spec.select.i.i.i.i.i276.i = tail call i64 @llvm.smax.i64(i64 %727, i64 %725)
   %spec.store.select.i.i.i.i.i277.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i276.i, i64 8)
-  %715 = tail call ptr @realloc(ptr %.pre.i.i.i.i273.i, i64 %spec.store.select.i.i.i.i.i277.i)
-  %716 = icmp eq ptr %715, null
-  br i1 %716, label %then.i.i.i280.i, label %merge7.i.i.i.i.i278.i
+  %728 = tail call ptr @realloc(ptr %.pre.i.i.i.i273.i, i64 %spec.store.select.i.i.i.i.i277.i)
+  %729 = icmp eq ptr %728, null
+  br i1 %729, label %then.i.i.i280.i, label %merge7.i.i.i.i.i278.i
 
 merge7.i.i.i.i.i278.i:                            ; preds = %merge.i.i.i.i.i275.i
-  store ptr %715, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i277.i, ptr %10, align 8
-  %.pre10.i.i.i.i279.i = load i64, ptr %7, align 8
+  store ptr %728, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i277.i, ptr %11, align 8
+  %.pre10.i.i.i.i279.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i274.i"
 
 "$Vector.push.89.exit.thread.i.i.i274.i":         ; preds = %merge7.i.i.i.i.i278.i, %"$JsonWriter.integer_field.exit271.i"
-  %717 = phi i64 [ %.pre10.i.i.i.i279.i, %merge7.i.i.i.i.i278.i ], [ %711, %"$JsonWriter.integer_field.exit271.i" ]
-  %718 = phi ptr [ %715, %merge7.i.i.i.i.i278.i ], [ %.pre.i.i.i.i273.i, %"$JsonWriter.integer_field.exit271.i" ]
-  %719 = getelementptr i8, ptr %718, i64 %717
-  store i8 58, ptr %719, align 1
-  %720 = load i64, ptr %7, align 8
-  %721 = add i64 %720, 1
-  store i64 %721, ptr %7, align 8
+  %730 = phi i64 [ %.pre10.i.i.i.i279.i, %merge7.i.i.i.i.i278.i ], [ %724, %"$JsonWriter.integer_field.exit271.i" ]
+  %731 = phi ptr [ %728, %merge7.i.i.i.i.i278.i ], [ %.pre.i.i.i.i273.i, %"$JsonWriter.integer_field.exit271.i" ]
+  %732 = getelementptr i8, ptr %731, i64 %730
+  store i8 58, ptr %732, align 1
+  %733 = load i64, ptr %8, align 8
+  %734 = add i64 %733, 1
+  store i64 %734, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit281.i"
 
 then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.i
-  %722 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %722, align 1
+  %735 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %735, align 1
   br label %"$JsonWriter.integer_field.exit281.i"
 
 "$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.89.exit.thread.i.i.i274.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %710)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
-  %723 = load i64, ptr %7, align 8
-  %724 = add i64 %723, 1
-  %725 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i282.i = icmp slt i64 %725, %724
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %723)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
+  %736 = load i64, ptr %8, align 8
+  %737 = add i64 %736, 1
+  %738 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i282.i = icmp slt i64 %738, %737
   %.pre.i.i.i.i283.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i282.i, label %merge.i.i.i.i.i285.i, label %"$Vector.push.89.exit.thread.i.i.i284.i"
 
 merge.i.i.i.i.i285.i:                             ; preds = %"$JsonWriter.integer_field.exit281.i"
-  %726 = shl i64 %725, 1
-  %spec.select.i.i.i.i.i286.i = tail call i64 @llvm.smax.i64(i64 %726, i64 %724)
+  %739 = shl i64 %738, 1
+  %spec.select.i.i.i.i.i286.i = tail call i64 @llvm.smax.i64(i64 %739, i64 %737)
   %spec.store.select.i.i.i.i.i287.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i286.i, i64 8)
-  %727 = tail call ptr @realloc(ptr %.pre.i.i.i.i283.i, i64 %spec.store.select.i.i.i.i.i287.i)
-  %728 = icmp eq ptr %727, null
-  br i1 %728, label %then.i.i.i290.i, label %merge7.i.i.i.i.i288.i
+  %740 = tail call ptr @realloc(ptr %.pre.i.i.i.i283.i, i64 %spec.store.select.i.i.i.i.i287.i)
+  %741 = icmp eq ptr %740, null
+  br i1 %741, label %then.i.i.i290.i, label %merge7.i.i.i.i.i288.i
 
 merge7.i.i.i.i.i288.i:                            ; preds = %merge.i.i.i.i.i285.i
-  store ptr %727, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i287.i, ptr %10, align 8
-  %.pre10.i.i.i.i289.i = load i64, ptr %7, align 8
+  store ptr %740, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i287.i, ptr %11, align 8
+  %.pre10.i.i.i.i289.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i284.i"
 
 "$Vector.push.89.exit.thread.i.i.i284.i":         ; preds = %merge7.i.i.i.i.i288.i, %"$JsonWriter.integer_field.exit281.i"
-  %729 = phi i64 [ %.pre10.i.i.i.i289.i, %merge7.i.i.i.i.i288.i ], [ %723, %"$JsonWriter.integer_field.exit281.i" ]
-  %730 = phi ptr [ %727, %merge7.i.i.i.i.i288.i ], [ %.pre.i.i.i.i283.i, %"$JsonWriter.integer_field.exit281.i" ]
-  %731 = getelementptr i8, ptr %730, i64 %729
-  store i8 58, ptr %731, align 1
-  %732 = load i64, ptr %7, align 8
-  %733 = add i64 %732, 1
-  store i64 %733, ptr %7, align 8
+  %742 = phi i64 [ %.pre10.i.i.i.i289.i, %merge7.i.i.i.i.i288.i ], [ %736, %"$JsonWriter.integer_field.exit281.i" ]
+  %743 = phi ptr [ %740, %merge7.i.i.i.i.i288.i ], [ %.pre.i.i.i.i283.i, %"$JsonWriter.integer_field.exit281.i" ]
+  %744 = getelementptr i8, ptr %743, i64 %742
+  store i8 58, ptr %744, align 1
+  %745 = load i64, ptr %8, align 8
+  %746 = add i64 %745, 1
+  store i64 %746, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit291.i"
 
 then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.i
-  %734 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %734, align 1
+  %747 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %747, align 1
   br label %"$JsonWriter.integer_field.exit291.i"
 
 "$JsonWriter.integer_field.exit291.i":            ; preds = %then.i.i.i290.i, %"$Vector.push.89.exit.thread.i.i.i284.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %710)
-  %735 = icmp slt i64 %shape.sroa.66.0.copyload.i, %shape.sroa.68.0.copyload.i
-  %736 = shl i64 %shape.sroa.62.0.copyload.i, 2
-  %737 = mul i64 %736, %shape.sroa.66.0.copyload.i
-  %738 = select i1 %735, i64 %737, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
-  %739 = load i64, ptr %7, align 8
-  %740 = add i64 %739, 1
-  %741 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i292.i = icmp slt i64 %741, %740
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %723)
+  %748 = icmp slt i64 %shape.sroa.66.0.copyload.i, %shape.sroa.68.0.copyload.i
+  %749 = shl i64 %shape.sroa.62.0.copyload.i, 2
+  %750 = mul i64 %749, %shape.sroa.66.0.copyload.i
+  %751 = select i1 %748, i64 %750, i64 0
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
+  %752 = load i64, ptr %8, align 8
+  %753 = add i64 %752, 1
+  %754 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i292.i = icmp slt i64 %754, %753
   %.pre.i.i.i.i293.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i292.i, label %merge.i.i.i.i.i295.i, label %"$Vector.push.89.exit.thread.i.i.i294.i"
 
 merge.i.i.i.i.i295.i:                             ; preds = %"$JsonWriter.integer_field.exit291.i"
-  %742 = shl i64 %741, 1
-  %spec.select.i.i.i.i.i296.i = tail call i64 @llvm.smax.i64(i64 %742, i64 %740)
+  %755 = shl i64 %754, 1
+  %spec.select.i.i.i.i.i296.i = tail call i64 @llvm.smax.i64(i64 %755, i64 %753)
   %spec.store.select.i.i.i.i.i297.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i296.i, i64 8)
-  %743 = tail call ptr @realloc(ptr %.pre.i.i.i.i293.i, i64 %spec.store.select.i.i.i.i.i297.i)
-  %744 = icmp eq ptr %743, null
-  br i1 %744, label %then.i.i.i300.i, label %merge7.i.i.i.i.i298.i
+  %756 = tail call ptr @realloc(ptr %.pre.i.i.i.i293.i, i64 %spec.store.select.i.i.i.i.i297.i)
+  %757 = icmp eq ptr %756, null
+  br i1 %757, label %then.i.i.i300.i, label %merge7.i.i.i.i.i298.i
 
 merge7.i.i.i.i.i298.i:                            ; preds = %merge.i.i.i.i.i295.i
-  store ptr %743, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i297.i, ptr %10, align 8
-  %.pre10.i.i.i.i299.i = load i64, ptr %7, align 8
+  store ptr %756, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i297.i, ptr %11, align 8
+  %.pre10.i.i.i.i299.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i294.i"
 
 "$Vector.push.89.exit.thread.i.i.i294.i":         ; preds = %merge7.i.i.i.i.i298.i, %"$JsonWriter.integer_field.exit291.i"
-  %745 = phi i64 [ %.pre10.i.i.i.i299.i, %merge7.i.i.i.i.i298.i ], [ %739, %"$JsonWriter.integer_field.exit291.i" ]
-  %746 = phi ptr [ %743, %merge7.i.i.i.i.i298.i ], [ %.pre.i.i.i.i293.i, %"$JsonWriter.integer_field.exit291.i" ]
-  %747 = getelementptr i8, ptr %746, i64 %745
-  store i8 58, ptr %747, align 1
-  %748 = load i64, ptr %7, align 8
-  %749 = add i64 %748, 1
-  store i64 %749, ptr %7, align 8
+  %758 = phi i64 [ %.pre10.i.i.i.i299.i, %merge7.i.i.i.i.i298.i ], [ %752, %"$JsonWriter.integer_field.exit291.i" ]
+  %759 = phi ptr [ %756, %merge7.i.i.i.i.i298.i ], [ %.pre.i.i.i.i293.i, %"$JsonWriter.integer_field.exit291.i" ]
+  %760 = getelementptr i8, ptr %759, i64 %758
+  store i8 58, ptr %760, align 1
+  %761 = load i64, ptr %8, align 8
+  %762 = add i64 %761, 1
+  store i64 %762, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit301.i"
 
 then.i.i.i300.i:                                  ; preds = %merge.i.i.i.i.i295.i
-  %750 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %750, align 1
+  %763 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %763, align 1
   br label %"$JsonWriter.integer_field.exit301.i"
 
 "$JsonWriter.integer_field.exit301.i":            ; preds = %then.i.i.i300.i, %"$Vector.push.89.exit.thread.i.i.i294.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %738)
-  %751 = add i64 %shape.sroa.62.0.copyload.i, %536
-  %752 = sdiv i64 %751, %shape.sroa.0.0.copyload.i
-  %753 = shl i64 %shape.sroa.68.0.copyload.i, 2
-  %754 = mul i64 %752, %753
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %751)
+  %764 = add i64 %shape.sroa.62.0.copyload.i, %549
+  %765 = sdiv i64 %764, %shape.sroa.0.0.copyload.i
+  %766 = shl i64 %shape.sroa.68.0.copyload.i, 2
+  %767 = mul i64 %765, %766
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.53")
-  %755 = load i64, ptr %7, align 8
-  %756 = add i64 %755, 1
-  %757 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i302.i = icmp slt i64 %757, %756
+  %768 = load i64, ptr %8, align 8
+  %769 = add i64 %768, 1
+  %770 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i302.i = icmp slt i64 %770, %769
   %.pre.i.i.i.i303.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i302.i, label %merge.i.i.i.i.i305.i, label %"$Vector.push.89.exit.thread.i.i.i304.i"
 
 merge.i.i.i.i.i305.i:                             ; preds = %"$JsonWriter.integer_field.exit301.i"
-  %758 = shl i64 %757, 1
-  %spec.select.i.i.i.i.i306.i = tail call i64 @llvm.smax.i64(i64 %758, i64 %756)
+  %771 = shl i64 %770, 1
+  %spec.select.i.i.i.i.i306.i = tail call i64 @llvm.smax.i64(i64 %771, i64 %769)
   %spec.store.select.i.i.i.i.i307.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i306.i, i64 8)
-  %759 = tail call ptr @realloc(ptr %.pre.i.i.i.i303.i, i64 %spec.store.select.i.i.i.i.i307.i)
-  %760 = icmp eq ptr %759, null
-  br i1 %760, label %then.i.i.i310.i, label %merge7.i.i.i.i.i308.i
+  %772 = tail call ptr @realloc(ptr %.pre.i.i.i.i303.i, i64 %spec.store.select.i.i.i.i.i307.i)
+  %773 = icmp eq ptr %772, null
+  br i1 %773, label %then.i.i.i310.i, label %merge7.i.i.i.i.i308.i
 
 merge7.i.i.i.i.i308.i:                            ; preds = %merge.i.i.i.i.i305.i
-  store ptr %759, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i307.i, ptr %10, align 8
-  %.pre10.i.i.i.i309.i = load i64, ptr %7, align 8
+  store ptr %772, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i307.i, ptr %11, align 8
+  %.pre10.i.i.i.i309.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i304.i"
 
 "$Vector.push.89.exit.thread.i.i.i304.i":         ; preds = %merge7.i.i.i.i.i308.i, %"$JsonWriter.integer_field.exit301.i"
-  %761 = phi i64 [ %.pre10.i.i.i.i309.i, %merge7.i.i.i.i.i308.i ], [ %755, %"$JsonWriter.integer_field.exit301.i" ]
-  %762 = phi ptr [ %759, %merge7.i.i.i.i.i308.i ], [ %.pre.i.i.i.i303.i, %"$JsonWriter.integer_field.exit301.i" ]
-  %763 = getelementptr i8, ptr %762, i64 %761
-  store i8 58, ptr %763, align 1
-  %764 = load i64, ptr %7, align 8
-  %765 = add i64 %764, 1
-  store i64 %765, ptr %7, align 8
+  %774 = phi i64 [ %.pre10.i.i.i.i309.i, %merge7.i.i.i.i.i308.i ], [ %768, %"$JsonWriter.integer_field.exit301.i" ]
+  %775 = phi ptr [ %772, %merge7.i.i.i.i.i308.i ], [ %.pre.i.i.i.i303.i, %"$JsonWriter.integer_field.exit301.i" ]
+  %776 = getelementptr i8, ptr %775, i64 %774
+  store i8 58, ptr %776, align 1
+  %777 = load i64, ptr %8, align 8
+  %778 = add i64 %777, 1
+  store i64 %778, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit311.i"
 
 then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.i
-  %766 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %766, align 1
+  %779 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %779, align 1
   br label %"$JsonWriter.integer_field.exit311.i"
 
 "$JsonWriter.integer_field.exit311.i":            ; preds = %then.i.i.i310.i, %"$Vector.push.89.exit.thread.i.i.i304.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %754)
-  %767 = shl i64 %shape.sroa.72.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
-  %768 = load i64, ptr %7, align 8
-  %769 = add i64 %768, 1
-  %770 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i312.i = icmp slt i64 %770, %769
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %767)
+  %780 = shl i64 %shape.sroa.72.0.copyload.i, 2
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
+  %781 = load i64, ptr %8, align 8
+  %782 = add i64 %781, 1
+  %783 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i312.i = icmp slt i64 %783, %782
   %.pre.i.i.i.i313.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i312.i, label %merge.i.i.i.i.i315.i, label %"$Vector.push.89.exit.thread.i.i.i314.i"
 
 merge.i.i.i.i.i315.i:                             ; preds = %"$JsonWriter.integer_field.exit311.i"
-  %771 = shl i64 %770, 1
-  %spec.select.i.i.i.i.i316.i = tail call i64 @llvm.smax.i64(i64 %771, i64 %769)
+  %784 = shl i64 %783, 1
+  %spec.select.i.i.i.i.i316.i = tail call i64 @llvm.smax.i64(i64 %784, i64 %782)
   %spec.store.select.i.i.i.i.i317.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i316.i, i64 8)
-  %772 = tail call ptr @realloc(ptr %.pre.i.i.i.i313.i, i64 %spec.store.select.i.i.i.i.i317.i)
-  %773 = icmp eq ptr %772, null
-  br i1 %773, label %then.i.i.i320.i, label %merge7.i.i.i.i.i318.i
+  %785 = tail call ptr @realloc(ptr %.pre.i.i.i.i313.i, i64 %spec.store.select.i.i.i.i.i317.i)
+  %786 = icmp eq ptr %785, null
+  br i1 %786, label %then.i.i.i320.i, label %merge7.i.i.i.i.i318.i
 
 merge7.i.i.i.i.i318.i:                            ; preds = %merge.i.i.i.i.i315.i
-  store ptr %772, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i317.i, ptr %10, align 8
-  %.pre10.i.i.i.i319.i = load i64, ptr %7, align 8
+  store ptr %785, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i317.i, ptr %11, align 8
+  %.pre10.i.i.i.i319.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i314.i"
 
 "$Vector.push.89.exit.thread.i.i.i314.i":         ; preds = %merge7.i.i.i.i.i318.i, %"$JsonWriter.integer_field.exit311.i"
-  %774 = phi i64 [ %.pre10.i.i.i.i319.i, %merge7.i.i.i.i.i318.i ], [ %768, %"$JsonWriter.integer_field.exit311.i" ]
-  %775 = phi ptr [ %772, %merge7.i.i.i.i.i318.i ], [ %.pre.i.i.i.i313.i, %"$JsonWriter.integer_field.exit311.i" ]
-  %776 = getelementptr i8, ptr %775, i64 %774
-  store i8 58, ptr %776, align 1
-  %777 = load i64, ptr %7, align 8
-  %778 = add i64 %777, 1
-  store i64 %778, ptr %7, align 8
+  %787 = phi i64 [ %.pre10.i.i.i.i319.i, %merge7.i.i.i.i.i318.i ], [ %781, %"$JsonWriter.integer_field.exit311.i" ]
+  %788 = phi ptr [ %785, %merge7.i.i.i.i.i318.i ], [ %.pre.i.i.i.i313.i, %"$JsonWriter.integer_field.exit311.i" ]
+  %789 = getelementptr i8, ptr %788, i64 %787
+  store i8 58, ptr %789, align 1
+  %790 = load i64, ptr %8, align 8
+  %791 = add i64 %790, 1
+  store i64 %791, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit321.i"
 
 then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.i
-  %779 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %779, align 1
+  %792 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %792, align 1
   br label %"$JsonWriter.integer_field.exit321.i"
 
 "$JsonWriter.integer_field.exit321.i":            ; preds = %then.i.i.i320.i, %"$Vector.push.89.exit.thread.i.i.i314.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %767)
-  %780 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
-  %781 = shl i64 %shape.sroa.0.0.copyload.i, 2
-  %782 = mul i64 %781, %752
-  %783 = select i1 %780, i64 %782, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
-  %784 = load i64, ptr %7, align 8
-  %785 = add i64 %784, 1
-  %786 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i322.i = icmp slt i64 %786, %785
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %780)
+  %793 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
+  %794 = shl i64 %shape.sroa.0.0.copyload.i, 2
+  %795 = mul i64 %794, %765
+  %796 = select i1 %793, i64 %795, i64 0
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
+  %797 = load i64, ptr %8, align 8
+  %798 = add i64 %797, 1
+  %799 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i322.i = icmp slt i64 %799, %798
   %.pre.i.i.i.i323.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i322.i, label %merge.i.i.i.i.i325.i, label %"$Vector.push.89.exit.thread.i.i.i324.i"
 
 merge.i.i.i.i.i325.i:                             ; preds = %"$JsonWriter.integer_field.exit321.i"
-  %787 = shl i64 %786, 1
-  %spec.select.i.i.i.i.i326.i = tail call i64 @llvm.smax.i64(i64 %787, i64 %785)
+  %800 = shl i64 %799, 1
+  %spec.select.i.i.i.i.i326.i = tail call i64 @llvm.smax.i64(i64 %800, i64 %798)
   %spec.store.select.i.i.i.i.i327.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i326.i, i64 8)
-  %788 = tail call ptr @realloc(ptr %.pre.i.i.i.i323.i, i64 %spec.store.select.i.i.i.i.i327.i)
-  %789 = icmp eq ptr %788, null
-  br i1 %789, label %then.i.i.i330.i, label %merge7.i.i.i.i.i328.i
+  %801 = tail call ptr @realloc(ptr %.pre.i.i.i.i323.i, i64 %spec.store.select.i.i.i.i.i327.i)
+  %802 = icmp eq ptr %801, null
+  br i1 %802, label %then.i.i.i330.i, label %merge7.i.i.i.i.i328.i
 
 merge7.i.i.i.i.i328.i:                            ; preds = %merge.i.i.i.i.i325.i
-  store ptr %788, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i327.i, ptr %10, align 8
-  %.pre10.i.i.i.i329.i = load i64, ptr %7, align 8
+  store ptr %801, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i327.i, ptr %11, align 8
+  %.pre10.i.i.i.i329.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i324.i"
 
 "$Vector.push.89.exit.thread.i.i.i324.i":         ; preds = %merge7.i.i.i.i.i328.i, %"$JsonWriter.integer_field.exit321.i"
-  %790 = phi i64 [ %.pre10.i.i.i.i329.i, %merge7.i.i.i.i.i328.i ], [ %784, %"$JsonWriter.integer_field.exit321.i" ]
-  %791 = phi ptr [ %788, %merge7.i.i.i.i.i328.i ], [ %.pre.i.i.i.i323.i, %"$JsonWriter.integer_field.exit321.i" ]
-  %792 = getelementptr i8, ptr %791, i64 %790
-  store i8 58, ptr %792, align 1
-  %793 = load i64, ptr %7, align 8
-  %794 = add i64 %793, 1
-  store i64 %794, ptr %7, align 8
+  %803 = phi i64 [ %.pre10.i.i.i.i329.i, %merge7.i.i.i.i.i328.i ], [ %797, %"$JsonWriter.integer_field.exit321.i" ]
+  %804 = phi ptr [ %801, %merge7.i.i.i.i.i328.i ], [ %.pre.i.i.i.i323.i, %"$JsonWriter.integer_field.exit321.i" ]
+  %805 = getelementptr i8, ptr %804, i64 %803
+  store i8 58, ptr %805, align 1
+  %806 = load i64, ptr %8, align 8
+  %807 = add i64 %806, 1
+  store i64 %807, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit331.i"
 
 then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.i
-  %795 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %795, align 1
+  %808 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %808, align 1
   br label %"$JsonWriter.integer_field.exit331.i"
 
 "$JsonWriter.integer_field.exit331.i":            ; preds = %then.i.i.i330.i, %"$Vector.push.89.exit.thread.i.i.i324.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %783)
-  %796 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
-  %797 = mul i64 %796, %767
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
-  %798 = load i64, ptr %7, align 8
-  %799 = add i64 %798, 1
-  %800 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i332.i = icmp slt i64 %800, %799
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %796)
+  %809 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
+  %810 = mul i64 %809, %780
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
+  %811 = load i64, ptr %8, align 8
+  %812 = add i64 %811, 1
+  %813 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i332.i = icmp slt i64 %813, %812
   %.pre.i.i.i.i333.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i332.i, label %merge.i.i.i.i.i335.i, label %"$Vector.push.89.exit.thread.i.i.i334.i"
 
 merge.i.i.i.i.i335.i:                             ; preds = %"$JsonWriter.integer_field.exit331.i"
-  %801 = shl i64 %800, 1
-  %spec.select.i.i.i.i.i336.i = tail call i64 @llvm.smax.i64(i64 %801, i64 %799)
+  %814 = shl i64 %813, 1
+  %spec.select.i.i.i.i.i336.i = tail call i64 @llvm.smax.i64(i64 %814, i64 %812)
   %spec.store.select.i.i.i.i.i337.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i336.i, i64 8)
-  %802 = tail call ptr @realloc(ptr %.pre.i.i.i.i333.i, i64 %spec.store.select.i.i.i.i.i337.i)
-  %803 = icmp eq ptr %802, null
-  br i1 %803, label %then.i.i.i340.i, label %merge7.i.i.i.i.i338.i
+  %815 = tail call ptr @realloc(ptr %.pre.i.i.i.i333.i, i64 %spec.store.select.i.i.i.i.i337.i)
+  %816 = icmp eq ptr %815, null
+  br i1 %816, label %then.i.i.i340.i, label %merge7.i.i.i.i.i338.i
 
 merge7.i.i.i.i.i338.i:                            ; preds = %merge.i.i.i.i.i335.i
-  store ptr %802, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i337.i, ptr %10, align 8
-  %.pre10.i.i.i.i339.i = load i64, ptr %7, align 8
+  store ptr %815, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i337.i, ptr %11, align 8
+  %.pre10.i.i.i.i339.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i334.i"
 
 "$Vector.push.89.exit.thread.i.i.i334.i":         ; preds = %merge7.i.i.i.i.i338.i, %"$JsonWriter.integer_field.exit331.i"
-  %804 = phi i64 [ %.pre10.i.i.i.i339.i, %merge7.i.i.i.i.i338.i ], [ %798, %"$JsonWriter.integer_field.exit331.i" ]
-  %805 = phi ptr [ %802, %merge7.i.i.i.i.i338.i ], [ %.pre.i.i.i.i333.i, %"$JsonWriter.integer_field.exit331.i" ]
-  %806 = getelementptr i8, ptr %805, i64 %804
-  store i8 58, ptr %806, align 1
-  %807 = load i64, ptr %7, align 8
-  %808 = add i64 %807, 1
-  store i64 %808, ptr %7, align 8
+  %817 = phi i64 [ %.pre10.i.i.i.i339.i, %merge7.i.i.i.i.i338.i ], [ %811, %"$JsonWriter.integer_field.exit331.i" ]
+  %818 = phi ptr [ %815, %merge7.i.i.i.i.i338.i ], [ %.pre.i.i.i.i333.i, %"$JsonWriter.integer_field.exit331.i" ]
+  %819 = getelementptr i8, ptr %818, i64 %817
+  store i8 58, ptr %819, align 1
+  %820 = load i64, ptr %8, align 8
+  %821 = add i64 %820, 1
+  store i64 %821, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit341.i"
 
 then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.i
-  %809 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %809, align 1
+  %822 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %822, align 1
   br label %"$JsonWriter.integer_field.exit341.i"
 
 "$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.89.exit.thread.i.i.i334.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
-  %810 = load i64, ptr %7, align 8
-  %811 = add i64 %810, 1
-  %812 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i342.i = icmp slt i64 %812, %811
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %810)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
+  %823 = load i64, ptr %8, align 8
+  %824 = add i64 %823, 1
+  %825 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i342.i = icmp slt i64 %825, %824
   %.pre.i.i.i.i343.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i342.i, label %merge.i.i.i.i.i345.i, label %"$Vector.push.89.exit.thread.i.i.i344.i"
 
 merge.i.i.i.i.i345.i:                             ; preds = %"$JsonWriter.integer_field.exit341.i"
-  %813 = shl i64 %812, 1
-  %spec.select.i.i.i.i.i346.i = tail call i64 @llvm.smax.i64(i64 %813, i64 %811)
+  %826 = shl i64 %825, 1
+  %spec.select.i.i.i.i.i346.i = tail call i64 @llvm.smax.i64(i64 %826, i64 %824)
   %spec.store.select.i.i.i.i.i347.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i346.i, i64 8)
-  %814 = tail call ptr @realloc(ptr %.pre.i.i.i.i343.i, i64 %spec.store.select.i.i.i.i.i347.i)
-  %815 = icmp eq ptr %814, null
-  br i1 %815, label %then.i.i.i350.i, label %merge7.i.i.i.i.i348.i
+  %827 = tail call ptr @realloc(ptr %.pre.i.i.i.i343.i, i64 %spec.store.select.i.i.i.i.i347.i)
+  %828 = icmp eq ptr %827, null
+  br i1 %828, label %then.i.i.i350.i, label %merge7.i.i.i.i.i348.i
 
 merge7.i.i.i.i.i348.i:                            ; preds = %merge.i.i.i.i.i345.i
-  store ptr %814, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i347.i, ptr %10, align 8
-  %.pre10.i.i.i.i349.i = load i64, ptr %7, align 8
+  store ptr %827, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i347.i, ptr %11, align 8
+  %.pre10.i.i.i.i349.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i344.i"
 
 "$Vector.push.89.exit.thread.i.i.i344.i":         ; preds = %merge7.i.i.i.i.i348.i, %"$JsonWriter.integer_field.exit341.i"
-  %816 = phi i64 [ %.pre10.i.i.i.i349.i, %merge7.i.i.i.i.i348.i ], [ %810, %"$JsonWriter.integer_field.exit341.i" ]
-  %817 = phi ptr [ %814, %merge7.i.i.i.i.i348.i ], [ %.pre.i.i.i.i343.i, %"$JsonWriter.integer_field.exit341.i" ]
-  %818 = getelementptr i8, ptr %817, i64 %816
-  store i8 58, ptr %818, align 1
-  %819 = load i64, ptr %7, align 8
-  %820 = add i64 %819, 1
-  store i64 %820, ptr %7, align 8
+  %829 = phi i64 [ %.pre10.i.i.i.i349.i, %merge7.i.i.i.i.i348.i ], [ %823, %"$JsonWriter.integer_field.exit341.i" ]
+  %830 = phi ptr [ %827, %merge7.i.i.i.i.i348.i ], [ %.pre.i.i.i.i343.i, %"$JsonWriter.integer_field.exit341.i" ]
+  %831 = getelementptr i8, ptr %830, i64 %829
+  store i8 58, ptr %831, align 1
+  %832 = load i64, ptr %8, align 8
+  %833 = add i64 %832, 1
+  store i64 %833, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit351.i"
 
 then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.i
-  %821 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %821, align 1
+  %834 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %834, align 1
   br label %"$JsonWriter.integer_field.exit351.i"
 
 "$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.89.exit.thread.i.i.i344.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
-  %822 = load i64, ptr %7, align 8
-  %823 = add i64 %822, 1
-  %824 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i352.i = icmp slt i64 %824, %823
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %810)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
+  %835 = load i64, ptr %8, align 8
+  %836 = add i64 %835, 1
+  %837 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i352.i = icmp slt i64 %837, %836
   %.pre.i.i.i.i353.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i352.i, label %merge.i.i.i.i.i355.i, label %"$Vector.push.89.exit.thread.i.i.i354.i"
 
 merge.i.i.i.i.i355.i:                             ; preds = %"$JsonWriter.integer_field.exit351.i"
-  %825 = shl i64 %824, 1
-  %spec.select.i.i.i.i.i356.i = tail call i64 @llvm.smax.i64(i64 %825, i64 %823)
+  %838 = shl i64 %837, 1
+  %spec.select.i.i.i.i.i356.i = tail call i64 @llvm.smax.i64(i64 %838, i64 %836)
   %spec.store.select.i.i.i.i.i357.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i356.i, i64 8)
-  %826 = tail call ptr @realloc(ptr %.pre.i.i.i.i353.i, i64 %spec.store.select.i.i.i.i.i357.i)
-  %827 = icmp eq ptr %826, null
-  br i1 %827, label %then.i.i.i360.i, label %merge7.i.i.i.i.i358.i
+  %839 = tail call ptr @realloc(ptr %.pre.i.i.i.i353.i, i64 %spec.store.select.i.i.i.i.i357.i)
+  %840 = icmp eq ptr %839, null
+  br i1 %840, label %then.i.i.i360.i, label %merge7.i.i.i.i.i358.i
 
 merge7.i.i.i.i.i358.i:                            ; preds = %merge.i.i.i.i.i355.i
-  store ptr %826, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i357.i, ptr %10, align 8
-  %.pre10.i.i.i.i359.i = load i64, ptr %7, align 8
+  store ptr %839, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i357.i, ptr %11, align 8
+  %.pre10.i.i.i.i359.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i354.i"
 
 "$Vector.push.89.exit.thread.i.i.i354.i":         ; preds = %merge7.i.i.i.i.i358.i, %"$JsonWriter.integer_field.exit351.i"
-  %828 = phi i64 [ %.pre10.i.i.i.i359.i, %merge7.i.i.i.i.i358.i ], [ %822, %"$JsonWriter.integer_field.exit351.i" ]
-  %829 = phi ptr [ %826, %merge7.i.i.i.i.i358.i ], [ %.pre.i.i.i.i353.i, %"$JsonWriter.integer_field.exit351.i" ]
-  %830 = getelementptr i8, ptr %829, i64 %828
-  store i8 58, ptr %830, align 1
-  %831 = load i64, ptr %7, align 8
-  %832 = add i64 %831, 1
-  store i64 %832, ptr %7, align 8
+  %841 = phi i64 [ %.pre10.i.i.i.i359.i, %merge7.i.i.i.i.i358.i ], [ %835, %"$JsonWriter.integer_field.exit351.i" ]
+  %842 = phi ptr [ %839, %merge7.i.i.i.i.i358.i ], [ %.pre.i.i.i.i353.i, %"$JsonWriter.integer_field.exit351.i" ]
+  %843 = getelementptr i8, ptr %842, i64 %841
+  store i8 58, ptr %843, align 1
+  %844 = load i64, ptr %8, align 8
+  %845 = add i64 %844, 1
+  store i64 %845, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit361.i"
 
 then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.i
-  %833 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %833, align 1
+  %846 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %846, align 1
   br label %"$JsonWriter.integer_field.exit361.i"
 
 "$JsonWriter.integer_field.exit361.i":            ; preds = %then.i.i.i360.i, %"$Vector.push.89.exit.thread.i.i.i354.i"
-  store i8 0, ptr %21, align 1
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
-  %834 = mul i64 %753, %shape.sroa.71.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
-  %835 = load i64, ptr %7, align 8
-  %836 = add i64 %835, 1
-  %837 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i362.i = icmp slt i64 %837, %836
+  %847 = mul i64 %766, %shape.sroa.71.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
+  %848 = load i64, ptr %8, align 8
+  %849 = add i64 %848, 1
+  %850 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i362.i = icmp slt i64 %850, %849
   %.pre.i.i.i.i363.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i362.i, label %merge.i.i.i.i.i365.i, label %"$Vector.push.89.exit.thread.i.i.i364.i"
 
 merge.i.i.i.i.i365.i:                             ; preds = %"$JsonWriter.integer_field.exit361.i"
-  %838 = shl i64 %837, 1
-  %spec.select.i.i.i.i.i366.i = tail call i64 @llvm.smax.i64(i64 %838, i64 %836)
+  %851 = shl i64 %850, 1
+  %spec.select.i.i.i.i.i366.i = tail call i64 @llvm.smax.i64(i64 %851, i64 %849)
   %spec.store.select.i.i.i.i.i367.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i366.i, i64 8)
-  %839 = tail call ptr @realloc(ptr %.pre.i.i.i.i363.i, i64 %spec.store.select.i.i.i.i.i367.i)
-  %840 = icmp eq ptr %839, null
-  br i1 %840, label %then.i.i.i370.i, label %merge7.i.i.i.i.i368.i
+  %852 = tail call ptr @realloc(ptr %.pre.i.i.i.i363.i, i64 %spec.store.select.i.i.i.i.i367.i)
+  %853 = icmp eq ptr %852, null
+  br i1 %853, label %then.i.i.i370.i, label %merge7.i.i.i.i.i368.i
 
 merge7.i.i.i.i.i368.i:                            ; preds = %merge.i.i.i.i.i365.i
-  store ptr %839, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i367.i, ptr %10, align 8
-  %.pre10.i.i.i.i369.i = load i64, ptr %7, align 8
+  store ptr %852, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i367.i, ptr %11, align 8
+  %.pre10.i.i.i.i369.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i364.i"
 
 "$Vector.push.89.exit.thread.i.i.i364.i":         ; preds = %merge7.i.i.i.i.i368.i, %"$JsonWriter.integer_field.exit361.i"
-  %841 = phi i64 [ %.pre10.i.i.i.i369.i, %merge7.i.i.i.i.i368.i ], [ %835, %"$JsonWriter.integer_field.exit361.i" ]
-  %842 = phi ptr [ %839, %merge7.i.i.i.i.i368.i ], [ %.pre.i.i.i.i363.i, %"$JsonWriter.integer_field.exit361.i" ]
-  %843 = getelementptr i8, ptr %842, i64 %841
-  store i8 58, ptr %843, align 1
-  %844 = load i64, ptr %7, align 8
-  %845 = add i64 %844, 1
-  store i64 %845, ptr %7, align 8
+  %854 = phi i64 [ %.pre10.i.i.i.i369.i, %merge7.i.i.i.i.i368.i ], [ %848, %"$JsonWriter.integer_field.exit361.i" ]
+  %855 = phi ptr [ %852, %merge7.i.i.i.i.i368.i ], [ %.pre.i.i.i.i363.i, %"$JsonWriter.integer_field.exit361.i" ]
+  %856 = getelementptr i8, ptr %855, i64 %854
+  store i8 58, ptr %856, align 1
+  %857 = load i64, ptr %8, align 8
+  %858 = add i64 %857, 1
+  store i64 %858, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit371.i"
 
 then.i.i.i370.i:                                  ; preds = %merge.i.i.i.i.i365.i
-  %846 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %846, align 1
+  %859 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %859, align 1
   br label %"$JsonWriter.integer_field.exit371.i"
 
 "$JsonWriter.integer_field.exit371.i":            ; preds = %then.i.i.i370.i, %"$Vector.push.89.exit.thread.i.i.i364.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %834)
-  %847 = load i64, ptr %7, align 8
-  %848 = add i64 %847, 1
-  %849 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i372.i = icmp slt i64 %849, %848
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %847)
+  %860 = load i64, ptr %8, align 8
+  %861 = add i64 %860, 1
+  %862 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i372.i = icmp slt i64 %862, %861
   %.pre.i.i.i.i373.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i372.i, label %merge.i.i.i.i.i375.i, label %"$Vector.push.89.exit.thread.i.i.i374.i"
 
 merge.i.i.i.i.i375.i:                             ; preds = %"$JsonWriter.integer_field.exit371.i"
-  %850 = shl i64 %849, 1
-  %spec.select.i.i.i.i.i376.i = tail call i64 @llvm.smax.i64(i64 %850, i64 %848)
+  %863 = shl i64 %862, 1
+  %spec.select.i.i.i.i.i376.i = tail call i64 @llvm.smax.i64(i64 %863, i64 %861)
   %spec.store.select.i.i.i.i.i377.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i376.i, i64 8)
-  %851 = tail call ptr @realloc(ptr %.pre.i.i.i.i373.i, i64 %spec.store.select.i.i.i.i.i377.i)
-  %852 = icmp eq ptr %851, null
-  br i1 %852, label %then.i.i.i380.i, label %merge7.i.i.i.i.i378.i
+  %864 = tail call ptr @realloc(ptr %.pre.i.i.i.i373.i, i64 %spec.store.select.i.i.i.i.i377.i)
+  %865 = icmp eq ptr %864, null
+  br i1 %865, label %then.i.i.i380.i, label %merge7.i.i.i.i.i378.i
 
 merge7.i.i.i.i.i378.i:                            ; preds = %merge.i.i.i.i.i375.i
-  store ptr %851, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i377.i, ptr %10, align 8
-  %.pre10.i.i.i.i379.i = load i64, ptr %7, align 8
+  store ptr %864, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i377.i, ptr %11, align 8
+  %.pre10.i.i.i.i379.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i374.i"
 
 "$Vector.push.89.exit.thread.i.i.i374.i":         ; preds = %merge7.i.i.i.i.i378.i, %"$JsonWriter.integer_field.exit371.i"
-  %853 = phi i64 [ %.pre10.i.i.i.i379.i, %merge7.i.i.i.i.i378.i ], [ %847, %"$JsonWriter.integer_field.exit371.i" ]
-  %854 = phi ptr [ %851, %merge7.i.i.i.i.i378.i ], [ %.pre.i.i.i.i373.i, %"$JsonWriter.integer_field.exit371.i" ]
-  %855 = getelementptr i8, ptr %854, i64 %853
-  store i8 125, ptr %855, align 1
-  %856 = load i64, ptr %7, align 8
-  %857 = add i64 %856, 1
-  store i64 %857, ptr %7, align 8
+  %866 = phi i64 [ %.pre10.i.i.i.i379.i, %merge7.i.i.i.i.i378.i ], [ %860, %"$JsonWriter.integer_field.exit371.i" ]
+  %867 = phi ptr [ %864, %merge7.i.i.i.i.i378.i ], [ %.pre.i.i.i.i373.i, %"$JsonWriter.integer_field.exit371.i" ]
+  %868 = getelementptr i8, ptr %867, i64 %866
+  store i8 125, ptr %868, align 1
+  %869 = load i64, ptr %8, align 8
+  %870 = add i64 %869, 1
+  store i64 %870, ptr %8, align 8
   br label %"$write_buffers.exit"
 
 then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.i
-  %858 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %858, align 1
+  %871 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %871, align 1
   br label %"$write_buffers.exit"
 
 "$write_buffers.exit":                            ; preds = %"$Vector.push.89.exit.thread.i.i.i374.i", %then.i.i.i380.i
-  store i8 1, ptr %21, align 1
-  call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %3)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
-  %859 = load i64, ptr %7, align 8
-  %860 = add i64 %859, 1
-  %861 = load i64, ptr %10, align 8
-  %.not.i.i.i.i = icmp slt i64 %861, %860
+  store i8 1, ptr %22, align 1
+  call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %4)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
+  %872 = load i64, ptr %8, align 8
+  %873 = add i64 %872, 1
+  %874 = load i64, ptr %11, align 8
+  %.not.i.i.i.i = icmp slt i64 %874, %873
   %.pre.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$write_buffers.exit"
-  %862 = shl i64 %861, 1
-  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %862, i64 %860)
+  %875 = shl i64 %874, 1
+  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %875, i64 %873)
   %spec.store.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i, i64 8)
-  %863 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
-  %864 = icmp eq ptr %863, null
-  br i1 %864, label %then.i.i, label %merge7.i.i.i.i
+  %876 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
+  %877 = icmp eq ptr %876, null
+  br i1 %877, label %then.i.i, label %merge7.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  store ptr %863, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i, ptr %10, align 8
-  %.pre10.i.i.i = load i64, ptr %7, align 8
+  store ptr %876, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i, ptr %11, align 8
+  %.pre10.i.i.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i"
 
 "$Vector.push.89.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$write_buffers.exit"
-  %865 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %859, %"$write_buffers.exit" ]
-  %866 = phi ptr [ %863, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
-  %867 = getelementptr i8, ptr %866, i64 %865
-  store i8 58, ptr %867, align 1
-  %868 = load i64, ptr %7, align 8
-  %869 = add i64 %868, 1
-  store i64 %869, ptr %7, align 8
+  %878 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %872, %"$write_buffers.exit" ]
+  %879 = phi ptr [ %876, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
+  %880 = getelementptr i8, ptr %879, i64 %878
+  store i8 58, ptr %880, align 1
+  %881 = load i64, ptr %8, align 8
+  %882 = add i64 %881, 1
+  store i64 %882, ptr %8, align 8
   br label %"$JsonWriter.key.exit"
 
 then.i.i:                                         ; preds = %merge.i.i.i.i
-  %870 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %870, align 1
+  %883 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %883, align 1
   br label %"$JsonWriter.key.exit"
 
 "$JsonWriter.key.exit":                           ; preds = %"$Vector.push.89.exit.thread.i.i", %then.i.i
-  store i8 0, ptr %21, align 1
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 91)
-  %871 = load i32, ptr %110, align 4
-  %872 = icmp sgt i32 %871, 0
-  br i1 %872, label %forbody.lr.ph, label %merge
+  %884 = load i32, ptr %111, align 4
+  %885 = icmp sgt i32 %884, 0
+  br i1 %885, label %forbody.lr.ph, label %merge
 
 forbody.lr.ph:                                    ; preds = %"$JsonWriter.key.exit"
-  %873 = getelementptr i8, ptr %1, i64 392
-  %874 = getelementptr i8, ptr %1, i64 408
-  %875 = getelementptr i8, ptr %1, i64 416
-  %876 = getelementptr i8, ptr %1, i64 328
-  %877 = getelementptr i8, ptr %0, i64 24
-  %wide.trip.count = zext nneg i32 %871 to i64
+  %886 = getelementptr i8, ptr %1, i64 392
+  %887 = getelementptr i8, ptr %1, i64 408
+  %888 = getelementptr i8, ptr %1, i64 416
+  %889 = getelementptr i8, ptr %1, i64 328
+  %890 = getelementptr i8, ptr %0, i64 24
+  %wide.trip.count = zext nneg i32 %884 to i64
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %"$write_rank.exit"
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %"$write_rank.exit" ]
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !113
-  %878 = load i64, ptr %873, align 8, !noalias !113
-  %879 = load i64, ptr %353, align 8, !noalias !113
-  %880 = load i32, ptr %367, align 4, !noalias !113
+  %891 = load i64, ptr %886, align 8, !noalias !113
+  %892 = load i64, ptr %354, align 8, !noalias !113
+  %893 = load i32, ptr %368, align 4, !noalias !113
   call void @llvm.lifetime.start.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !113
-  %881 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !113
+  %894 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !113
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !113
-  %882 = load i64, ptr %874, align 8, !noalias !113
-  %883 = icmp eq i64 %indvars.iv, 0
-  br i1 %883, label %then.i.i195, label %merge.i.i
+  %895 = load i64, ptr %887, align 8, !noalias !113
+  %896 = icmp eq i64 %indvars.iv, 0
+  br i1 %896, label %then.i.i206, label %merge.i.i
 
-then.i.i195:                                      ; preds = %forbody
-  %884 = load i64, ptr %875, align 8, !noalias !113
+then.i.i206:                                      ; preds = %forbody
+  %897 = load i64, ptr %888, align 8, !noalias !113
   br label %merge.i.i
 
-merge.i.i:                                        ; preds = %then.i.i195, %forbody
-  %result.sroa.9.0.i.i = phi i64 [ %884, %then.i.i195 ], [ 0, %forbody ]
-  %885 = load i64, ptr %417, align 8, !noalias !113
-  %886 = load i8, ptr %876, align 1, !noalias !113
-  %887 = trunc i8 %886 to i1
-  br i1 %887, label %then.i.i.i194, label %"$Plan.rank.exit.i"
+merge.i.i:                                        ; preds = %then.i.i206, %forbody
+  %result.sroa.9.0.i.i = phi i64 [ %897, %then.i.i206 ], [ 0, %forbody ]
+  %898 = load i64, ptr %430, align 8, !noalias !113
+  %899 = load i8, ptr %889, align 1, !noalias !113
+  %900 = trunc i8 %899 to i1
+  br i1 %900, label %then.i.i.i205, label %"$Plan.rank.exit.i"
 
-then.i.i.i194:                                    ; preds = %merge.i.i
-  %888 = load i32, ptr %110, align 4, !noalias !113
-  %889 = sext i32 %888 to i64
+then.i.i.i205:                                    ; preds = %merge.i.i
+  %901 = load i32, ptr %111, align 4, !noalias !113
+  %902 = sext i32 %901 to i64
   br label %"$Plan.rank.exit.i"
 
-"$Plan.rank.exit.i":                              ; preds = %then.i.i.i194, %merge.i.i
-  %common.ret.op.i.i.i134 = phi i64 [ %889, %then.i.i.i194 ], [ 1, %merge.i.i ]
-  %890 = sext i32 %880 to i64
-  %891 = mul i64 %879, %890
-  %892 = add i64 %891, %878
-  %893 = add i64 %892, %881
-  %894 = sdiv i64 %885, %common.ret.op.i.i.i134
+"$Plan.rank.exit.i":                              ; preds = %then.i.i.i205, %merge.i.i
+  %common.ret.op.i.i.i145 = phi i64 [ %902, %then.i.i.i205 ], [ 1, %merge.i.i ]
+  %903 = sext i32 %893 to i64
+  %904 = mul i64 %892, %903
+  %905 = add i64 %904, %891
+  %906 = add i64 %905, %894
+  %907 = sdiv i64 %898, %common.ret.op.i.i.i145
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
-  %895 = load i64, ptr %7, align 8
-  %896 = add i64 %895, 1
-  %897 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i135 = icmp slt i64 %897, %896
-  %.pre.i.i.i.i.i136 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i135, label %merge.i.i.i.i.i.i188, label %"$Vector.push.89.exit.thread.i.i.i.i137"
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
+  %908 = load i64, ptr %8, align 8
+  %909 = add i64 %908, 1
+  %910 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i146 = icmp slt i64 %910, %909
+  %.pre.i.i.i.i.i147 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i146, label %merge.i.i.i.i.i.i199, label %"$Vector.push.89.exit.thread.i.i.i.i148"
 
-merge.i.i.i.i.i.i188:                             ; preds = %"$Plan.rank.exit.i"
-  %898 = shl i64 %897, 1
-  %spec.select.i.i.i.i.i.i189 = call i64 @llvm.smax.i64(i64 %898, i64 %896)
-  %spec.store.select.i.i.i.i.i.i190 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i189, i64 8)
-  %899 = call ptr @realloc(ptr %.pre.i.i.i.i.i136, i64 %spec.store.select.i.i.i.i.i.i190)
-  %900 = icmp eq ptr %899, null
-  br i1 %900, label %then.i.i.i.i193, label %merge7.i.i.i.i.i.i191
+merge.i.i.i.i.i.i199:                             ; preds = %"$Plan.rank.exit.i"
+  %911 = shl i64 %910, 1
+  %spec.select.i.i.i.i.i.i200 = call i64 @llvm.smax.i64(i64 %911, i64 %909)
+  %spec.store.select.i.i.i.i.i.i201 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i200, i64 8)
+  %912 = call ptr @realloc(ptr %.pre.i.i.i.i.i147, i64 %spec.store.select.i.i.i.i.i.i201)
+  %913 = icmp eq ptr %912, null
+  br i1 %913, label %then.i.i.i.i204, label %merge7.i.i.i.i.i.i202
 
-merge7.i.i.i.i.i.i191:                            ; preds = %merge.i.i.i.i.i.i188
-  store ptr %899, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i190, ptr %10, align 8
-  %.pre10.i.i.i.i.i192 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i137"
+merge7.i.i.i.i.i.i202:                            ; preds = %merge.i.i.i.i.i.i199
+  store ptr %912, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i201, ptr %11, align 8
+  %.pre10.i.i.i.i.i203 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i148"
 
-"$Vector.push.89.exit.thread.i.i.i.i137":         ; preds = %merge7.i.i.i.i.i.i191, %"$Plan.rank.exit.i"
-  %901 = phi i64 [ %.pre10.i.i.i.i.i192, %merge7.i.i.i.i.i.i191 ], [ %895, %"$Plan.rank.exit.i" ]
-  %902 = phi ptr [ %899, %merge7.i.i.i.i.i.i191 ], [ %.pre.i.i.i.i.i136, %"$Plan.rank.exit.i" ]
-  %903 = getelementptr i8, ptr %902, i64 %901
-  store i8 58, ptr %903, align 1
-  %904 = load i64, ptr %7, align 8
-  %905 = add i64 %904, 1
-  store i64 %905, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit.i138"
+"$Vector.push.89.exit.thread.i.i.i.i148":         ; preds = %merge7.i.i.i.i.i.i202, %"$Plan.rank.exit.i"
+  %914 = phi i64 [ %.pre10.i.i.i.i.i203, %merge7.i.i.i.i.i.i202 ], [ %908, %"$Plan.rank.exit.i" ]
+  %915 = phi ptr [ %912, %merge7.i.i.i.i.i.i202 ], [ %.pre.i.i.i.i.i147, %"$Plan.rank.exit.i" ]
+  %916 = getelementptr i8, ptr %915, i64 %914
+  store i8 58, ptr %916, align 1
+  %917 = load i64, ptr %8, align 8
+  %918 = add i64 %917, 1
+  store i64 %918, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit.i149"
 
-then.i.i.i.i193:                                  ; preds = %merge.i.i.i.i.i.i188
-  store i8 1, ptr %877, align 1
-  br label %"$JsonWriter.integer_field.exit.i138"
+then.i.i.i.i204:                                  ; preds = %merge.i.i.i.i.i.i199
+  store i8 1, ptr %890, align 1
+  br label %"$JsonWriter.integer_field.exit.i149"
 
-"$JsonWriter.integer_field.exit.i138":            ; preds = %then.i.i.i.i193, %"$Vector.push.89.exit.thread.i.i.i.i137"
-  store i8 0, ptr %21, align 1
+"$JsonWriter.integer_field.exit.i149":            ; preds = %then.i.i.i.i204, %"$Vector.push.89.exit.thread.i.i.i.i148"
+  store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
-  %906 = load i64, ptr %7, align 8
-  %907 = add i64 %906, 1
-  %908 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i11.i = icmp slt i64 %908, %907
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
+  %919 = load i64, ptr %8, align 8
+  %920 = add i64 %919, 1
+  %921 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i11.i = icmp slt i64 %921, %920
   %.pre.i.i.i.i12.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i11.i, label %merge.i.i.i.i.i14.i, label %"$Vector.push.89.exit.thread.i.i.i13.i"
 
-merge.i.i.i.i.i14.i:                              ; preds = %"$JsonWriter.integer_field.exit.i138"
-  %909 = shl i64 %908, 1
-  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %909, i64 %907)
+merge.i.i.i.i.i14.i:                              ; preds = %"$JsonWriter.integer_field.exit.i149"
+  %922 = shl i64 %921, 1
+  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %922, i64 %920)
   %spec.store.select.i.i.i.i.i16.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i15.i, i64 8)
-  %910 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
-  %911 = icmp eq ptr %910, null
-  br i1 %911, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
+  %923 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
+  %924 = icmp eq ptr %923, null
+  br i1 %924, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
 
 merge7.i.i.i.i.i17.i:                             ; preds = %merge.i.i.i.i.i14.i
-  store ptr %910, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i16.i, ptr %10, align 8
-  %.pre10.i.i.i.i18.i = load i64, ptr %7, align 8
+  store ptr %923, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i16.i, ptr %11, align 8
+  %.pre10.i.i.i.i18.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i13.i"
 
-"$Vector.push.89.exit.thread.i.i.i13.i":          ; preds = %merge7.i.i.i.i.i17.i, %"$JsonWriter.integer_field.exit.i138"
-  %912 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %906, %"$JsonWriter.integer_field.exit.i138" ]
-  %913 = phi ptr [ %910, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i138" ]
-  %914 = getelementptr i8, ptr %913, i64 %912
-  store i8 58, ptr %914, align 1
-  %915 = load i64, ptr %7, align 8
-  %916 = add i64 %915, 1
-  store i64 %916, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i13.i":          ; preds = %merge7.i.i.i.i.i17.i, %"$JsonWriter.integer_field.exit.i149"
+  %925 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %919, %"$JsonWriter.integer_field.exit.i149" ]
+  %926 = phi ptr [ %923, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i149" ]
+  %927 = getelementptr i8, ptr %926, i64 %925
+  store i8 58, ptr %927, align 1
+  %928 = load i64, ptr %8, align 8
+  %929 = add i64 %928, 1
+  store i64 %929, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit20.i"
 
 then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
-  store i8 1, ptr %877, align 1
+  store i8 1, ptr %890, align 1
   br label %"$JsonWriter.integer_field.exit20.i"
 
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.89.exit.thread.i.i.i13.i"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %878)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
-  %917 = load i64, ptr %7, align 8
-  %918 = add i64 %917, 1
-  %919 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i21.i = icmp slt i64 %919, %918
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %891)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
+  %930 = load i64, ptr %8, align 8
+  %931 = add i64 %930, 1
+  %932 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i21.i = icmp slt i64 %932, %931
   %.pre.i.i.i.i22.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.89.exit.thread.i.i.i23.i"
 
 merge.i.i.i.i.i24.i:                              ; preds = %"$JsonWriter.integer_field.exit20.i"
-  %920 = shl i64 %919, 1
-  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %920, i64 %918)
+  %933 = shl i64 %932, 1
+  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %933, i64 %931)
   %spec.store.select.i.i.i.i.i26.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i25.i, i64 8)
-  %921 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
-  %922 = icmp eq ptr %921, null
-  br i1 %922, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
+  %934 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
+  %935 = icmp eq ptr %934, null
+  br i1 %935, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
 
 merge7.i.i.i.i.i27.i:                             ; preds = %merge.i.i.i.i.i24.i
-  store ptr %921, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i26.i, ptr %10, align 8
-  %.pre10.i.i.i.i28.i = load i64, ptr %7, align 8
+  store ptr %934, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i26.i, ptr %11, align 8
+  %.pre10.i.i.i.i28.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i23.i"
 
 "$Vector.push.89.exit.thread.i.i.i23.i":          ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.integer_field.exit20.i"
-  %923 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %917, %"$JsonWriter.integer_field.exit20.i" ]
-  %924 = phi ptr [ %921, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
-  %925 = getelementptr i8, ptr %924, i64 %923
-  store i8 58, ptr %925, align 1
-  %926 = load i64, ptr %7, align 8
-  %927 = add i64 %926, 1
-  store i64 %927, ptr %7, align 8
+  %936 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %930, %"$JsonWriter.integer_field.exit20.i" ]
+  %937 = phi ptr [ %934, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
+  %938 = getelementptr i8, ptr %937, i64 %936
+  store i8 58, ptr %938, align 1
+  %939 = load i64, ptr %8, align 8
+  %940 = add i64 %939, 1
+  store i64 %940, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit30.i"
 
 then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
-  store i8 1, ptr %877, align 1
+  store i8 1, ptr %890, align 1
   br label %"$JsonWriter.integer_field.exit30.i"
 
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.89.exit.thread.i.i.i23.i"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %891)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
-  %928 = load i64, ptr %7, align 8
-  %929 = add i64 %928, 1
-  %930 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i31.i = icmp slt i64 %930, %929
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %904)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
+  %941 = load i64, ptr %8, align 8
+  %942 = add i64 %941, 1
+  %943 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i31.i = icmp slt i64 %943, %942
   %.pre.i.i.i.i32.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.89.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.integer_field.exit30.i"
-  %931 = shl i64 %930, 1
-  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %931, i64 %929)
+  %944 = shl i64 %943, 1
+  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %944, i64 %942)
   %spec.store.select.i.i.i.i.i36.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35.i, i64 8)
-  %932 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
-  %933 = icmp eq ptr %932, null
-  br i1 %933, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
+  %945 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
+  %946 = icmp eq ptr %945, null
+  br i1 %946, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
 
 merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
-  store ptr %932, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i36.i, ptr %10, align 8
-  %.pre10.i.i.i.i38.i = load i64, ptr %7, align 8
+  store ptr %945, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i36.i, ptr %11, align 8
+  %.pre10.i.i.i.i38.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i33.i"
 
 "$Vector.push.89.exit.thread.i.i.i33.i":          ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.integer_field.exit30.i"
-  %934 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %928, %"$JsonWriter.integer_field.exit30.i" ]
-  %935 = phi ptr [ %932, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
-  %936 = getelementptr i8, ptr %935, i64 %934
-  store i8 58, ptr %936, align 1
-  %937 = load i64, ptr %7, align 8
-  %938 = add i64 %937, 1
-  store i64 %938, ptr %7, align 8
+  %947 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %941, %"$JsonWriter.integer_field.exit30.i" ]
+  %948 = phi ptr [ %945, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
+  %949 = getelementptr i8, ptr %948, i64 %947
+  store i8 58, ptr %949, align 1
+  %950 = load i64, ptr %8, align 8
+  %951 = add i64 %950, 1
+  store i64 %951, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit40.i"
 
 then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
-  store i8 1, ptr %877, align 1
+  store i8 1, ptr %890, align 1
   br label %"$JsonWriter.integer_field.exit40.i"
 
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.89.exit.thread.i.i.i33.i"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %881)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
-  %939 = load i64, ptr %7, align 8
-  %940 = add i64 %939, 1
-  %941 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i41.i139 = icmp slt i64 %941, %940
-  %.pre.i.i.i.i42.i140 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i41.i139, label %merge.i.i.i.i.i44.i182, label %"$Vector.push.89.exit.thread.i.i.i43.i141"
-
-merge.i.i.i.i.i44.i182:                           ; preds = %"$JsonWriter.integer_field.exit40.i"
-  %942 = shl i64 %941, 1
-  %spec.select.i.i.i.i.i45.i183 = call i64 @llvm.smax.i64(i64 %942, i64 %940)
-  %spec.store.select.i.i.i.i.i46.i184 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i183, i64 8)
-  %943 = call ptr @realloc(ptr %.pre.i.i.i.i42.i140, i64 %spec.store.select.i.i.i.i.i46.i184)
-  %944 = icmp eq ptr %943, null
-  br i1 %944, label %then.i.i.i49.i187, label %merge7.i.i.i.i.i47.i185
-
-merge7.i.i.i.i.i47.i185:                          ; preds = %merge.i.i.i.i.i44.i182
-  store ptr %943, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i46.i184, ptr %10, align 8
-  %.pre10.i.i.i.i48.i186 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i43.i141"
-
-"$Vector.push.89.exit.thread.i.i.i43.i141":       ; preds = %merge7.i.i.i.i.i47.i185, %"$JsonWriter.integer_field.exit40.i"
-  %945 = phi i64 [ %.pre10.i.i.i.i48.i186, %merge7.i.i.i.i.i47.i185 ], [ %939, %"$JsonWriter.integer_field.exit40.i" ]
-  %946 = phi ptr [ %943, %merge7.i.i.i.i.i47.i185 ], [ %.pre.i.i.i.i42.i140, %"$JsonWriter.integer_field.exit40.i" ]
-  %947 = getelementptr i8, ptr %946, i64 %945
-  store i8 58, ptr %947, align 1
-  %948 = load i64, ptr %7, align 8
-  %949 = add i64 %948, 1
-  store i64 %949, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit50.i142"
-
-then.i.i.i49.i187:                                ; preds = %merge.i.i.i.i.i44.i182
-  store i8 1, ptr %877, align 1
-  br label %"$JsonWriter.integer_field.exit50.i142"
-
-"$JsonWriter.integer_field.exit50.i142":          ; preds = %then.i.i.i49.i187, %"$Vector.push.89.exit.thread.i.i.i43.i141"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %882)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
-  %950 = load i64, ptr %7, align 8
-  %951 = add i64 %950, 1
-  %952 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i51.i143 = icmp slt i64 %952, %951
-  %.pre.i.i.i.i52.i144 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i51.i143, label %merge.i.i.i.i.i54.i176, label %"$Vector.push.89.exit.thread.i.i.i53.i145"
-
-merge.i.i.i.i.i54.i176:                           ; preds = %"$JsonWriter.integer_field.exit50.i142"
-  %953 = shl i64 %952, 1
-  %spec.select.i.i.i.i.i55.i177 = call i64 @llvm.smax.i64(i64 %953, i64 %951)
-  %spec.store.select.i.i.i.i.i56.i178 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i177, i64 8)
-  %954 = call ptr @realloc(ptr %.pre.i.i.i.i52.i144, i64 %spec.store.select.i.i.i.i.i56.i178)
-  %955 = icmp eq ptr %954, null
-  br i1 %955, label %then.i.i.i59.i181, label %merge7.i.i.i.i.i57.i179
-
-merge7.i.i.i.i.i57.i179:                          ; preds = %merge.i.i.i.i.i54.i176
-  store ptr %954, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i56.i178, ptr %10, align 8
-  %.pre10.i.i.i.i58.i180 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i53.i145"
-
-"$Vector.push.89.exit.thread.i.i.i53.i145":       ; preds = %merge7.i.i.i.i.i57.i179, %"$JsonWriter.integer_field.exit50.i142"
-  %956 = phi i64 [ %.pre10.i.i.i.i58.i180, %merge7.i.i.i.i.i57.i179 ], [ %950, %"$JsonWriter.integer_field.exit50.i142" ]
-  %957 = phi ptr [ %954, %merge7.i.i.i.i.i57.i179 ], [ %.pre.i.i.i.i52.i144, %"$JsonWriter.integer_field.exit50.i142" ]
-  %958 = getelementptr i8, ptr %957, i64 %956
-  store i8 58, ptr %958, align 1
-  %959 = load i64, ptr %7, align 8
-  %960 = add i64 %959, 1
-  store i64 %960, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit60.i146"
-
-then.i.i.i59.i181:                                ; preds = %merge.i.i.i.i.i54.i176
-  store i8 1, ptr %877, align 1
-  br label %"$JsonWriter.integer_field.exit60.i146"
-
-"$JsonWriter.integer_field.exit60.i146":          ; preds = %then.i.i.i59.i181, %"$Vector.push.89.exit.thread.i.i.i53.i145"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
-  %961 = load i64, ptr %7, align 8
-  %962 = add i64 %961, 1
-  %963 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i61.i147 = icmp slt i64 %963, %962
-  %.pre.i.i.i.i62.i148 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i61.i147, label %merge.i.i.i.i.i64.i170, label %"$Vector.push.89.exit.thread.i.i.i63.i149"
-
-merge.i.i.i.i.i64.i170:                           ; preds = %"$JsonWriter.integer_field.exit60.i146"
-  %964 = shl i64 %963, 1
-  %spec.select.i.i.i.i.i65.i171 = call i64 @llvm.smax.i64(i64 %964, i64 %962)
-  %spec.store.select.i.i.i.i.i66.i172 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i171, i64 8)
-  %965 = call ptr @realloc(ptr %.pre.i.i.i.i62.i148, i64 %spec.store.select.i.i.i.i.i66.i172)
-  %966 = icmp eq ptr %965, null
-  br i1 %966, label %then.i.i.i69.i175, label %merge7.i.i.i.i.i67.i173
-
-merge7.i.i.i.i.i67.i173:                          ; preds = %merge.i.i.i.i.i64.i170
-  store ptr %965, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i66.i172, ptr %10, align 8
-  %.pre10.i.i.i.i68.i174 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i63.i149"
-
-"$Vector.push.89.exit.thread.i.i.i63.i149":       ; preds = %merge7.i.i.i.i.i67.i173, %"$JsonWriter.integer_field.exit60.i146"
-  %967 = phi i64 [ %.pre10.i.i.i.i68.i174, %merge7.i.i.i.i.i67.i173 ], [ %961, %"$JsonWriter.integer_field.exit60.i146" ]
-  %968 = phi ptr [ %965, %merge7.i.i.i.i.i67.i173 ], [ %.pre.i.i.i.i62.i148, %"$JsonWriter.integer_field.exit60.i146" ]
-  %969 = getelementptr i8, ptr %968, i64 %967
-  store i8 58, ptr %969, align 1
-  %970 = load i64, ptr %7, align 8
-  %971 = add i64 %970, 1
-  store i64 %971, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit70.i150"
-
-then.i.i.i69.i175:                                ; preds = %merge.i.i.i.i.i64.i170
-  store i8 1, ptr %877, align 1
-  br label %"$JsonWriter.integer_field.exit70.i150"
-
-"$JsonWriter.integer_field.exit70.i150":          ; preds = %then.i.i.i69.i175, %"$Vector.push.89.exit.thread.i.i.i63.i149"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %893)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
-  %972 = load i64, ptr %7, align 8
-  %973 = add i64 %972, 1
-  %974 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i71.i151 = icmp slt i64 %974, %973
-  %.pre.i.i.i.i72.i152 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i71.i151, label %merge.i.i.i.i.i74.i164, label %"$Vector.push.89.exit.thread.i.i.i73.i153"
-
-merge.i.i.i.i.i74.i164:                           ; preds = %"$JsonWriter.integer_field.exit70.i150"
-  %975 = shl i64 %974, 1
-  %spec.select.i.i.i.i.i75.i165 = call i64 @llvm.smax.i64(i64 %975, i64 %973)
-  %spec.store.select.i.i.i.i.i76.i166 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i165, i64 8)
-  %976 = call ptr @realloc(ptr %.pre.i.i.i.i72.i152, i64 %spec.store.select.i.i.i.i.i76.i166)
-  %977 = icmp eq ptr %976, null
-  br i1 %977, label %then.i.i.i79.i169, label %merge7.i.i.i.i.i77.i167
-
-merge7.i.i.i.i.i77.i167:                          ; preds = %merge.i.i.i.i.i74.i164
-  store ptr %976, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i76.i166, ptr %10, align 8
-  %.pre10.i.i.i.i78.i168 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i73.i153"
-
-"$Vector.push.89.exit.thread.i.i.i73.i153":       ; preds = %merge7.i.i.i.i.i77.i167, %"$JsonWriter.integer_field.exit70.i150"
-  %978 = phi i64 [ %.pre10.i.i.i.i78.i168, %merge7.i.i.i.i.i77.i167 ], [ %972, %"$JsonWriter.integer_field.exit70.i150" ]
-  %979 = phi ptr [ %976, %merge7.i.i.i.i.i77.i167 ], [ %.pre.i.i.i.i72.i152, %"$JsonWriter.integer_field.exit70.i150" ]
-  %980 = getelementptr i8, ptr %979, i64 %978
-  store i8 58, ptr %980, align 1
-  %981 = load i64, ptr %7, align 8
-  %982 = add i64 %981, 1
-  store i64 %982, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit80.i154"
-
-then.i.i.i79.i169:                                ; preds = %merge.i.i.i.i.i74.i164
-  store i8 1, ptr %877, align 1
-  br label %"$JsonWriter.integer_field.exit80.i154"
-
-"$JsonWriter.integer_field.exit80.i154":          ; preds = %then.i.i.i79.i169, %"$Vector.push.89.exit.thread.i.i.i73.i153"
-  store i8 0, ptr %21, align 1
+  store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %894)
-  %983 = load i64, ptr %7, align 8
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
+  %952 = load i64, ptr %8, align 8
+  %953 = add i64 %952, 1
+  %954 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i41.i150 = icmp slt i64 %954, %953
+  %.pre.i.i.i.i42.i151 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i41.i150, label %merge.i.i.i.i.i44.i193, label %"$Vector.push.89.exit.thread.i.i.i43.i152"
+
+merge.i.i.i.i.i44.i193:                           ; preds = %"$JsonWriter.integer_field.exit40.i"
+  %955 = shl i64 %954, 1
+  %spec.select.i.i.i.i.i45.i194 = call i64 @llvm.smax.i64(i64 %955, i64 %953)
+  %spec.store.select.i.i.i.i.i46.i195 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i194, i64 8)
+  %956 = call ptr @realloc(ptr %.pre.i.i.i.i42.i151, i64 %spec.store.select.i.i.i.i.i46.i195)
+  %957 = icmp eq ptr %956, null
+  br i1 %957, label %then.i.i.i49.i198, label %merge7.i.i.i.i.i47.i196
+
+merge7.i.i.i.i.i47.i196:                          ; preds = %merge.i.i.i.i.i44.i193
+  store ptr %956, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i46.i195, ptr %11, align 8
+  %.pre10.i.i.i.i48.i197 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i43.i152"
+
+"$Vector.push.89.exit.thread.i.i.i43.i152":       ; preds = %merge7.i.i.i.i.i47.i196, %"$JsonWriter.integer_field.exit40.i"
+  %958 = phi i64 [ %.pre10.i.i.i.i48.i197, %merge7.i.i.i.i.i47.i196 ], [ %952, %"$JsonWriter.integer_field.exit40.i" ]
+  %959 = phi ptr [ %956, %merge7.i.i.i.i.i47.i196 ], [ %.pre.i.i.i.i42.i151, %"$JsonWriter.integer_field.exit40.i" ]
+  %960 = getelementptr i8, ptr %959, i64 %958
+  store i8 58, ptr %960, align 1
+  %961 = load i64, ptr %8, align 8
+  %962 = add i64 %961, 1
+  store i64 %962, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit50.i153"
+
+then.i.i.i49.i198:                                ; preds = %merge.i.i.i.i.i44.i193
+  store i8 1, ptr %890, align 1
+  br label %"$JsonWriter.integer_field.exit50.i153"
+
+"$JsonWriter.integer_field.exit50.i153":          ; preds = %then.i.i.i49.i198, %"$Vector.push.89.exit.thread.i.i.i43.i152"
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %895)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
+  %963 = load i64, ptr %8, align 8
+  %964 = add i64 %963, 1
+  %965 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i51.i154 = icmp slt i64 %965, %964
+  %.pre.i.i.i.i52.i155 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i51.i154, label %merge.i.i.i.i.i54.i187, label %"$Vector.push.89.exit.thread.i.i.i53.i156"
+
+merge.i.i.i.i.i54.i187:                           ; preds = %"$JsonWriter.integer_field.exit50.i153"
+  %966 = shl i64 %965, 1
+  %spec.select.i.i.i.i.i55.i188 = call i64 @llvm.smax.i64(i64 %966, i64 %964)
+  %spec.store.select.i.i.i.i.i56.i189 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i188, i64 8)
+  %967 = call ptr @realloc(ptr %.pre.i.i.i.i52.i155, i64 %spec.store.select.i.i.i.i.i56.i189)
+  %968 = icmp eq ptr %967, null
+  br i1 %968, label %then.i.i.i59.i192, label %merge7.i.i.i.i.i57.i190
+
+merge7.i.i.i.i.i57.i190:                          ; preds = %merge.i.i.i.i.i54.i187
+  store ptr %967, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i56.i189, ptr %11, align 8
+  %.pre10.i.i.i.i58.i191 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i53.i156"
+
+"$Vector.push.89.exit.thread.i.i.i53.i156":       ; preds = %merge7.i.i.i.i.i57.i190, %"$JsonWriter.integer_field.exit50.i153"
+  %969 = phi i64 [ %.pre10.i.i.i.i58.i191, %merge7.i.i.i.i.i57.i190 ], [ %963, %"$JsonWriter.integer_field.exit50.i153" ]
+  %970 = phi ptr [ %967, %merge7.i.i.i.i.i57.i190 ], [ %.pre.i.i.i.i52.i155, %"$JsonWriter.integer_field.exit50.i153" ]
+  %971 = getelementptr i8, ptr %970, i64 %969
+  store i8 58, ptr %971, align 1
+  %972 = load i64, ptr %8, align 8
+  %973 = add i64 %972, 1
+  store i64 %973, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit60.i157"
+
+then.i.i.i59.i192:                                ; preds = %merge.i.i.i.i.i54.i187
+  store i8 1, ptr %890, align 1
+  br label %"$JsonWriter.integer_field.exit60.i157"
+
+"$JsonWriter.integer_field.exit60.i157":          ; preds = %then.i.i.i59.i192, %"$Vector.push.89.exit.thread.i.i.i53.i156"
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
+  %974 = load i64, ptr %8, align 8
+  %975 = add i64 %974, 1
+  %976 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i61.i158 = icmp slt i64 %976, %975
+  %.pre.i.i.i.i62.i159 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i61.i158, label %merge.i.i.i.i.i64.i181, label %"$Vector.push.89.exit.thread.i.i.i63.i160"
+
+merge.i.i.i.i.i64.i181:                           ; preds = %"$JsonWriter.integer_field.exit60.i157"
+  %977 = shl i64 %976, 1
+  %spec.select.i.i.i.i.i65.i182 = call i64 @llvm.smax.i64(i64 %977, i64 %975)
+  %spec.store.select.i.i.i.i.i66.i183 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i182, i64 8)
+  %978 = call ptr @realloc(ptr %.pre.i.i.i.i62.i159, i64 %spec.store.select.i.i.i.i.i66.i183)
+  %979 = icmp eq ptr %978, null
+  br i1 %979, label %then.i.i.i69.i186, label %merge7.i.i.i.i.i67.i184
+
+merge7.i.i.i.i.i67.i184:                          ; preds = %merge.i.i.i.i.i64.i181
+  store ptr %978, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i66.i183, ptr %11, align 8
+  %.pre10.i.i.i.i68.i185 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i63.i160"
+
+"$Vector.push.89.exit.thread.i.i.i63.i160":       ; preds = %merge7.i.i.i.i.i67.i184, %"$JsonWriter.integer_field.exit60.i157"
+  %980 = phi i64 [ %.pre10.i.i.i.i68.i185, %merge7.i.i.i.i.i67.i184 ], [ %974, %"$JsonWriter.integer_field.exit60.i157" ]
+  %981 = phi ptr [ %978, %merge7.i.i.i.i.i67.i184 ], [ %.pre.i.i.i.i62.i159, %"$JsonWriter.integer_field.exit60.i157" ]
+  %982 = getelementptr i8, ptr %981, i64 %980
+  store i8 58, ptr %982, align 1
+  %983 = load i64, ptr %8, align 8
   %984 = add i64 %983, 1
-  %985 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i81.i155 = icmp slt i64 %985, %984
-  %.pre.i.i.i.i82.i156 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i81.i155, label %merge.i.i.i.i.i84.i158, label %"$Vector.push.89.exit.thread.i.i.i83.i157"
+  store i64 %984, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit70.i161"
 
-merge.i.i.i.i.i84.i158:                           ; preds = %"$JsonWriter.integer_field.exit80.i154"
-  %986 = shl i64 %985, 1
-  %spec.select.i.i.i.i.i85.i159 = call i64 @llvm.smax.i64(i64 %986, i64 %984)
-  %spec.store.select.i.i.i.i.i86.i160 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i159, i64 8)
-  %987 = call ptr @realloc(ptr %.pre.i.i.i.i82.i156, i64 %spec.store.select.i.i.i.i.i86.i160)
-  %988 = icmp eq ptr %987, null
-  br i1 %988, label %then.i.i.i89.i163, label %merge7.i.i.i.i.i87.i161
+then.i.i.i69.i186:                                ; preds = %merge.i.i.i.i.i64.i181
+  store i8 1, ptr %890, align 1
+  br label %"$JsonWriter.integer_field.exit70.i161"
 
-merge7.i.i.i.i.i87.i161:                          ; preds = %merge.i.i.i.i.i84.i158
-  store ptr %987, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i86.i160, ptr %10, align 8
-  %.pre10.i.i.i.i88.i162 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i83.i157"
+"$JsonWriter.integer_field.exit70.i161":          ; preds = %then.i.i.i69.i186, %"$Vector.push.89.exit.thread.i.i.i63.i160"
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %906)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
+  %985 = load i64, ptr %8, align 8
+  %986 = add i64 %985, 1
+  %987 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i71.i162 = icmp slt i64 %987, %986
+  %.pre.i.i.i.i72.i163 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i71.i162, label %merge.i.i.i.i.i74.i175, label %"$Vector.push.89.exit.thread.i.i.i73.i164"
 
-"$Vector.push.89.exit.thread.i.i.i83.i157":       ; preds = %merge7.i.i.i.i.i87.i161, %"$JsonWriter.integer_field.exit80.i154"
-  %989 = phi i64 [ %.pre10.i.i.i.i88.i162, %merge7.i.i.i.i.i87.i161 ], [ %983, %"$JsonWriter.integer_field.exit80.i154" ]
-  %990 = phi ptr [ %987, %merge7.i.i.i.i.i87.i161 ], [ %.pre.i.i.i.i82.i156, %"$JsonWriter.integer_field.exit80.i154" ]
-  %991 = getelementptr i8, ptr %990, i64 %989
-  store i8 125, ptr %991, align 1
-  %992 = load i64, ptr %7, align 8
-  %993 = add i64 %992, 1
-  store i64 %993, ptr %7, align 8
+merge.i.i.i.i.i74.i175:                           ; preds = %"$JsonWriter.integer_field.exit70.i161"
+  %988 = shl i64 %987, 1
+  %spec.select.i.i.i.i.i75.i176 = call i64 @llvm.smax.i64(i64 %988, i64 %986)
+  %spec.store.select.i.i.i.i.i76.i177 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i176, i64 8)
+  %989 = call ptr @realloc(ptr %.pre.i.i.i.i72.i163, i64 %spec.store.select.i.i.i.i.i76.i177)
+  %990 = icmp eq ptr %989, null
+  br i1 %990, label %then.i.i.i79.i180, label %merge7.i.i.i.i.i77.i178
+
+merge7.i.i.i.i.i77.i178:                          ; preds = %merge.i.i.i.i.i74.i175
+  store ptr %989, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i76.i177, ptr %11, align 8
+  %.pre10.i.i.i.i78.i179 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i73.i164"
+
+"$Vector.push.89.exit.thread.i.i.i73.i164":       ; preds = %merge7.i.i.i.i.i77.i178, %"$JsonWriter.integer_field.exit70.i161"
+  %991 = phi i64 [ %.pre10.i.i.i.i78.i179, %merge7.i.i.i.i.i77.i178 ], [ %985, %"$JsonWriter.integer_field.exit70.i161" ]
+  %992 = phi ptr [ %989, %merge7.i.i.i.i.i77.i178 ], [ %.pre.i.i.i.i72.i163, %"$JsonWriter.integer_field.exit70.i161" ]
+  %993 = getelementptr i8, ptr %992, i64 %991
+  store i8 58, ptr %993, align 1
+  %994 = load i64, ptr %8, align 8
+  %995 = add i64 %994, 1
+  store i64 %995, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit80.i165"
+
+then.i.i.i79.i180:                                ; preds = %merge.i.i.i.i.i74.i175
+  store i8 1, ptr %890, align 1
+  br label %"$JsonWriter.integer_field.exit80.i165"
+
+"$JsonWriter.integer_field.exit80.i165":          ; preds = %then.i.i.i79.i180, %"$Vector.push.89.exit.thread.i.i.i73.i164"
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %907)
+  %996 = load i64, ptr %8, align 8
+  %997 = add i64 %996, 1
+  %998 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i81.i166 = icmp slt i64 %998, %997
+  %.pre.i.i.i.i82.i167 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i81.i166, label %merge.i.i.i.i.i84.i169, label %"$Vector.push.89.exit.thread.i.i.i83.i168"
+
+merge.i.i.i.i.i84.i169:                           ; preds = %"$JsonWriter.integer_field.exit80.i165"
+  %999 = shl i64 %998, 1
+  %spec.select.i.i.i.i.i85.i170 = call i64 @llvm.smax.i64(i64 %999, i64 %997)
+  %spec.store.select.i.i.i.i.i86.i171 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i170, i64 8)
+  %1000 = call ptr @realloc(ptr %.pre.i.i.i.i82.i167, i64 %spec.store.select.i.i.i.i.i86.i171)
+  %1001 = icmp eq ptr %1000, null
+  br i1 %1001, label %then.i.i.i89.i174, label %merge7.i.i.i.i.i87.i172
+
+merge7.i.i.i.i.i87.i172:                          ; preds = %merge.i.i.i.i.i84.i169
+  store ptr %1000, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i86.i171, ptr %11, align 8
+  %.pre10.i.i.i.i88.i173 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i83.i168"
+
+"$Vector.push.89.exit.thread.i.i.i83.i168":       ; preds = %merge7.i.i.i.i.i87.i172, %"$JsonWriter.integer_field.exit80.i165"
+  %1002 = phi i64 [ %.pre10.i.i.i.i88.i173, %merge7.i.i.i.i.i87.i172 ], [ %996, %"$JsonWriter.integer_field.exit80.i165" ]
+  %1003 = phi ptr [ %1000, %merge7.i.i.i.i.i87.i172 ], [ %.pre.i.i.i.i82.i167, %"$JsonWriter.integer_field.exit80.i165" ]
+  %1004 = getelementptr i8, ptr %1003, i64 %1002
+  store i8 125, ptr %1004, align 1
+  %1005 = load i64, ptr %8, align 8
+  %1006 = add i64 %1005, 1
+  store i64 %1006, ptr %8, align 8
   br label %"$write_rank.exit"
 
-then.i.i.i89.i163:                                ; preds = %merge.i.i.i.i.i84.i158
-  store i8 1, ptr %877, align 1
+then.i.i.i89.i174:                                ; preds = %merge.i.i.i.i.i84.i169
+  store i8 1, ptr %890, align 1
   br label %"$write_rank.exit"
 
-"$write_rank.exit":                               ; preds = %"$Vector.push.89.exit.thread.i.i.i83.i157", %then.i.i.i89.i163
-  store i8 1, ptr %21, align 1
+"$write_rank.exit":                               ; preds = %"$Vector.push.89.exit.thread.i.i.i83.i168", %then.i.i.i89.i174
+  store i8 1, ptr %22, align 1
   %indvars.iv.next = add nuw nsw i64 %indvars.iv, 1
   %exitcond.not = icmp eq i64 %indvars.iv.next, %wide.trip.count
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %"$write_rank.exit", %"$JsonWriter.key.exit"
-  %994 = load i64, ptr %7, align 8
-  %995 = add i64 %994, 1
-  %996 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i196 = icmp slt i64 %996, %995
-  %.pre.i.i.i.i197 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i196, label %merge.i.i.i.i.i199, label %"$Vector.push.89.exit.thread.i.i.i198"
+  %1007 = load i64, ptr %8, align 8
+  %1008 = add i64 %1007, 1
+  %1009 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i207 = icmp slt i64 %1009, %1008
+  %.pre.i.i.i.i208 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i207, label %merge.i.i.i.i.i210, label %"$Vector.push.89.exit.thread.i.i.i209"
 
-merge.i.i.i.i.i199:                               ; preds = %merge
-  %997 = shl i64 %996, 1
-  %spec.select.i.i.i.i.i200 = call i64 @llvm.smax.i64(i64 %997, i64 %995)
-  %spec.store.select.i.i.i.i.i201 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i200, i64 8)
-  %998 = call ptr @realloc(ptr %.pre.i.i.i.i197, i64 %spec.store.select.i.i.i.i.i201)
-  %999 = icmp eq ptr %998, null
-  br i1 %999, label %then.i.i.i204, label %merge7.i.i.i.i.i202
+merge.i.i.i.i.i210:                               ; preds = %merge
+  %1010 = shl i64 %1009, 1
+  %spec.select.i.i.i.i.i211 = call i64 @llvm.smax.i64(i64 %1010, i64 %1008)
+  %spec.store.select.i.i.i.i.i212 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i211, i64 8)
+  %1011 = call ptr @realloc(ptr %.pre.i.i.i.i208, i64 %spec.store.select.i.i.i.i.i212)
+  %1012 = icmp eq ptr %1011, null
+  br i1 %1012, label %then.i.i.i215, label %merge7.i.i.i.i.i213
 
-merge7.i.i.i.i.i202:                              ; preds = %merge.i.i.i.i.i199
-  store ptr %998, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i201, ptr %10, align 8
-  %.pre10.i.i.i.i203 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i198"
+merge7.i.i.i.i.i213:                              ; preds = %merge.i.i.i.i.i210
+  store ptr %1011, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i212, ptr %11, align 8
+  %.pre10.i.i.i.i214 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i209"
 
-"$Vector.push.89.exit.thread.i.i.i198":           ; preds = %merge7.i.i.i.i.i202, %merge
-  %1000 = phi i64 [ %.pre10.i.i.i.i203, %merge7.i.i.i.i.i202 ], [ %994, %merge ]
-  %1001 = phi ptr [ %998, %merge7.i.i.i.i.i202 ], [ %.pre.i.i.i.i197, %merge ]
-  %1002 = getelementptr i8, ptr %1001, i64 %1000
-  store i8 93, ptr %1002, align 1
-  %1003 = load i64, ptr %7, align 8
-  %1004 = add i64 %1003, 1
-  store i64 %1004, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i209":           ; preds = %merge7.i.i.i.i.i213, %merge
+  %1013 = phi i64 [ %.pre10.i.i.i.i214, %merge7.i.i.i.i.i213 ], [ %1007, %merge ]
+  %1014 = phi ptr [ %1011, %merge7.i.i.i.i.i213 ], [ %.pre.i.i.i.i208, %merge ]
+  %1015 = getelementptr i8, ptr %1014, i64 %1013
+  store i8 93, ptr %1015, align 1
+  %1016 = load i64, ptr %8, align 8
+  %1017 = add i64 %1016, 1
+  store i64 %1017, ptr %8, align 8
   br label %"$JsonWriter.end_array.exit"
 
-then.i.i.i204:                                    ; preds = %merge.i.i.i.i.i199
-  %1005 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1005, align 1
-  %.pre = load i64, ptr %7, align 8
+then.i.i.i215:                                    ; preds = %merge.i.i.i.i.i210
+  %1018 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1018, align 1
+  %.pre = load i64, ptr %8, align 8
   br label %"$JsonWriter.end_array.exit"
 
-"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.89.exit.thread.i.i.i198", %then.i.i.i204
-  %1006 = phi i64 [ %1004, %"$Vector.push.89.exit.thread.i.i.i198" ], [ %.pre, %then.i.i.i204 ]
-  store i8 1, ptr %21, align 1
-  %1007 = add i64 %1006, 1
-  %1008 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i205 = icmp slt i64 %1008, %1007
-  %.pre.i.i.i.i206 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i205, label %merge.i.i.i.i.i208, label %"$Vector.push.89.exit.thread.i.i.i207"
+"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.89.exit.thread.i.i.i209", %then.i.i.i215
+  %1019 = phi i64 [ %1017, %"$Vector.push.89.exit.thread.i.i.i209" ], [ %.pre, %then.i.i.i215 ]
+  store i8 1, ptr %22, align 1
+  %1020 = add i64 %1019, 1
+  %1021 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i216 = icmp slt i64 %1021, %1020
+  %.pre.i.i.i.i217 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i216, label %merge.i.i.i.i.i219, label %"$Vector.push.89.exit.thread.i.i.i218"
 
-merge.i.i.i.i.i208:                               ; preds = %"$JsonWriter.end_array.exit"
-  %1009 = shl i64 %1008, 1
-  %spec.select.i.i.i.i.i209 = call i64 @llvm.smax.i64(i64 %1009, i64 %1007)
-  %spec.store.select.i.i.i.i.i210 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i209, i64 8)
-  %1010 = call ptr @realloc(ptr %.pre.i.i.i.i206, i64 %spec.store.select.i.i.i.i.i210)
-  %1011 = icmp eq ptr %1010, null
-  br i1 %1011, label %then.i.i.i213, label %merge7.i.i.i.i.i211
+merge.i.i.i.i.i219:                               ; preds = %"$JsonWriter.end_array.exit"
+  %1022 = shl i64 %1021, 1
+  %spec.select.i.i.i.i.i220 = call i64 @llvm.smax.i64(i64 %1022, i64 %1020)
+  %spec.store.select.i.i.i.i.i221 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i220, i64 8)
+  %1023 = call ptr @realloc(ptr %.pre.i.i.i.i217, i64 %spec.store.select.i.i.i.i.i221)
+  %1024 = icmp eq ptr %1023, null
+  br i1 %1024, label %then.i.i.i224, label %merge7.i.i.i.i.i222
 
-merge7.i.i.i.i.i211:                              ; preds = %merge.i.i.i.i.i208
-  store ptr %1010, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i210, ptr %10, align 8
-  %.pre10.i.i.i.i212 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i207"
+merge7.i.i.i.i.i222:                              ; preds = %merge.i.i.i.i.i219
+  store ptr %1023, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i221, ptr %11, align 8
+  %.pre10.i.i.i.i223 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i218"
 
-"$Vector.push.89.exit.thread.i.i.i207":           ; preds = %merge7.i.i.i.i.i211, %"$JsonWriter.end_array.exit"
-  %1012 = phi i64 [ %.pre10.i.i.i.i212, %merge7.i.i.i.i.i211 ], [ %1006, %"$JsonWriter.end_array.exit" ]
-  %1013 = phi ptr [ %1010, %merge7.i.i.i.i.i211 ], [ %.pre.i.i.i.i206, %"$JsonWriter.end_array.exit" ]
-  %1014 = getelementptr i8, ptr %1013, i64 %1012
-  store i8 125, ptr %1014, align 1
-  %1015 = load i64, ptr %7, align 8
-  %1016 = add i64 %1015, 1
-  store i64 %1016, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i218":           ; preds = %merge7.i.i.i.i.i222, %"$JsonWriter.end_array.exit"
+  %1025 = phi i64 [ %.pre10.i.i.i.i223, %merge7.i.i.i.i.i222 ], [ %1019, %"$JsonWriter.end_array.exit" ]
+  %1026 = phi ptr [ %1023, %merge7.i.i.i.i.i222 ], [ %.pre.i.i.i.i217, %"$JsonWriter.end_array.exit" ]
+  %1027 = getelementptr i8, ptr %1026, i64 %1025
+  store i8 125, ptr %1027, align 1
+  %1028 = load i64, ptr %8, align 8
+  %1029 = add i64 %1028, 1
+  store i64 %1029, ptr %8, align 8
   br label %"$JsonWriter.end_object.exit"
 
-then.i.i.i213:                                    ; preds = %merge.i.i.i.i.i208
-  %1017 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1017, align 1
+then.i.i.i224:                                    ; preds = %merge.i.i.i.i.i219
+  %1030 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1030, align 1
   br label %"$JsonWriter.end_object.exit"
 
-"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.89.exit.thread.i.i.i207", %then.i.i.i213
-  store i8 1, ptr %21, align 1
+"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.89.exit.thread.i.i.i218", %then.i.i.i224
+  store i8 1, ptr %22, align 1
   ret void
 }
 
@@ -49887,10 +50030,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8952
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8960
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10208
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10240
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10216
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10248
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -49900,8 +50043,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10232
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10216
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10240
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10224
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -49961,11 +50104,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10232
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10240
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10216
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10224
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -49978,13 +50121,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10248
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10256
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 8992
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 9000
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -50072,7 +50215,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6488
+  %35 = getelementptr i8, ptr %24, i64 6496
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext false, ptr %2)
   br label %common.ret
 }
@@ -50160,20 +50303,20 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %34 = getelementptr i8, ptr %23, i64 6488
-  %35 = getelementptr i8, ptr %23, i64 8848
+  %34 = getelementptr i8, ptr %23, i64 6496
+  %35 = getelementptr i8, ptr %23, i64 8856
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 8936
+  %37 = getelementptr i8, ptr %23, i64 8944
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 8944
+  %40 = getelementptr i8, ptr %23, i64 8952
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 8888
+  %42 = getelementptr i8, ptr %23, i64 8896
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -50185,7 +50328,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %45 = tail call i32 @pthread_mutex_unlock(ptr nonnull %35)
   tail call fastcc void @"$Loop.land"(ptr nonnull %34)
-  %46 = getelementptr i8, ptr %23, i64 6168
+  %46 = getelementptr i8, ptr %23, i64 6176
   %.val.i.i = load ptr, ptr %46, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
   %47 = load ptr, ptr %46, align 8
@@ -50202,7 +50345,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.794", i64 29, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(29) %1, ptr noundef nonnull align 1 dereferenceable(29) @"$string.797", i64 29, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -50225,7 +50368,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i15
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %59 = shl i32 %51, 4
   %60 = add i32 %59, 16
-  %61 = getelementptr i8, ptr %23, i64 6176
+  %61 = getelementptr i8, ptr %23, i64 6184
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr i8, ptr %47, i64 24
   %64 = load ptr, ptr %63, align 8
@@ -50260,7 +50403,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.795", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.798", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -50411,21 +50554,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 10672
+  %115 = getelementptr i8, ptr %23, i64 10680
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 8952
+  %116 = getelementptr i8, ptr %23, i64 8960
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 9099
+  %118 = getelementptr i8, ptr %23, i64 9107
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 8992
+  %119 = getelementptr i8, ptr %23, i64 9000
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 8888
+  %125 = getelementptr i8, ptr %23, i64 8896
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -50531,7 +50674,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.796", ptr nonnull @"$string.797")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.799", ptr nonnull @"$string.800")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -50631,20 +50774,20 @@ then2.i.i29:                                      ; preds = %then10
 
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 6488
-  %43 = getelementptr i8, ptr %31, i64 8848
+  %42 = getelementptr i8, ptr %31, i64 6496
+  %43 = getelementptr i8, ptr %31, i64 8856
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 8936
+  %45 = getelementptr i8, ptr %31, i64 8944
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 8944
+  %48 = getelementptr i8, ptr %31, i64 8952
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 8888
+  %50 = getelementptr i8, ptr %31, i64 8896
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -50656,7 +50799,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %43)
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
-  %54 = getelementptr i8, ptr %31, i64 6168
+  %54 = getelementptr i8, ptr %31, i64 6176
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr i8, ptr %55, i64 2032
   %57 = load ptr, ptr %56, align 8
@@ -50668,7 +50811,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.798", i64 21, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(21) %2, ptr noundef nonnull align 1 dereferenceable(21) @"$string.801", i64 21, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -50714,7 +50857,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.799")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.802")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -50792,7 +50935,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.800")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.803")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -50997,7 +51140,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.801")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.804")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -51075,7 +51218,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.802")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.805")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -51278,21 +51421,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 10672
+  %228 = getelementptr i8, ptr %31, i64 10680
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 8952
+  %229 = getelementptr i8, ptr %31, i64 8960
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 9099
+  %231 = getelementptr i8, ptr %31, i64 9107
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 8992
+  %232 = getelementptr i8, ptr %31, i64 9000
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 8888
+  %238 = getelementptr i8, ptr %31, i64 8896
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -51310,7 +51453,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.796", ptr nonnull @"$string.803")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.799", ptr nonnull @"$string.806")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -51409,19 +51552,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 8848
+  %42 = getelementptr i8, ptr %31, i64 8856
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 8936
+  %44 = getelementptr i8, ptr %31, i64 8944
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 8944
+  %47 = getelementptr i8, ptr %31, i64 8952
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 8888
+  %49 = getelementptr i8, ptr %31, i64 8896
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51431,24 +51574,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i29, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %52 = getelementptr i8, ptr %31, i64 6488
+  %52 = getelementptr i8, ptr %31, i64 6496
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %42)
   tail call fastcc void @"$Loop.land"(ptr nonnull %52)
-  %54 = getelementptr i8, ptr %31, i64 6160
+  %54 = getelementptr i8, ptr %31, i64 6168
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 8952
+  %56 = getelementptr i8, ptr %31, i64 8960
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 9099
+  %58 = getelementptr i8, ptr %31, i64 9107
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 8992
+  %59 = getelementptr i8, ptr %31, i64 9000
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 8888
+  %65 = getelementptr i8, ptr %31, i64 8896
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -51470,7 +51613,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.804", ptr %6, align 8
+  store ptr @"$string.807", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 2064
@@ -51595,24 +51738,24 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6488
+  %35 = getelementptr i8, ptr %24, i64 6496
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 8848
+  %37 = getelementptr i8, ptr %24, i64 8856
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 8936
+  %39 = getelementptr i8, ptr %24, i64 8944
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 8944
+  %42 = getelementptr i8, ptr %24, i64 8952
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 8888
+  %44 = getelementptr i8, ptr %24, i64 8896
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51624,17 +51767,17 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 8952
+  %48 = getelementptr i8, ptr %24, i64 8960
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6504
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6512
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.805", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.808", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -51655,13 +51798,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 8144
+  %58 = getelementptr i8, ptr %24, i64 8152
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 8136
+  %61 = getelementptr i8, ptr %24, i64 8144
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -51811,7 +51954,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.806", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.809", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -51832,15 +51975,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 10208
-  %179 = getelementptr i8, ptr %24, i64 10200
+  %178 = getelementptr i8, ptr %24, i64 10216
+  %179 = getelementptr i8, ptr %24, i64 10208
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 10240
+  %183 = getelementptr i8, ptr %24, i64 10248
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 10216
+  %186 = getelementptr i8, ptr %24, i64 10224
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -51852,7 +51995,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 10224
+  %190 = getelementptr i8, ptr %24, i64 10232
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -51869,7 +52012,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 10232
+  %195 = getelementptr i8, ptr %24, i64 10240
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -51933,12 +52076,12 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 10232
+  %224 = getelementptr i8, ptr %24, i64 10240
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.807", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.810", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -51959,13 +52102,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 9101
+  %231 = getelementptr i8, ptr %24, i64 9109
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 9102
+  %234 = getelementptr i8, ptr %24, i64 9110
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -51987,15 +52130,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 10160
+  %241 = getelementptr i8, ptr %24, i64 10168
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 10152
+  %244 = getelementptr i8, ptr %24, i64 10160
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 6508
+  %246 = getelementptr i8, ptr %24, i64 6516
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -1
   br label %forbody.i69.i.i.i.i
@@ -52024,7 +52167,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %261 = load i64, ptr %251, align 8
-  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.808", i32 %1, i64 %261, i32 %259)
+  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.811", i32 %1, i64 %261, i32 %259)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %263 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %263, i64 1023)
@@ -52049,7 +52192,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %268 = getelementptr i8, ptr %24, i64 10344
+  %268 = getelementptr i8, ptr %24, i64 10352
   %269 = load i32, ptr %268, align 4
   %270 = icmp sgt i32 %269, %1
   br i1 %270, label %then.i.i.i15, label %merge.i.i
@@ -52061,15 +52204,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %272 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %273 = getelementptr i8, ptr %24, i64 7208
-  %274 = getelementptr i8, ptr %24, i64 8120
-  %275 = getelementptr i8, ptr %24, i64 7880
+  %273 = getelementptr i8, ptr %24, i64 7216
+  %274 = getelementptr i8, ptr %24, i64 8128
+  %275 = getelementptr i8, ptr %24, i64 7888
   %276 = load i32, ptr %275, align 4
   %277 = icmp sgt i32 %276, %1
   br i1 %277, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %278 = getelementptr i8, ptr %24, i64 8112
+  %278 = getelementptr i8, ptr %24, i64 8120
   %279 = load i64, ptr %274, align 8
   %280 = icmp sgt i64 %279, 0
   br i1 %280, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -52096,7 +52239,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.809", i32 %289, i32 %1)
+  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.812", i32 %289, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %291 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %291, i64 1023)
@@ -52118,8 +52261,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %296 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %297 = getelementptr i8, ptr %24, i64 7864
-  %298 = getelementptr i8, ptr %24, i64 7884
+  %297 = getelementptr i8, ptr %24, i64 7872
+  %298 = getelementptr i8, ptr %24, i64 7892
   %299 = load i32, ptr %275, align 4
   %300 = load i32, ptr %298, align 4
   %301 = add i32 %300, %299
@@ -52135,15 +52278,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %306, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %307 = getelementptr i8, ptr %24, i64 7868
+  %307 = getelementptr i8, ptr %24, i64 7876
   %308 = load i32, ptr %307, align 4
   %309 = icmp sgt i32 %308, %1
   br i1 %309, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %310 = getelementptr i8, ptr %24, i64 7928
-  %311 = getelementptr i8, ptr %24, i64 7968
-  %312 = getelementptr i8, ptr %24, i64 7976
+  %310 = getelementptr i8, ptr %24, i64 7936
+  %311 = getelementptr i8, ptr %24, i64 7976
+  %312 = getelementptr i8, ptr %24, i64 7984
   %313 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %308 to i64
   br label %forbody.i.i.i
@@ -52231,7 +52374,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %342, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %343 = getelementptr i8, ptr %24, i64 7960
+  %343 = getelementptr i8, ptr %24, i64 7968
   %wide.trip.count.i.i.i.i = zext nneg i32 %341 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %344 = icmp ult i32 %341, 8
@@ -52262,12 +52405,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %340, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %348 = getelementptr i8, ptr %24, i64 7968
-  %349 = getelementptr i8, ptr %24, i64 7976
-  %350 = getelementptr i8, ptr %24, i64 7960
-  %351 = getelementptr i8, ptr %24, i64 7928
-  %352 = getelementptr i8, ptr %24, i64 7872
-  %353 = getelementptr i8, ptr %24, i64 7936
+  %348 = getelementptr i8, ptr %24, i64 7976
+  %349 = getelementptr i8, ptr %24, i64 7984
+  %350 = getelementptr i8, ptr %24, i64 7968
+  %351 = getelementptr i8, ptr %24, i64 7936
+  %352 = getelementptr i8, ptr %24, i64 7880
+  %353 = getelementptr i8, ptr %24, i64 7944
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -52357,8 +52500,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %400, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %401 = getelementptr i8, ptr %24, i64 7928
-  %402 = getelementptr i8, ptr %24, i64 7960
+  %401 = getelementptr i8, ptr %24, i64 7936
+  %402 = getelementptr i8, ptr %24, i64 7968
   %wide.trip.count74.i.i.i.i = zext nneg i32 %399 to i64
   br label %forbody6.i.i.i.i
 
@@ -52445,14 +52588,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 7888
+  %438 = getelementptr i8, ptr %24, i64 7896
   %439 = load i32, ptr %438, align 4
   %440 = icmp sgt i32 %439, 0
   br i1 %440, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %441 = getelementptr i8, ptr %24, i64 7952
-  %442 = getelementptr i8, ptr %24, i64 7960
+  %441 = getelementptr i8, ptr %24, i64 7960
+  %442 = getelementptr i8, ptr %24, i64 7968
   %wide.trip.count79.i.i.i.i = zext nneg i32 %439 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %443 = icmp ult i32 %439, 4
@@ -52567,13 +52710,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !120
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 7892
+  %484 = getelementptr i8, ptr %24, i64 7900
   %485 = load i32, ptr %484, align 4
   %486 = icmp eq i32 %485, -1
   br i1 %486, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %487 = getelementptr i8, ptr %24, i64 7960
+  %487 = getelementptr i8, ptr %24, i64 7968
   %488 = load ptr, ptr %487, align 8
   %489 = sext i32 %485 to i64
   %490 = getelementptr i32, ptr %488, i64 %489
@@ -52583,13 +52726,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %491, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %484, align 4
-  %492 = getelementptr i8, ptr %24, i64 7896
+  %492 = getelementptr i8, ptr %24, i64 7904
   %493 = load i32, ptr %492, align 4
   %494 = icmp eq i32 %493, -1
   br i1 %494, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %495 = getelementptr i8, ptr %24, i64 7960
+  %495 = getelementptr i8, ptr %24, i64 7968
   %496 = load ptr, ptr %495, align 8
   %497 = sext i32 %493 to i64
   %498 = getelementptr i32, ptr %496, i64 %497
@@ -52600,18 +52743,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %499, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %492, align 4
   store i32 %1, ptr %307, align 4
-  %500 = getelementptr i8, ptr %24, i64 7912
+  %500 = getelementptr i8, ptr %24, i64 7920
   %501 = load i64, ptr %500, align 8
   %502 = add i64 %501, 1
   store i64 %502, ptr %500, align 8
-  %503 = getelementptr i8, ptr %24, i64 7876
+  %503 = getelementptr i8, ptr %24, i64 7884
   store i32 0, ptr %503, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %504 = getelementptr i8, ptr %24, i64 7928
-  %505 = getelementptr i8, ptr %24, i64 7944
+  %504 = getelementptr i8, ptr %24, i64 7936
+  %505 = getelementptr i8, ptr %24, i64 7952
   %xtraiter61 = and i32 %1, 1
   %506 = icmp eq i32 %1, 1
   br i1 %506, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -52722,16 +52865,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 8112
+  %559 = getelementptr i8, ptr %24, i64 8120
   %560 = load i64, ptr %274, align 8
   %561 = icmp sgt i64 %560, 0
   br i1 %561, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %562 = getelementptr i8, ptr %24, i64 7960
-  %563 = getelementptr i8, ptr %24, i64 8080
-  %564 = getelementptr i8, ptr %24, i64 8400
-  %565 = getelementptr i8, ptr %24, i64 8404
+  %562 = getelementptr i8, ptr %24, i64 7968
+  %563 = getelementptr i8, ptr %24, i64 8088
+  %564 = getelementptr i8, ptr %24, i64 8408
+  %565 = getelementptr i8, ptr %24, i64 8412
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -52801,16 +52944,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 8136
+  %602 = getelementptr i8, ptr %24, i64 8144
   %603 = load i64, ptr %58, align 8
   %604 = icmp sgt i64 %603, 0
   br i1 %604, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %605 = getelementptr i8, ptr %24, i64 7960
-  %606 = getelementptr i8, ptr %24, i64 8080
-  %607 = getelementptr i8, ptr %24, i64 8400
-  %608 = getelementptr i8, ptr %24, i64 8404
+  %605 = getelementptr i8, ptr %24, i64 7968
+  %606 = getelementptr i8, ptr %24, i64 8088
+  %607 = getelementptr i8, ptr %24, i64 8408
+  %608 = getelementptr i8, ptr %24, i64 8412
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -52883,16 +53026,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %339, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %645 = call i32 @pthread_mutex_lock(ptr %48)
-  %646 = getelementptr i8, ptr %24, i64 9099
+  %646 = getelementptr i8, ptr %24, i64 9107
   store i8 1, ptr %646, align 1
-  %647 = getelementptr i8, ptr %24, i64 8992
+  %647 = getelementptr i8, ptr %24, i64 9000
   %648 = call i32 @pthread_cond_signal(ptr %647)
   %649 = call i32 @pthread_mutex_unlock(ptr %48)
   %650 = call i32 @pthread_mutex_lock(ptr %37)
   %651 = load i64, ptr %42, align 8
   %652 = add i64 %651, 1
   store i64 %652, ptr %42, align 8
-  %653 = getelementptr i8, ptr %24, i64 8888
+  %653 = getelementptr i8, ptr %24, i64 8896
   %654 = call i32 @pthread_cond_broadcast(ptr %653)
   %655 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -53291,7 +53434,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.810", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.813", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -53701,7 +53844,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.811", ptr %19, align 8
+  store ptr @"$string.814", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -53734,7 +53877,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.812", ptr %19, align 8
+  store ptr @"$string.815", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -53764,7 +53907,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.813", ptr %49, align 8
+  store ptr @"$string.816", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 2064
@@ -53820,7 +53963,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.814", ptr %13, align 8
+  store ptr @"$string.817", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 2064
@@ -53869,7 +54012,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.779", ptr %40, align 8
+  store ptr @"$string.782", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 2064
@@ -53911,7 +54054,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 2072
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.815", ptr %4, align 8
+  store ptr @"$string.818", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 2064
@@ -54055,7 +54198,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 8952
+  %37 = getelementptr i8, ptr %25, i64 8960
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -54064,15 +54207,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 8952
+  %40 = getelementptr i8, ptr %25, i64 8960
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 10160
-  %43 = getelementptr i8, ptr %25, i64 10152
+  %42 = getelementptr i8, ptr %25, i64 10168
+  %43 = getelementptr i8, ptr %25, i64 10160
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 9100
+  %47 = getelementptr i8, ptr %25, i64 9108
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -54133,7 +54276,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.817", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.820", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -54159,7 +54302,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.818", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.821", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -54185,7 +54328,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.819", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.822", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -54275,7 +54418,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.816", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.819", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -54297,9 +54440,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 8992
+  %122 = getelementptr i8, ptr %25, i64 9000
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 8952
+  %124 = getelementptr i8, ptr %25, i64 8960
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -54401,7 +54544,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %36 = getelementptr i8, ptr %25, i64 6488
+  %36 = getelementptr i8, ptr %25, i64 6496
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -54411,19 +54554,19 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 8952
+  %37 = getelementptr i8, ptr %25, i64 8960
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %25, i64 6496
+  %39 = getelementptr i8, ptr %25, i64 6504
   %40 = load ptr, ptr %39, align 8, !noalias !121
   %41 = getelementptr i8, ptr %40, i64 72
   %42 = load i32, ptr %41, align 4, !noalias !121
-  %43 = getelementptr i8, ptr %25, i64 6512
+  %43 = getelementptr i8, ptr %25, i64 6520
   %44 = load i32, ptr %43, align 4, !noalias !121
-  %45 = getelementptr i8, ptr %25, i64 7180
+  %45 = getelementptr i8, ptr %25, i64 7188
   %46 = load i32, ptr %45, align 4, !noalias !121
-  %47 = getelementptr i8, ptr %25, i64 6508
+  %47 = getelementptr i8, ptr %25, i64 6516
   %48 = load i32, ptr %47, align 4, !noalias !121
-  %49 = getelementptr i8, ptr %25, i64 10344
+  %49 = getelementptr i8, ptr %25, i64 10352
   %50 = load i32, ptr %49, align 4, !noalias !121
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -54443,7 +54586,7 @@ then.i.i.i14:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.820", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.823", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -54472,7 +54615,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.821", i32 %59, i32 208)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.824", i32 %59, i32 208)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i113.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i114.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -54511,7 +54654,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.824", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.827", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -54541,7 +54684,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.825", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.828", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i96.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i97.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -54571,7 +54714,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.826", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.829", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i100.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i101.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -54601,7 +54744,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.827", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.830", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -54619,7 +54762,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.828", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.831", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -54642,7 +54785,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i117.i.i.i
 
 then2.i.i117.i.i.i:                               ; preds = %then.i.i.i.i.i
-  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.829", i32 %113, i32 %48, i32 %50)
+  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.832", i32 %113, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %116 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -54679,7 +54822,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.839", i32 %124, i32 20)
+  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.842", i32 %124, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -54693,14 +54836,14 @@ then30.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then34.i.i.i
 
 then34.i.i.i:                                     ; preds = %then30.i.i.i
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.840", i32 %128)
+  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.843", i32 %128)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge29.i.i.i:                                    ; preds = %merge21.i.i.i
   %131 = getelementptr i8, ptr %1, i64 72
   %132 = load ptr, ptr %131, align 8
-  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.841", ptr %132, i32 %128, i32 %42, ptr %3)
+  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.844", ptr %132, i32 %128, i32 %42, ptr %3)
   %.not106.i.i.i = icmp eq i32 %133, 0
   br i1 %.not106.i.i.i, label %merge38.i.i.i, label %"$Loop.submit.exit"
 
@@ -54711,7 +54854,7 @@ merge38.i.i.i:                                    ; preds = %merge29.i.i.i
   %137 = load ptr, ptr %136, align 8
   %138 = getelementptr i8, ptr %1, i64 80
   %139 = load i32, ptr %138, align 4
-  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.847", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
+  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.850", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
   %.not107.i.i.i = icmp eq i32 %140, 0
   br i1 %.not107.i.i.i, label %merge43.i.i.i, label %"$Loop.submit.exit"
 
@@ -55451,7 +55594,7 @@ and.lhs.true.i.i60.i.i.i:                         ; preds = %forcond.i.i.i70.i.i
   %463 = load i64, ptr %447, align 8
   %.not.i.i.i.i61.i.i.i = icmp slt i64 %463, %462
   %.pre.i.i.i62.i.i.i = load ptr, ptr %445, align 8
-  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.859.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.862.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i64.i.i.i:                            ; preds = %and.lhs.true.i.i60.i.i.i
   %464 = shl i64 %463, 1
@@ -55466,9 +55609,9 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store ptr %466, ptr %445, align 8
   store i64 %spec.store.select.i.i.i.i66.i.i.i, ptr %447, align 8
   %.pre10.i.i.i68.i.i.i = load i64, ptr %446, align 8
-  br label %"$Vector.push.859.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.862.exit.thread.i.i.i.i.i"
 
-"$Vector.push.859.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
+"$Vector.push.862.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
   %468 = phi i64 [ %.pre10.i.i.i68.i.i.i, %merge7.i.i.i.i67.i.i.i ], [ %461, %and.lhs.true.i.i60.i.i.i ]
   %469 = phi ptr [ %466, %merge7.i.i.i.i67.i.i.i ], [ %.pre.i.i.i62.i.i.i, %and.lhs.true.i.i60.i.i.i ]
   %470 = getelementptr %112, ptr %469, i64 %468
@@ -55478,7 +55621,7 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store i64 %472, ptr %446, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.859.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.862.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
   %473 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i63.i.i.i = icmp eq i64 %473, %441
   br i1 %exitcond.not.i.i63.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i59.i.i.i
@@ -55622,7 +55765,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %533 = load i32, ptr %68, align 4
-  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.861", i32 %533)
+  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.864", i32 %533)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %535 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %535, i64 1023)
@@ -55655,7 +55798,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.862", i64 %541, i32 %46)
+  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.865", i64 %541, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i62.i.i)
   %545 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i63.i.i = tail call i64 @llvm.smin.i64(i64 %545, i64 1023)
@@ -55677,7 +55820,7 @@ then2.i.i64.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %550 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %551 = getelementptr i8, ptr %25, i64 9101
+  %551 = getelementptr i8, ptr %25, i64 9109
   %552 = load i8, ptr %551, align 1
   %553 = trunc i8 %552 to i1
   br i1 %553, label %merge.i33.i, label %then.i.i26.i
@@ -55686,7 +55829,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %554 = getelementptr i8, ptr %25, i64 9102
+  %554 = getelementptr i8, ptr %25, i64 9110
   %555 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.28", ptr %554)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %556 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -55726,7 +55869,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.829", i32 %569, i32 %561, i32 %562)
+  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.832", i32 %569, i32 %561, i32 %562)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %572 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %572, i64 1023)
@@ -55747,9 +55890,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %577 = getelementptr i8, ptr %25, i64 10160
+  %577 = getelementptr i8, ptr %25, i64 10168
   %578 = load i64, ptr %577, align 8
-  %579 = getelementptr i8, ptr %25, i64 10200
+  %579 = getelementptr i8, ptr %25, i64 10208
   %580 = load i32, ptr %579, align 4
   %581 = sext i32 %580 to i64
   %.not.i74.i.i = icmp slt i64 %578, %581
@@ -55759,11 +55902,11 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %582 = getelementptr i8, ptr %25, i64 6516
+  %582 = getelementptr i8, ptr %25, i64 6524
   %583 = load i32, ptr %582, align 4
-  %584 = getelementptr i8, ptr %25, i64 6524
+  %584 = getelementptr i8, ptr %25, i64 6532
   %585 = load i32, ptr %584, align 4
-  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.863", i64 %578, i32 %583, i32 %585)
+  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.866", i64 %578, i32 %583, i32 %585)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %587 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %587, i64 1023)
@@ -55789,16 +55932,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %593, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %594 = getelementptr i8, ptr %25, i64 10272
+  %594 = getelementptr i8, ptr %25, i64 10280
   %595 = load ptr, ptr %594, align 8
   %.not.i82.i.i = icmp eq ptr %595, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %596 = getelementptr i8, ptr %25, i64 7176
+  %596 = getelementptr i8, ptr %25, i64 7184
   %597 = load i32, ptr %596, align 4
   %598 = sext i32 %597 to i64
-  %599 = getelementptr i8, ptr %25, i64 7188
+  %599 = getelementptr i8, ptr %25, i64 7196
   %600 = load i32, ptr %599, align 4
   %601 = sext i32 %600 to i64
   %602 = shl nsw i64 %598, 2
@@ -55812,7 +55955,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.864", i32 %597)
+  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.867", i32 %597)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %607 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %607, i64 1023)
@@ -55835,7 +55978,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %612 = getelementptr i8, ptr %25, i64 9096
+  %612 = getelementptr i8, ptr %25, i64 9104
   %613 = load i8, ptr %612, align 1
   %614 = trunc i8 %613 to i1
   br i1 %614, label %merge20.i.i, label %merge.i89.i.i
@@ -55843,7 +55986,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %615 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %616 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %617 = getelementptr i8, ptr %25, i64 9088
+  %617 = getelementptr i8, ptr %25, i64 9096
   %618 = call i32 @pthread_create(ptr %617, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %619 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %618, 0
@@ -55854,7 +55997,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %620 = call ptr @strerror(i32 %618)
-  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.868", ptr %620)
+  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.871", ptr %620)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %622 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %622, i64 1023)
@@ -55886,21 +56029,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %627 = getelementptr i8, ptr %25, i64 10256
+  %627 = getelementptr i8, ptr %25, i64 10264
   %628 = load i64, ptr %627, align 8
   store i64 %628, ptr %calloc.i.i.i, align 8
   %629 = add i64 %628, 1
   store i64 %629, ptr %627, align 8
-  %630 = getelementptr i8, ptr %25, i64 10128
+  %630 = getelementptr i8, ptr %25, i64 10136
   %631 = load ptr, ptr %630, align 8
-  %632 = getelementptr i8, ptr %25, i64 10136
+  %632 = getelementptr i8, ptr %25, i64 10144
   %633 = load i64, ptr %632, align 8
   %634 = getelementptr ptr, ptr %631, i64 %633
   store ptr %calloc.i.i.i, ptr %634, align 8
   %635 = load i64, ptr %632, align 8
   %636 = add i64 %635, 1
   store i64 %636, ptr %632, align 8
-  %637 = getelementptr i8, ptr %25, i64 10152
+  %637 = getelementptr i8, ptr %25, i64 10160
   %638 = load ptr, ptr %637, align 8
   %639 = load i64, ptr %577, align 8
   %640 = getelementptr ptr, ptr %638, i64 %639
@@ -55914,9 +56057,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %644 = getelementptr i8, ptr %25, i64 10176
+  %644 = getelementptr i8, ptr %25, i64 10184
   %645 = load ptr, ptr %644, align 8
-  %646 = getelementptr i8, ptr %25, i64 10184
+  %646 = getelementptr i8, ptr %25, i64 10192
   %647 = load i64, ptr %646, align 8
   %648 = getelementptr ptr, ptr %645, i64 %647
   store ptr %calloc.i.i.i, ptr %648, align 8
@@ -55926,7 +56069,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %651 = getelementptr i8, ptr %25, i64 8992
+  %651 = getelementptr i8, ptr %25, i64 9000
   %652 = call i32 @pthread_cond_signal(ptr %651)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -55966,7 +56109,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.822", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.825", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -56001,7 +56144,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.823", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.826", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -56046,7 +56189,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.830", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.833", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -56084,7 +56227,7 @@ then.i:                                           ; preds = %merge
 
 then2.i:                                          ; preds = %then.i
   %17 = fpext float %14 to double
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.831", ptr nonnull @"$string.832", double %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.834", ptr nonnull @"$string.835", double %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -56118,7 +56261,7 @@ then.i108:                                        ; preds = %merge4
 
 then2.i110:                                       ; preds = %then.i108
   %28 = fpext float %25 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.831", ptr nonnull @"$string.833", double %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.834", ptr nonnull @"$string.836", double %28)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i105)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i111 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -56149,7 +56292,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.834", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.837", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56168,7 +56311,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.835", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.838", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56185,7 +56328,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.836", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.839", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56202,7 +56345,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.837", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.840", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56218,7 +56361,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.838", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.841", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -56241,7 +56384,7 @@ then:                                             ; preds = %entry
   br i1 %.not73, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.842", ptr %0, i32 %3, i32 %4)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.845", ptr %0, i32 %3, i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -56279,7 +56422,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %17 = add nuw nsw i32 %3, 1
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.843", ptr %0, i32 %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.846", ptr %0, i32 %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i75 = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -56313,7 +56456,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not71, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.844", ptr %0, i32 %24)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.847", ptr %0, i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i79 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -56353,7 +56496,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %36 = trunc nuw nsw i64 %indvars.iv to i32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.845", ptr %0, i32 %36, i32 %34)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.848", ptr %0, i32 %36, i32 %34)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -56374,7 +56517,7 @@ then2.i.i84:                                      ; preds = %then30
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.846", ptr %0)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.849", ptr %0)
   %44 = getelementptr i32, ptr %1, i64 %wide.trip.count
   %45 = load i32, ptr %44, align 4
   %46 = load i32, ptr %5, align 4
@@ -56398,7 +56541,7 @@ then:                                             ; preds = %entry
   br i1 %.not34, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.848", i32 %4)
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.851", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -56426,7 +56569,7 @@ merge:                                            ; preds = %entry
   %12 = getelementptr i8, ptr %0, i64 160
   %13 = load ptr, ptr %12, align 8
   %14 = load i32, ptr %1, align 4
-  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.849", ptr %13, i32 %4, i32 %14, ptr %2)
+  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.852", ptr %13, i32 %4, i32 %14, ptr %2)
   %.not = icmp eq i32 %15, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -56437,7 +56580,7 @@ merge4:                                           ; preds = %merge
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr i8, ptr %0, i64 156
   %21 = load i32, ptr %20, align 4
-  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.850", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
+  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.853", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
   %.not33 = icmp eq i32 %22, 0
   br i1 %.not33, label %merge9, label %common.ret
 
@@ -56452,7 +56595,7 @@ then.i:                                           ; preds = %merge9
   br i1 %.not36.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.851", i32 %24)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.854", i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -56493,7 +56636,7 @@ or.lhs.false.i:                                   ; preds = %merge4.i
 
 then13.i:                                         ; preds = %then9.i
   %37 = load i32, ptr %1, align 4
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.852", i32 %34, i32 %37)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.855", i32 %34, i32 %37)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i37.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i38.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -56515,7 +56658,7 @@ then2.i.i39.i:                                    ; preds = %then13.i
 
 merge8.i:                                         ; preds = %or.lhs.false.i
   %44 = getelementptr i8, ptr %0, i64 196
-  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.853", ptr %44, i32 1, i32 %36, ptr %2)
+  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.856", ptr %44, i32 1, i32 %36, ptr %2)
   br label %common.ret
 }
 
@@ -56540,7 +56683,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.854", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.857", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -56568,7 +56711,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.855", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.858", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -56588,7 +56731,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.856", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.859", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -56639,7 +56782,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.857", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.860", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -56661,7 +56804,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.858", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.861", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -61796,16 +61939,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 7984
+  %36 = getelementptr i8, ptr %26, i64 7992
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 8040
+  %38 = getelementptr i8, ptr %26, i64 8048
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 8000
+  %40 = getelementptr i8, ptr %26, i64 8008
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -61815,10 +61958,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 7992
-  %48 = getelementptr i8, ptr %26, i64 8016
-  %49 = getelementptr i8, ptr %26, i64 8008
-  %50 = getelementptr i8, ptr %26, i64 8024
+  %47 = getelementptr i8, ptr %26, i64 8000
+  %48 = getelementptr i8, ptr %26, i64 8024
+  %49 = getelementptr i8, ptr %26, i64 8016
+  %50 = getelementptr i8, ptr %26, i64 8032
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -61904,7 +62047,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 7992
+  %93 = getelementptr i8, ptr %26, i64 8000
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -61915,7 +62058,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 8012
+  %98 = getelementptr i8, ptr %26, i64 8020
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -61995,10 +62138,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8952
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8960
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10648
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10664
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10656
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10672
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -62007,7 +62150,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10656
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10664
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -62061,7 +62204,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10656
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10664
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -62366,15 +62509,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 8952
+  %36 = getelementptr i8, ptr %23, i64 8960
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 10240
+  %38 = getelementptr i8, ptr %23, i64 10248
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 9040
+  %41 = getelementptr i8, ptr %23, i64 9048
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -62612,40 +62755,40 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 10680
+  %1 = getelementptr i8, ptr %0, i64 10688
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6488
+  %4 = getelementptr i8, ptr %0, i64 6496
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 9096
+  %7 = getelementptr i8, ptr %0, i64 9104
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 8952
+  %10 = getelementptr i8, ptr %0, i64 8960
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 9097
+  %12 = getelementptr i8, ptr %0, i64 9105
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 8992
+  %13 = getelementptr i8, ptr %0, i64 9000
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 9088
+  %16 = getelementptr i8, ptr %0, i64 9096
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 10128
-  %20 = getelementptr i8, ptr %0, i64 10136
+  %19 = getelementptr i8, ptr %0, i64 10136
+  %20 = getelementptr i8, ptr %0, i64 10144
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -62665,16 +62808,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 10152
+  %28 = getelementptr i8, ptr %0, i64 10160
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 10176
+  %30 = getelementptr i8, ptr %0, i64 10184
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 8088
-  %33 = getelementptr i8, ptr %0, i64 8096
+  %32 = getelementptr i8, ptr %0, i64 8096
+  %33 = getelementptr i8, ptr %0, i64 8104
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -62697,8 +62840,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 8112
-  %45 = getelementptr i8, ptr %0, i64 8120
+  %44 = getelementptr i8, ptr %0, i64 8120
+  %45 = getelementptr i8, ptr %0, i64 8128
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -62721,8 +62864,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 8136
-  %57 = getelementptr i8, ptr %0, i64 8144
+  %56 = getelementptr i8, ptr %0, i64 8144
+  %57 = getelementptr i8, ptr %0, i64 8152
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -62745,8 +62888,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 8160
-  %69 = getelementptr i8, ptr %0, i64 8168
+  %68 = getelementptr i8, ptr %0, i64 8168
+  %69 = getelementptr i8, ptr %0, i64 8176
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -62769,62 +62912,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 8184
+  %80 = getelementptr i8, ptr %0, i64 8192
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 8208
+  %82 = getelementptr i8, ptr %0, i64 8216
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 8232
+  %84 = getelementptr i8, ptr %0, i64 8240
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 8256
+  %86 = getelementptr i8, ptr %0, i64 8264
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 8280
+  %88 = getelementptr i8, ptr %0, i64 8288
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 8304
+  %90 = getelementptr i8, ptr %0, i64 8312
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 8328
+  %92 = getelementptr i8, ptr %0, i64 8336
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 7928
+  %94 = getelementptr i8, ptr %0, i64 7936
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 7936
+  %96 = getelementptr i8, ptr %0, i64 7944
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 7944
+  %98 = getelementptr i8, ptr %0, i64 7952
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 7952
+  %100 = getelementptr i8, ptr %0, i64 7960
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 7960
+  %102 = getelementptr i8, ptr %0, i64 7968
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 7968
+  %104 = getelementptr i8, ptr %0, i64 7976
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 7976
+  %106 = getelementptr i8, ptr %0, i64 7984
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 7984
+  %108 = getelementptr i8, ptr %0, i64 7992
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 8012
+  %110 = getelementptr i8, ptr %0, i64 8020
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -62834,31 +62977,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 8016
+  %114 = getelementptr i8, ptr %0, i64 8024
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 8024
+  %116 = getelementptr i8, ptr %0, i64 8032
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 8032
+  %118 = getelementptr i8, ptr %0, i64 8040
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 8040
+  %120 = getelementptr i8, ptr %0, i64 8048
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 7864
+  %122 = getelementptr i8, ptr %0, i64 7872
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 10208
+  %123 = getelementptr i8, ptr %0, i64 10216
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 10648
+  %125 = getelementptr i8, ptr %0, i64 10656
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 10248
+  %127 = getelementptr i8, ptr %0, i64 10256
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -62868,23 +63011,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 10272
+  %131 = getelementptr i8, ptr %0, i64 10280
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 8992
+  %133 = getelementptr i8, ptr %0, i64 9000
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 9040
+  %135 = getelementptr i8, ptr %0, i64 9048
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 8952
+  %137 = getelementptr i8, ptr %0, i64 8960
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 8848
-  %140 = getelementptr i8, ptr %0, i64 8888
+  %139 = getelementptr i8, ptr %0, i64 8856
+  %140 = getelementptr i8, ptr %0, i64 8896
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11344
+  %143 = getelementptr i8, ptr %0, i64 11352
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -62896,9 +63039,9 @@ merge.i:                                          ; preds = %"$Loop.free.exit.i"
   br i1 %146, label %and.lhs.true.i, label %merge4.i
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %147 = getelementptr i8, ptr %0, i64 6208
+  %147 = getelementptr i8, ptr %0, i64 6216
   %148 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %149 = getelementptr i8, ptr %0, i64 6352
+  %149 = getelementptr i8, ptr %0, i64 6360
   %150 = load i32, ptr %149, align 4
   %151 = icmp sgt i32 %150, 0
   %152 = tail call i32 @pthread_mutex_unlock(ptr %147)
@@ -62910,8 +63053,8 @@ merge1.i:                                         ; preds = %and.lhs.true.i
   br i1 %153, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge1.i
-  %154 = getelementptr i8, ptr %0, i64 6160
-  %155 = getelementptr i8, ptr %0, i64 6168
+  %154 = getelementptr i8, ptr %0, i64 6168
+  %155 = getelementptr i8, ptr %0, i64 6176
   %156 = load ptr, ptr %155, align 8
   %157 = icmp eq ptr %156, null
   br i1 %157, label %"$load.free_ranks.exit.i", label %merge.i21.i
@@ -62922,7 +63065,7 @@ merge.i21.i:                                      ; preds = %then5.i
   br i1 %159, label %forbody.lr.ph.i.i, label %"$load.free_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i21.i
-  %160 = getelementptr i8, ptr %0, i64 6176
+  %160 = getelementptr i8, ptr %0, i64 6184
   %wide.trip.count.i.i = zext nneg i32 %158 to i64
   br label %forbody.i22.i
 
@@ -63156,18 +63299,18 @@ then9.1.i.i.i.i:                                  ; preds = %merge5.1.i.i.i.i
 
 "$load.free_ranks.exit.i":                        ; preds = %"$unload_rank.exit.i.i", %merge1.i26.i, %merge.i21.i, %then5.i
   %280 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %281 = getelementptr i8, ptr %0, i64 6356
+  %281 = getelementptr i8, ptr %0, i64 6364
   store i8 1, ptr %281, align 1
-  %282 = getelementptr i8, ptr %0, i64 6248
+  %282 = getelementptr i8, ptr %0, i64 6256
   %283 = tail call i32 @pthread_cond_broadcast(ptr %282)
   %284 = tail call i32 @pthread_mutex_unlock(ptr %147)
-  %285 = getelementptr i8, ptr %0, i64 6200
+  %285 = getelementptr i8, ptr %0, i64 6208
   %286 = load i32, ptr %285, align 4
   %287 = icmp sgt i32 %286, 0
   br i1 %287, label %forbody.lr.ph.i33.i, label %merge.i30.i
 
 forbody.lr.ph.i33.i:                              ; preds = %"$load.free_ranks.exit.i"
-  %288 = getelementptr i8, ptr %0, i64 6192
+  %288 = getelementptr i8, ptr %0, i64 6200
   %wide.trip.count.i34.i = zext nneg i32 %286 to i64
   br label %forbody.i35.i
 
@@ -63182,13 +63325,13 @@ forbody.i35.i:                                    ; preds = %forbody.i35.i, %for
   br i1 %exitcond.not.i38.i, label %merge.i30.i, label %forbody.i35.i
 
 merge.i30.i:                                      ; preds = %forbody.i35.i, %"$load.free_ranks.exit.i"
-  %293 = getelementptr i8, ptr %0, i64 6184
+  %293 = getelementptr i8, ptr %0, i64 6192
   %294 = load ptr, ptr %293, align 8
   %.not.i31.i = icmp eq ptr %294, null
   br i1 %.not.i31.i, label %"$RankGroup.free.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %merge.i30.i
-  %295 = getelementptr i8, ptr %0, i64 6176
+  %295 = getelementptr i8, ptr %0, i64 6184
   %296 = load ptr, ptr %295, align 8
   %297 = getelementptr i8, ptr %296, i64 40
   %298 = load ptr, ptr %297, align 8
@@ -63198,20 +63341,20 @@ then.i.i:                                         ; preds = %merge.i30.i
 "$RankGroup.free.exit.i":                         ; preds = %then.i.i, %merge.i30.i
   %299 = load ptr, ptr %155, align 8
   tail call void @free(ptr %299)
-  %300 = getelementptr i8, ptr %0, i64 6392
+  %300 = getelementptr i8, ptr %0, i64 6400
   %301 = load ptr, ptr %300, align 8
   tail call void @free(ptr %301)
-  %302 = getelementptr i8, ptr %0, i64 6360
+  %302 = getelementptr i8, ptr %0, i64 6368
   %303 = load ptr, ptr %302, align 8
   tail call void @free(ptr %303)
-  %304 = getelementptr i8, ptr %0, i64 6400
+  %304 = getelementptr i8, ptr %0, i64 6408
   %305 = load ptr, ptr %304, align 8
   tail call void @free(ptr %305)
-  %306 = getelementptr i8, ptr %0, i64 6192
+  %306 = getelementptr i8, ptr %0, i64 6200
   %307 = load ptr, ptr %306, align 8
   tail call void @free(ptr %307)
   %308 = tail call i32 @pthread_cond_destroy(ptr %282)
-  %309 = getelementptr i8, ptr %0, i64 6296
+  %309 = getelementptr i8, ptr %0, i64 6304
   %310 = tail call i32 @pthread_cond_destroy(ptr %309)
   %311 = tail call i32 @pthread_mutex_destroy(ptr %147)
   %.pr42.i = load i32, ptr %1, align 4
@@ -63223,7 +63366,7 @@ merge4.i:                                         ; preds = %"$RankGroup.free.ex
   br i1 %313, label %then8.i, label %then
 
 then8.i:                                          ; preds = %merge4.i
-  %314 = getelementptr i8, ptr %0, i64 4320
+  %314 = getelementptr i8, ptr %0, i64 4328
   tail call fastcc void @"$Model.close"(ptr %314)
   %315 = load ptr, ptr %0, align 8
   %.not.i39.i = icmp eq ptr %315, null
@@ -63381,7 +63524,7 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false5.i.i
 
 merge5:                                           ; preds = %then.i5.i, %then.i
   %63 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %64 = getelementptr i8, ptr %24, i64 6488
+  %64 = getelementptr i8, ptr %24, i64 6496
   tail call fastcc void @"$Loop.free_state"(ptr %64, ptr nonnull %51)
   br label %common.ret
 }
@@ -63679,69 +63822,69 @@ or.lhs.false:                                     ; preds = %"$find_engine.exit"
   br i1 %.not, label %merge, label %common.ret
 
 merge:                                            ; preds = %or.lhs.false
-  %32 = getelementptr i8, ptr %spec.select.i.i, i64 5128
-  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6160
+  %32 = getelementptr i8, ptr %spec.select.i.i, i64 5136
+  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6168
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = getelementptr i8, ptr %spec.select.i.i, i64 4360
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 4432
+  %36 = getelementptr i8, ptr %spec.select.i.i, i64 4368
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 4440
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr i8, ptr %1, i64 200
   store i32 %38, ptr %39, align 4
-  %40 = getelementptr i8, ptr %spec.select.i.i, i64 4424
+  %40 = getelementptr i8, ptr %spec.select.i.i, i64 4432
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr i8, ptr %1, i64 204
   store i32 %41, ptr %42, align 4
-  %43 = getelementptr i8, ptr %spec.select.i.i, i64 4428
+  %43 = getelementptr i8, ptr %spec.select.i.i, i64 4436
   %44 = load i32, ptr %43, align 4
   %45 = getelementptr i8, ptr %1, i64 208
   store i32 %44, ptr %45, align 4
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 4488
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 4496
   %47 = load i32, ptr %46, align 4
   %48 = getelementptr i8, ptr %1, i64 212
   store i32 %47, ptr %48, align 4
-  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5300
+  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5308
   %50 = load i32, ptr %49, align 4
   %51 = getelementptr i8, ptr %1, i64 4
   store i32 %50, ptr %51, align 4
-  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5328
+  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5336
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr i8, ptr %1, i64 216
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5332
+  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5340
   %56 = load i32, ptr %55, align 4
   %57 = getelementptr i8, ptr %1, i64 220
   store i32 %56, ptr %57, align 4
-  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5336
+  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5344
   %59 = load i32, ptr %58, align 4
   %60 = getelementptr i8, ptr %1, i64 224
   store i32 %59, ptr %60, align 4
-  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5344
+  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5352
   %62 = load i32, ptr %61, align 4
   %63 = getelementptr i8, ptr %1, i64 232
   store i32 %62, ptr %63, align 4
-  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5352
+  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5360
   %65 = load i32, ptr %64, align 4
   %66 = getelementptr i8, ptr %1, i64 236
   store i32 %65, ptr %66, align 4
   %67 = getelementptr i8, ptr %1, i64 8
-  %68 = getelementptr i8, ptr %spec.select.i.i, i64 4188
+  %68 = getelementptr i8, ptr %spec.select.i.i, i64 4196
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %67, ptr noundef nonnull align 1 dereferenceable(128) %68, i64 128, i1 false)
   %69 = getelementptr i8, ptr %1, i64 136
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %69, ptr noundef nonnull align 1 dereferenceable(64) %36, i64 64, i1 false)
-  %70 = getelementptr i8, ptr %spec.select.i.i, i64 4516
+  %70 = getelementptr i8, ptr %spec.select.i.i, i64 4524
   %71 = load i32, ptr %70, align 4
   %72 = getelementptr i8, ptr %1, i64 504
   store i32 %71, ptr %72, align 4
   %73 = getelementptr i8, ptr %1, i64 508
-  %74 = getelementptr i8, ptr %spec.select.i.i, i64 4520
+  %74 = getelementptr i8, ptr %spec.select.i.i, i64 4528
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %73, ptr noundef nonnull align 1 dereferenceable(64) %74, i64 64, i1 false)
   %.val.i = load ptr, ptr %32, align 8
   %75 = getelementptr i8, ptr %.val.i, i64 148
   %.val.val.i = load i32, ptr %75, align 4
   %76 = getelementptr i8, ptr %1, i64 456
   store i32 %.val.val.i, ptr %76, align 4
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 5180
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 5188
   %78 = load i32, ptr %77, align 4
   %79 = icmp sgt i32 %78, 0
   br i1 %79, label %"$Plan.max_seq_from.exit.i", label %else.i.i
@@ -63757,7 +63900,7 @@ else.i.i:                                         ; preds = %merge
   br i1 %84, label %"$Plan.max_seq_from.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
-  %85 = getelementptr i8, ptr %spec.select.i.i, i64 5188
+  %85 = getelementptr i8, ptr %spec.select.i.i, i64 5196
   %86 = load i32, ptr %85, align 4
   %87 = icmp eq i32 %86, 0
   br i1 %87, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i7
@@ -63780,14 +63923,14 @@ merge.i.i.i7:                                     ; preds = %else2.i.i
   %common.ret.op.i.i = phi i32 [ 0, %merge ], [ 1, %else.i.i ], [ %spec.select.i.i8, %"$Plan.positions_of_pool.exit.i.i" ]
   %94 = getelementptr i8, ptr %1, i64 460
   store i32 %common.ret.op.i.i, ptr %94, align 4
-  %95 = getelementptr i8, ptr %spec.select.i.i, i64 5176
+  %95 = getelementptr i8, ptr %spec.select.i.i, i64 5184
   %96 = load i32, ptr %95, align 4
   %97 = icmp sgt i32 %96, 0
   br i1 %97, label %"$Plan.max_batch_from.exit.i", label %else.i73.i
 
 else.i73.i:                                       ; preds = %"$Plan.max_seq_from.exit.i"
   %98 = load i32, ptr %52, align 4
-  %99 = getelementptr i8, ptr %spec.select.i.i, i64 5456
+  %99 = getelementptr i8, ptr %spec.select.i.i, i64 5464
   %.val.i74.i = load i8, ptr %99, align 1
   %100 = trunc i8 %.val.i74.i to i1
   %101 = select i1 %100, i32 64, i32 256
@@ -63795,7 +63938,7 @@ else.i73.i:                                       ; preds = %"$Plan.max_seq_from
   br i1 %102, label %"$Plan.max_batch_from.exit.i", label %else2.i75.i
 
 else2.i75.i:                                      ; preds = %else.i73.i
-  %103 = getelementptr i8, ptr %spec.select.i.i, i64 5188
+  %103 = getelementptr i8, ptr %spec.select.i.i, i64 5196
   %104 = load i32, ptr %103, align 4
   %105 = icmp sgt i32 %104, 0
   %spec.select.i76.i = select i1 %105, i32 3, i32 4
@@ -63805,33 +63948,33 @@ else2.i75.i:                                      ; preds = %else.i73.i
   %common.ret.op.i77.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i73.i ], [ %spec.select.i76.i, %else2.i75.i ]
   %106 = getelementptr i8, ptr %1, i64 464
   store i32 %common.ret.op.i77.i, ptr %106, align 4
-  %107 = getelementptr i8, ptr %spec.select.i.i, i64 5452
+  %107 = getelementptr i8, ptr %spec.select.i.i, i64 5460
   %108 = load i32, ptr %107, align 4
   %109 = getelementptr i8, ptr %1, i64 228
   store i32 %108, ptr %109, align 4
-  %110 = getelementptr i8, ptr %spec.select.i.i, i64 5096
+  %110 = getelementptr i8, ptr %spec.select.i.i, i64 5104
   %111 = load i64, ptr %110, align 8
   %112 = getelementptr i8, ptr %1, i64 272
   store i64 %111, ptr %112, align 8
-  %113 = getelementptr i8, ptr %spec.select.i.i, i64 5072
+  %113 = getelementptr i8, ptr %spec.select.i.i, i64 5080
   %114 = load i64, ptr %113, align 8
   %115 = getelementptr i8, ptr %1, i64 280
   store i64 %114, ptr %115, align 8
-  %116 = getelementptr i8, ptr %spec.select.i.i, i64 5520
+  %116 = getelementptr i8, ptr %spec.select.i.i, i64 5528
   %117 = load i64, ptr %116, align 8
   %118 = mul i64 %117, %35
   %119 = getelementptr i8, ptr %1, i64 288
   store i64 %118, ptr %119, align 8
-  %120 = getelementptr i8, ptr %spec.select.i.i, i64 5512
+  %120 = getelementptr i8, ptr %spec.select.i.i, i64 5520
   %121 = load i64, ptr %120, align 8
-  %122 = getelementptr i8, ptr %spec.select.i.i, i64 5504
+  %122 = getelementptr i8, ptr %spec.select.i.i, i64 5512
   %123 = load i32, ptr %122, align 4
   %124 = sext i32 %123 to i64
   %125 = mul i64 %121, %35
   %126 = mul i64 %125, %124
   %127 = getelementptr i8, ptr %1, i64 296
   store i64 %126, ptr %127, align 8
-  %128 = getelementptr i8, ptr %spec.select.i.i, i64 5528
+  %128 = getelementptr i8, ptr %spec.select.i.i, i64 5536
   %129 = load i64, ptr %128, align 8
   %130 = mul i64 %129, %35
   %131 = getelementptr i8, ptr %1, i64 304
@@ -63874,137 +64017,137 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %148 = mul i64 %147, %common.ret.op.i.i78.i
   %149 = getelementptr i8, ptr %1, i64 312
   store i64 %148, ptr %149, align 8
-  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10688
+  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10696
   %151 = load i64, ptr %150, align 8
   %152 = getelementptr i8, ptr %1, i64 320
   store i64 %151, ptr %152, align 8
-  %153 = getelementptr i8, ptr %spec.select.i.i, i64 6480
+  %153 = getelementptr i8, ptr %spec.select.i.i, i64 6488
   %154 = load i64, ptr %153, align 8
   %155 = getelementptr i8, ptr %1, i64 400
   store i64 %154, ptr %155, align 8
-  %156 = getelementptr i8, ptr %spec.select.i.i, i64 6472
+  %156 = getelementptr i8, ptr %spec.select.i.i, i64 6480
   %157 = load i64, ptr %156, align 8
   %158 = getelementptr i8, ptr %1, i64 416
   store i64 %157, ptr %158, align 8
-  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10696
+  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10704
   %160 = load i64, ptr %159, align 8
   %161 = getelementptr i8, ptr %1, i64 432
   store i64 %160, ptr %161, align 8
-  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10704
+  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10712
   %163 = load i64, ptr %162, align 8
   %164 = getelementptr i8, ptr %1, i64 440
   store i64 %163, ptr %164, align 8
-  %165 = getelementptr i8, ptr %spec.select.i.i, i64 5460
+  %165 = getelementptr i8, ptr %spec.select.i.i, i64 5468
   %166 = load i32, ptr %165, align 4
   %167 = getelementptr i8, ptr %1, i64 488
   store i32 %166, ptr %167, align 4
-  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11336
+  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11344
   %169 = load i64, ptr %168, align 8
   %170 = getelementptr i8, ptr %1, i64 496
   store i64 %169, ptr %170, align 8
-  %171 = getelementptr i8, ptr %spec.select.i.i, i64 6168
+  %171 = getelementptr i8, ptr %spec.select.i.i, i64 6176
   %172 = load ptr, ptr %171, align 8
   %173 = getelementptr i8, ptr %172, i64 2024
   %174 = load i32, ptr %173, align 4
   %175 = getelementptr i8, ptr %1, i64 448
   store i32 %174, ptr %175, align 4
-  %176 = getelementptr i8, ptr %spec.select.i.i, i64 5458
+  %176 = getelementptr i8, ptr %spec.select.i.i, i64 5466
   %177 = load i8, ptr %176, align 1
   %178 = and i8 %177, 1
   %179 = zext nneg i8 %178 to i32
   %180 = getelementptr i8, ptr %1, i64 452
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 8952
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 8960
   %182 = tail call i32 @pthread_mutex_lock(ptr %181)
-  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10344
+  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10352
   %184 = load i32, ptr %183, align 4
   %185 = getelementptr i8, ptr %1, i64 240
   store i32 %184, ptr %185, align 4
-  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10348
+  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10356
   %187 = load i32, ptr %186, align 4
   %188 = getelementptr i8, ptr %1, i64 244
   store i32 %187, ptr %188, align 4
-  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10356
+  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10364
   %190 = load i32, ptr %189, align 4
   %191 = getelementptr i8, ptr %1, i64 248
   store i32 %190, ptr %191, align 4
-  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10352
+  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10360
   %193 = load i32, ptr %192, align 4
   %194 = getelementptr i8, ptr %1, i64 252
   store i32 %193, ptr %194, align 4
-  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10160
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10168
   %196 = load i64, ptr %195, align 8
   %197 = trunc i64 %196 to i32
   %198 = getelementptr i8, ptr %1, i64 256
   store i32 %197, ptr %198, align 4
-  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10368
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10376
   %200 = load i32, ptr %199, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10136
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10144
   %202 = load i64, ptr %201, align 8
   %203 = trunc i64 %202 to i32
   %204 = add i32 %200, %203
   %205 = getelementptr i8, ptr %1, i64 260
   store i32 %204, ptr %205, align 4
-  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10376
+  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10384
   %207 = load i32, ptr %206, align 4
   %208 = getelementptr i8, ptr %1, i64 264
   store i32 %207, ptr %208, align 4
   %209 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %209, align 4
-  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9101
+  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9109
   %211 = load i8, ptr %210, align 1
   %212 = and i8 %211, 1
   %spec.store.select.i.i = zext nneg i8 %212 to i32
   store i32 %spec.store.select.i.i, ptr %209, align 4
-  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10280
+  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10288
   %214 = load i64, ptr %213, align 8
   %215 = getelementptr i8, ptr %1, i64 328
   store i64 %214, ptr %215, align 8
-  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10288
+  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10296
   %217 = load i64, ptr %216, align 8
   %218 = getelementptr i8, ptr %1, i64 336
   store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10296
+  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10304
   %220 = load i64, ptr %219, align 8
   %221 = getelementptr i8, ptr %1, i64 344
   store i64 %220, ptr %221, align 8
-  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10304
+  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10312
   %223 = load i64, ptr %222, align 8
   %224 = getelementptr i8, ptr %1, i64 352
   store i64 %223, ptr %224, align 8
-  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10312
+  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10320
   %226 = load i64, ptr %225, align 8
   %227 = getelementptr i8, ptr %1, i64 360
   store i64 %226, ptr %227, align 8
-  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10360
+  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10368
   %229 = load i64, ptr %228, align 8
   %230 = getelementptr i8, ptr %1, i64 368
   store i64 %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10336
+  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10344
   %232 = load i64, ptr %231, align 8
   %233 = getelementptr i8, ptr %1, i64 376
   store i64 %232, ptr %233, align 8
-  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10320
+  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10328
   %235 = load i64, ptr %234, align 8
   %236 = getelementptr i8, ptr %1, i64 424
   store i64 %235, ptr %236, align 8
-  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10384
+  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10392
   %238 = load i64, ptr %237, align 8
   %239 = getelementptr i8, ptr %1, i64 384
   store i64 %238, ptr %239, align 8
-  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10400
+  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10408
   %241 = load i64, ptr %240, align 8
   %242 = getelementptr i8, ptr %1, i64 408
   store i64 %241, ptr %242, align 8
-  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10392
+  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10400
   %244 = load i64, ptr %243, align 8
   %245 = getelementptr i8, ptr %1, i64 392
   store i64 %244, ptr %245, align 8
-  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10328
+  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10336
   %247 = load i64, ptr %246, align 8
   %248 = getelementptr i8, ptr %1, i64 472
   store i64 %247, ptr %248, align 8
-  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10408
+  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10416
   %250 = load i64, ptr %249, align 8
   %251 = getelementptr i8, ptr %1, i64 480
   store i64 %250, ptr %251, align 8
@@ -64055,7 +64198,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.920", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.923", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -64080,7 +64223,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.877", i64 49, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(49) %2, ptr noundef nonnull align 1 dereferenceable(49) @"$string.880", i64 49, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -64106,7 +64249,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11352) ptr @calloc(i64 1, i64 11352)
+  %9 = tail call dereferenceable_or_null(11360) ptr @calloc(i64 1, i64 11360)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -64115,7 +64258,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.878", i64 30, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %2, ptr noundef nonnull align 1 dereferenceable(30) @"$string.881", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -64155,7 +64298,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.879", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.882", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -64180,167 +64323,189 @@ merge2.i.i:                                       ; preds = %merge.i.i
   %28 = load ptr, ptr %27, align 8
   %29 = getelementptr i8, ptr %0, i64 24
   %30 = load ptr, ptr %29, align 8
-  %31 = call fastcc i32 @"$Library.open"(ptr nonnull %9, ptr %28, ptr %30, ptr %2)
-  %.not91.i.i = icmp eq i32 %31, 0
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4136) %9, i8 0, i64 4136, i1 false)
+  %31 = getelementptr i8, ptr %9, i64 16
+  %32 = call fastcc i32 @"$device.resolve_kind"(ptr %28, ptr %31, ptr %2)
+  %.not.i98.i.i = icmp eq i32 %32, 0
+  br i1 %.not.i98.i.i, label %merge.i100.i.i, label %then13
+
+merge.i100.i.i:                                   ; preds = %merge2.i.i
+  %33 = icmp eq ptr %28, null
+  br i1 %33, label %"$Library.open.exit.i.i", label %or.lhs.false.i.i.i.i
+
+or.rhs.i.i.i.i:                                   ; preds = %or.lhs.false.i.i.i.i
+  %34 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(5) @"$string.64")
+  %35 = icmp eq i32 %34, 0
+  br label %"$Library.open.exit.i.i"
+
+or.lhs.false.i.i.i.i:                             ; preds = %merge.i100.i.i
+  %36 = load i8, ptr %28, align 1
+  %37 = icmp eq i8 %36, 0
+  br i1 %37, label %"$Library.open.exit.i.i", label %or.rhs.i.i.i.i
+
+"$Library.open.exit.i.i":                         ; preds = %or.lhs.false.i.i.i.i, %or.rhs.i.i.i.i, %merge.i100.i.i
+  %38 = phi i1 [ true, %or.lhs.false.i.i.i.i ], [ true, %merge.i100.i.i ], [ %35, %or.rhs.i.i.i.i ]
+  %39 = call fastcc i32 @"$Library.open_found"(ptr nonnull %9, i1 zeroext %38, ptr %30, ptr %2)
+  %.not91.i.i = icmp eq i32 %39, 0
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
-merge7.i.i:                                       ; preds = %merge2.i.i
-  %32 = getelementptr i8, ptr %9, i64 10680
-  store i32 1, ptr %32, align 4
-  %33 = getelementptr i8, ptr %0, i64 116
-  %34 = load i32, ptr %33, align 4
-  %.not.i98.i.i = icmp eq i32 %34, 0
-  %35 = getelementptr i8, ptr %9, i64 4320
-  %36 = getelementptr i8, ptr %0, i64 8
-  %37 = load ptr, ptr %36, align 8
-  br i1 %.not.i98.i.i, label %merge.i100.i.i, label %then.i.i.i
+merge7.i.i:                                       ; preds = %"$Library.open.exit.i.i"
+  %40 = getelementptr i8, ptr %9, i64 10688
+  store i32 1, ptr %40, align 4
+  %41 = getelementptr i8, ptr %0, i64 116
+  %42 = load i32, ptr %41, align 4
+  %.not.i101.i.i = icmp eq i32 %42, 0
+  %43 = getelementptr i8, ptr %9, i64 4328
+  %44 = getelementptr i8, ptr %0, i64 8
+  %45 = load ptr, ptr %44, align 8
+  br i1 %.not.i101.i.i, label %merge.i103.i.i, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge7.i.i
-  %38 = getelementptr i8, ptr %0, i64 120
-  %39 = load i32, ptr %38, align 4
-  %40 = call fastcc i32 @"$Model.read_synthetic"(ptr %35, ptr %37, i32 %39, ptr %2)
+  %46 = getelementptr i8, ptr %0, i64 120
+  %47 = load i32, ptr %46, align 4
+  %48 = call fastcc i32 @"$Model.read_synthetic"(ptr %43, ptr %45, i32 %47, ptr %2)
   br label %"$Engine.open_model.exit.i.i"
 
-merge.i100.i.i:                                   ; preds = %merge7.i.i
-  %41 = call fastcc i32 @"$Model.read"(ptr %35, ptr %37, i1 zeroext true, ptr %2)
-  %.not.i.i.i.i = icmp eq i32 %41, 0
+merge.i103.i.i:                                   ; preds = %merge7.i.i
+  %49 = call fastcc i32 @"$Model.read"(ptr %43, ptr %45, i1 zeroext true, ptr %2)
+  %.not.i.i.i.i = icmp eq i32 %49, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then13
 
-merge.i.i.i.i:                                    ; preds = %merge.i100.i.i
-  %42 = getelementptr i8, ptr %9, i64 5088
-  %43 = load i8, ptr %42, align 1
-  %44 = trunc i8 %43 to i1
-  br i1 %44, label %merge1.i.i.i.i, label %then2.i.i.i.i
+merge.i.i.i.i:                                    ; preds = %merge.i103.i.i
+  %50 = getelementptr i8, ptr %9, i64 5096
+  %51 = load i8, ptr %50, align 1
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %merge1.i.i.i.i, label %then2.i.i.i.i
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   %.not19.i.i.i.i = icmp eq ptr %2, null
   br i1 %.not19.i.i.i.i, label %then13, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.590", ptr %37, ptr nonnull @"$string.118", ptr nonnull @"$string.119")
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.590", ptr %45, ptr nonnull @"$string.118", ptr nonnull @"$string.119")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %46, i64 1023)
-  %47 = icmp sgt i64 %46, 0
-  br i1 %47, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %54, i64 1023)
+  %55 = icmp sgt i64 %54, 0
+  br i1 %55, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then5.i.i.i.i
-  %48 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %48, align 1
-  %49 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %50 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %50, i64 %49)
+  %56 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %56, align 1
+  %57 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %58 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %58, i64 %57)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %then13
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %51 = getelementptr i8, ptr %9, i64 5040
-  %52 = getelementptr i8, ptr %9, i64 4328
-  %53 = load ptr, ptr %52, align 8
-  %54 = call fastcc i32 @"$Problems.report"(ptr %51, ptr %53, ptr %2)
+  %59 = getelementptr i8, ptr %9, i64 5048
+  %60 = getelementptr i8, ptr %9, i64 4336
+  %61 = load ptr, ptr %60, align 8
+  %62 = call fastcc i32 @"$Problems.report"(ptr %59, ptr %61, ptr %2)
   br label %"$Engine.open_model.exit.i.i"
 
 "$Engine.open_model.exit.i.i":                    ; preds = %merge1.i.i.i.i, %then.i.i.i
-  %common.ret.op.i99.i.i = phi i32 [ %40, %then.i.i.i ], [ %54, %merge1.i.i.i.i ]
-  %.not92.i.i = icmp eq i32 %common.ret.op.i99.i.i, 0
+  %common.ret.op.i102.i.i = phi i32 [ %48, %then.i.i.i ], [ %62, %merge1.i.i.i.i ]
+  %.not92.i.i = icmp eq i32 %common.ret.op.i102.i.i, 0
   br i1 %.not92.i.i, label %merge12.i.i, label %then13
 
 merge12.i.i:                                      ; preds = %"$Engine.open_model.exit.i.i"
-  %55 = call fastcc i32 @"$Engine.make_plan"(ptr nonnull %9, ptr nonnull %0, ptr %2)
-  %.not93.i.i = icmp eq i32 %55, 0
+  %63 = call fastcc i32 @"$Engine.make_plan"(ptr nonnull %9, ptr nonnull %0, ptr %2)
+  %.not93.i.i = icmp eq i32 %63, 0
   br i1 %.not93.i.i, label %merge17.i.i, label %then13
 
 merge17.i.i:                                      ; preds = %merge12.i.i
-  store i32 2, ptr %32, align 4
-  %56 = getelementptr i8, ptr %9, i64 6160
-  %57 = getelementptr i8, ptr %9, i64 8
-  %58 = load ptr, ptr %57, align 8
-  %59 = getelementptr i8, ptr %9, i64 5300
-  %60 = load i32, ptr %59, align 4
-  %61 = getelementptr i8, ptr %9, i64 5440
-  %62 = load i32, ptr %61, align 4
-  %63 = call fastcc i32 @"$RankGroup.init"(ptr %56, ptr %58, i32 %60, i32 %62, ptr %2)
-  %.not94.i.i = icmp eq i32 %63, 0
+  store i32 2, ptr %40, align 4
+  %64 = getelementptr i8, ptr %9, i64 6168
+  %65 = getelementptr i8, ptr %9, i64 8
+  %66 = load ptr, ptr %65, align 8
+  %67 = getelementptr i8, ptr %9, i64 5308
+  %68 = load i32, ptr %67, align 4
+  %69 = getelementptr i8, ptr %9, i64 5448
+  %70 = load i32, ptr %69, align 4
+  %71 = call fastcc i32 @"$RankGroup.init"(ptr %64, ptr %66, i32 %68, i32 %70, ptr %2)
+  %.not94.i.i = icmp eq i32 %71, 0
   br i1 %.not94.i.i, label %merge22.i.i, label %then13
 
 merge22.i.i:                                      ; preds = %merge17.i.i
-  %64 = getelementptr i8, ptr %9, i64 5128
-  %65 = call fastcc i32 @"$load.ranks"(ptr %56, ptr %64, ptr %2)
-  %.not95.i.i = icmp eq i32 %65, 0
+  %72 = getelementptr i8, ptr %9, i64 5136
+  %73 = call fastcc i32 @"$load.ranks"(ptr %64, ptr %72, ptr %2)
+  %.not95.i.i = icmp eq i32 %73, 0
   br i1 %.not95.i.i, label %merge27.i.i, label %then13
 
 merge27.i.i:                                      ; preds = %merge22.i.i
-  %66 = call fastcc i32 @"$Engine.capture"(ptr nonnull %9, ptr %2)
-  %.not96.i.i = icmp eq i32 %66, 0
+  %74 = call fastcc i32 @"$Engine.capture"(ptr nonnull %9, ptr %2)
+  %.not96.i.i = icmp eq i32 %74, 0
   br i1 %.not96.i.i, label %merge32.i.i, label %then13
 
 merge32.i.i:                                      ; preds = %merge27.i.i
-  %67 = getelementptr i8, ptr %9, i64 4172
-  %68 = load i32, ptr %67, align 4
-  %69 = icmp eq i32 %68, 0
-  %70 = zext i1 %69 to i8
-  %71 = getelementptr i8, ptr %9, i64 6358
-  store i8 %70, ptr %71, align 1
-  %72 = getelementptr i8, ptr %9, i64 6359
-  store i8 1, ptr %72, align 1
-  %73 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
-  %.not97.i.i = icmp eq i32 %73, 0
+  %75 = getelementptr i8, ptr %9, i64 4180
+  %76 = load i32, ptr %75, align 4
+  %77 = icmp eq i32 %76, 0
+  %78 = zext i1 %77 to i8
+  %79 = getelementptr i8, ptr %9, i64 6366
+  store i8 %78, ptr %79, align 1
+  %80 = getelementptr i8, ptr %9, i64 6367
+  store i8 1, ptr %80, align 1
+  %81 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
+  %.not97.i.i = icmp eq i32 %81, 0
   br i1 %.not97.i.i, label %"$Engine.open.exit.i", label %then13
 
 "$Engine.open.exit.i":                            ; preds = %merge32.i.i
-  store i32 3, ptr %32, align 4
-  %74 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %9, ptr %2)
-  %.not.i = icmp eq i32 %74, 0
+  store i32 3, ptr %40, align 4
+  %82 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %9, ptr %2)
+  %.not.i = icmp eq i32 %82, 0
   br i1 %.not.i, label %merge.i, label %then13
 
 merge.i:                                          ; preds = %"$Engine.open.exit.i"
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i)
-  %75 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i)
-  %76 = load <2 x i64>, ptr %time.i18.i, align 16
+  %83 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i)
+  %84 = load <2 x i64>, ptr %time.i18.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i)
-  %77 = sub <2 x i64> %76, %17
-  %78 = extractelement <2 x i64> %77, i64 0
-  %reass.mul.i = mul i64 %78, 1000000000
-  %79 = extractelement <2 x i64> %77, i64 1
-  %80 = add i64 %79, %reass.mul.i
-  %81 = getelementptr i8, ptr %9, i64 10688
-  store i64 %80, ptr %81, align 8
-  %82 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
-  store ptr %82, ptr %1, align 8
-  %83 = icmp eq ptr %82, null
-  br i1 %83, label %then2.i, label %common.ret
+  %85 = sub <2 x i64> %84, %17
+  %86 = extractelement <2 x i64> %85, i64 0
+  %reass.mul.i = mul i64 %86, 1000000000
+  %87 = extractelement <2 x i64> %85, i64 1
+  %88 = add i64 %87, %reass.mul.i
+  %89 = getelementptr i8, ptr %9, i64 10696
+  store i64 %88, ptr %89, align 8
+  %90 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
+  store ptr %90, ptr %1, align 8
+  %91 = icmp eq ptr %90, null
+  br i1 %91, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
   %.not17.i = icmp eq ptr %2, null
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.919", i64 39, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.922", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
-  %85 = icmp sgt i64 %84, 0
-  br i1 %85, label %then2.i.i19.i, label %"$printable.clean.exit.i"
+  %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
+  %93 = icmp sgt i64 %92, 0
+  br i1 %93, label %then2.i.i19.i, label %"$printable.clean.exit.i"
 
 then2.i.i19.i:                                    ; preds = %then5.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i19.i, %then5.i
-  %86 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %86, align 1
-  %87 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %88 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %88, i64 %87)
+  %94 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %94, align 1
+  %95 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %96 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %96, i64 %95)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %then13
 
-then13:                                           ; preds = %then2.i, %"$printable.clean.exit.i", %"$Engine.open.exit.i", %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i100.i.i, %"$printable.clean.exit.i.i.i", %merge.i.i.i, %merge32.i.i, %merge27.i.i, %merge22.i.i, %merge17.i.i, %merge12.i.i, %"$Engine.open_model.exit.i.i", %merge2.i.i, %merge4
-  %common.ret.op.i.ph = phi i32 [ 1, %merge4 ], [ %31, %merge2.i.i ], [ %common.ret.op.i99.i.i, %"$Engine.open_model.exit.i.i" ], [ %55, %merge12.i.i ], [ %63, %merge17.i.i ], [ %65, %merge22.i.i ], [ %66, %merge27.i.i ], [ %73, %merge32.i.i ], [ 1, %merge.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ %41, %merge.i100.i.i ], [ 5, %"$printable.clean.exit.i.i.i.i" ], [ 5, %then2.i.i.i.i ], [ %74, %"$Engine.open.exit.i" ], [ 3, %"$printable.clean.exit.i" ], [ 3, %then2.i ]
+then13:                                           ; preds = %then2.i, %"$printable.clean.exit.i", %"$Engine.open.exit.i", %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i103.i.i, %merge2.i.i, %"$printable.clean.exit.i.i.i", %merge.i.i.i, %merge32.i.i, %merge27.i.i, %merge22.i.i, %merge17.i.i, %merge12.i.i, %"$Engine.open_model.exit.i.i", %"$Library.open.exit.i.i", %merge4
+  %common.ret.op.i.ph = phi i32 [ 1, %merge4 ], [ %39, %"$Library.open.exit.i.i" ], [ %common.ret.op.i102.i.i, %"$Engine.open_model.exit.i.i" ], [ %63, %merge12.i.i ], [ %71, %merge17.i.i ], [ %73, %merge22.i.i ], [ %74, %merge27.i.i ], [ %81, %merge32.i.i ], [ 1, %merge.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ %32, %merge2.i.i ], [ %49, %merge.i103.i.i ], [ 5, %"$printable.clean.exit.i.i.i.i" ], [ 5, %then2.i.i.i.i ], [ %82, %"$Engine.open.exit.i" ], [ 3, %"$printable.clean.exit.i" ], [ 3, %then2.i ]
   call fastcc void @"$close_engine"(ptr nonnull %9)
   br label %common.ret
 }
@@ -64348,9 +64513,9 @@ then13:                                           ; preds = %then2.i, %"$printab
 define internal fastcc i32 @"$Engine.make_plan"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %3 = getelementptr i8, ptr %0, i64 5128
-  %4 = getelementptr i8, ptr %0, i64 4128
-  %5 = getelementptr i8, ptr %0, i64 4320
+  %3 = getelementptr i8, ptr %0, i64 5136
+  %4 = getelementptr i8, ptr %0, i64 4136
+  %5 = getelementptr i8, ptr %0, i64 4328
   %6 = tail call fastcc i32 @"$devices.plan"(ptr %3, ptr %4, ptr %5, ptr %0, ptr %1, ptr %2)
   %.not = icmp eq i32 %6, 0
   br i1 %.not, label %merge, label %common.ret
@@ -64360,7 +64525,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 5640
+  %7 = getelementptr i8, ptr %0, i64 5648
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %common.ret, label %merge.i
@@ -64373,8 +64538,8 @@ then2.i:                                          ; preds = %merge.i
   %10 = load ptr, ptr %3, align 8
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 5641
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.880", ptr %12, ptr %13)
+  %13 = getelementptr i8, ptr %0, i64 5649
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.883", ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -64478,7 +64643,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.881", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.884", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -64650,7 +64815,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.882", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.885", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -64688,7 +64853,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.883", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.886", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -64971,7 +65136,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 2041
   %39 = getelementptr i8, ptr %0, i64 2184
   %40 = getelementptr i8, ptr %0, i64 2200
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.887", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -64988,7 +65153,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.887", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -65006,7 +65171,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.887", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -65024,7 +65189,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.887", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -65042,7 +65207,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.887", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -65074,7 +65239,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2168
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.887", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -65104,7 +65269,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.887", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -65134,7 +65299,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.887", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -65171,7 +65336,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2136
-  store ptr @"$string.885", ptr %34, align 8
+  store ptr @"$string.888", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -65203,7 +65368,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 176
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.886", ptr %34, align 8
+  store ptr @"$string.889", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -65242,7 +65407,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.887", ptr %34, align 8
+  store ptr @"$string.890", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -65277,7 +65442,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.888", ptr %34, align 8
+  store ptr @"$string.891", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -65352,7 +65517,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
   %215 = mul i64 %212, %214
-  store ptr @"$string.885", ptr %34, align 8
+  store ptr @"$string.888", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %216 = load i64, ptr %36, align 8
   %217 = add i64 %216, 1
@@ -65405,7 +65570,7 @@ merge7:                                           ; preds = %merge14.i
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.889", ptr %34, align 8
+  store ptr @"$string.892", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %240 = load i64, ptr %36, align 8
   %241 = add i64 %240, 1
@@ -65558,14 +65723,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).716"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
   %87 = load i32, ptr %6, align 4, !noalias !143
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).716"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 192
   %90 = getelementptr i8, ptr %13, i64 416
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -65739,7 +65904,7 @@ and.rhs.i:                                        ; preds = %entry
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr i8, ptr %0, i64 2120
   %25 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.885", ptr %25, align 8
+  store ptr @"$string.888", ptr %25, align 8
   %26 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %26, align 4
   %27 = getelementptr i8, ptr %0, i64 2064
@@ -65798,7 +65963,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %50 = load i32, ptr %0, align 4
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.890", i32 %50, i64 %48, i64 %49)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.893", i32 %50, i64 %48, i64 %49)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -65914,7 +66079,7 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.892", i32 %72)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.895", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -66393,7 +66558,7 @@ then5.i:                                          ; preds = %then2.i
 then.i27.i:                                       ; preds = %then5.i
   %312 = getelementptr i8, ptr %305, i64 28
   %313 = load i32, ptr %312, align 4
-  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.893", ptr nonnull @"$string.419", i32 %313, ptr nonnull %cause.i.i103)
+  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.896", ptr nonnull @"$string.419", i32 %313, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %311)
   %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
@@ -66669,9 +66834,9 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.487", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
   %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.899.exit.i.i.i", label %"$layout.place.exit.thread"
+  br i1 %.not80.i.i.i.i, label %"$place_attention.902.exit.i.i.i", label %"$layout.place.exit.thread"
 
-"$place_attention.899.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+"$place_attention.902.exit.i.i.i":                ; preds = %merge25.i.i.i.i
   %393 = getelementptr i8, ptr %356, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
   %394 = getelementptr i8, ptr %356, i64 88
@@ -66690,7 +66855,7 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %.not.i.i.i123 = icmp eq i32 %400, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.899.exit.i.i.i"
+merge.i.i.i124:                                   ; preds = %"$place_attention.902.exit.i.i.i"
   %401 = load i8, ptr %356, align 1
   %402 = trunc i8 %401 to i1
   br i1 %402, label %merge1.i.i.i128, label %then2.i.i.i125
@@ -66743,7 +66908,7 @@ merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   store i64 %419, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
   %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.495", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.898.exit.i.i"
+  br label %"$place_layer.901.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
@@ -66807,7 +66972,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).900.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).903.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
@@ -66888,9 +67053,9 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.500", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).900.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).903.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).900.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).903.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %472 = load i32, ptr %352, align 8
   %473 = load i32, ptr %353, align 4
@@ -66906,8 +67071,8 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %.not40.i.i.i.i = icmp eq i32 %476, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).900.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).900.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).903.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).903.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$layout.place.exit.thread"
@@ -66973,14 +67138,14 @@ merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   store i64 %497, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
   %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.505", ptr nonnull %part.i24.i46.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.898.exit.i.i"
+  br label %"$place_layer.901.exit.i.i"
 
-"$place_layer.898.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
+"$place_layer.901.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
   %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
 
-merge19.i.i:                                      ; preds = %"$place_layer.898.exit.i.i", %merge6.i.i.i
+merge19.i.i:                                      ; preds = %"$place_layer.901.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
   %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
@@ -66994,8 +67159,8 @@ merge17.i.i:                                      ; preds = %merge19.i.i, %merge
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.898.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.899.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.898.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.899.exit.i.i.i" ]
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.901.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.902.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.901.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.902.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
@@ -67010,7 +67175,7 @@ merge16:                                          ; preds = %"$layout.place.exit
   %503 = getelementptr i8, ptr %0, i64 2104
   %504 = load <2 x ptr>, ptr %502, align 8
   store <2 x ptr> %504, ptr %503, align 8
-  store ptr @"$string.902", ptr %25, align 8
+  store ptr @"$string.905", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %505 = load i64, ptr %27, align 8
   %506 = add i64 %505, 1
@@ -67101,7 +67266,7 @@ then.i:                                           ; preds = %then
   %28 = load ptr, ptr %0, align 8
   %29 = getelementptr i8, ptr %28, i64 28
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.893", ptr nonnull @"$string.419", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.896", ptr nonnull @"$string.419", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -67198,7 +67363,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.893", ptr nonnull @"$string.894", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.896", ptr nonnull @"$string.897", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -67509,7 +67674,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.896", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.899", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -67566,7 +67731,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.897", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.900", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -67970,7 +68135,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.903", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.906", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -68069,7 +68234,7 @@ entry:
   %info.i = alloca %97, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 6168
+  %3 = getelementptr i8, ptr %0, i64 6176
   %.val14 = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %.val13, i64 72
   %.val13.val = load ptr, ptr %4, align 8
@@ -68089,14 +68254,14 @@ entry:
   %11 = getelementptr inbounds i8, ptr %time.i, i64 8
   %12 = load i64, ptr %11, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %13 = getelementptr i8, ptr %0, i64 6160
-  %14 = getelementptr i8, ptr %0, i64 5457
+  %13 = getelementptr i8, ptr %0, i64 6168
+  %14 = getelementptr i8, ptr %0, i64 5465
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %entry
-  %17 = getelementptr i8, ptr %0, i64 5612
+  %17 = getelementptr i8, ptr %0, i64 5620
   call void @llvm.lifetime.start.p0(i64 392, ptr nonnull %first.i.i.i)
   %18 = call fastcc i32 @"$Trial.init"(ptr nonnull %first.i.i.i, ptr readonly %17, i32 1, i32 1, ptr %1)
   %.not.i.i.i = icmp eq i32 %18, 0
@@ -68253,7 +68418,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %93 = sub i64 %92, %12
   %94 = add i64 %93, %reass.mul
-  %95 = getelementptr i8, ptr %0, i64 10696
+  %95 = getelementptr i8, ptr %0, i64 10704
   store i64 %94, ptr %95, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -68270,7 +68435,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %100, i64 0
   call void @llvm.lifetime.end.p0(i64 192, ptr nonnull %info.i17)
   %101 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %102 = getelementptr i8, ptr %0, i64 10704
+  %102 = getelementptr i8, ptr %0, i64 10712
   store i64 %101, ptr %102, align 8
   br label %common.ret
 }
@@ -68388,7 +68553,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.904", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %4, ptr noundef nonnull align 1 dereferenceable(38) @"$string.907", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -68436,7 +68601,7 @@ common.ret:                                       ; preds = %common.ret.loopexit
 
 merge:                                            ; preds = %entry
   %99 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %99, ptr nonnull %1, ptr nonnull %79)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).716"(ptr %99, ptr nonnull %1, ptr nonnull %79)
   %100 = getelementptr i8, ptr %0, i64 296
   %101 = load ptr, ptr %80, align 8
   %102 = getelementptr i8, ptr %101, i64 %69
@@ -68584,7 +68749,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.905", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.908", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -68648,7 +68813,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.906", ptr %24, align 8
+  store ptr @"$string.909", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -68690,7 +68855,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.906", ptr %24, align 8
+  store ptr @"$string.909", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -68726,7 +68891,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.907", ptr %67, align 8
+  store ptr @"$string.910", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2064
@@ -68773,12 +68938,12 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 10712
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10720
+  %4 = getelementptr i8, ptr %0, i64 10720
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10728
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10736
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10744
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
-  %5 = getelementptr i8, ptr %0, i64 5460
+  %5 = getelementptr i8, ptr %0, i64 5468
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
   %8 = mul nsw i64 %7, 1000000
@@ -68787,13 +68952,13 @@ entry:
   br i1 %9, label %then, label %common.ret
 
 then:                                             ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 6160
-  %11 = getelementptr i8, ptr %0, i64 5612
-  %12 = getelementptr i8, ptr %0, i64 5504
+  %10 = getelementptr i8, ptr %0, i64 6168
+  %11 = getelementptr i8, ptr %0, i64 5620
+  %12 = getelementptr i8, ptr %0, i64 5512
   %13 = load i32, ptr %12, align 4
-  %14 = getelementptr i8, ptr %0, i64 5332
+  %14 = getelementptr i8, ptr %0, i64 5340
   %.val15 = load i32, ptr %14, align 4
-  %15 = getelementptr i8, ptr %0, i64 5336
+  %15 = getelementptr i8, ptr %0, i64 5344
   %.val16 = load i32, ptr %15, align 4
   call void @llvm.lifetime.start.p0(i64 1192, ptr nonnull %self.i)
   store ptr %10, ptr %self.i, align 8
@@ -68811,7 +68976,7 @@ then:                                             ; preds = %entry
   br label %common.ret
 
 merge.i:                                          ; preds = %then
-  %20 = getelementptr i8, ptr %0, i64 6472
+  %20 = getelementptr i8, ptr %0, i64 6480
   %21 = load <2 x i64>, ptr %20, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %ns.i.i.i)
   %22 = getelementptr inbounds i8, ptr %self.i, i64 60
@@ -69078,7 +69243,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 11336
+  %158 = getelementptr i8, ptr %0, i64 11344
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -69715,20 +69880,20 @@ entry:
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.10 = alloca [629 x i8], align 1
   %chosen.sroa.12 = alloca [31 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 5612
+  %2 = getelementptr i8, ptr %0, i64 5620
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 2
   %6 = add nsw i64 %5, 63
   %7 = sdiv i64 %6, 64
   %8 = mul nsw i64 %7, 192
-  %9 = getelementptr i8, ptr %0, i64 5616
+  %9 = getelementptr i8, ptr %0, i64 5624
   %10 = load i32, ptr %9, align 4
   %11 = sext i32 %10 to i64
   %12 = shl nsw i64 %11, 2
   %13 = add nsw i64 %12, 63
   %14 = sdiv i64 %13, 64
-  %15 = getelementptr i8, ptr %0, i64 5624
+  %15 = getelementptr i8, ptr %0, i64 5632
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = shl nsw i64 %17, 2
@@ -69744,16 +69909,16 @@ entry:
   %28 = shl nsw <2 x i64> %27, <i64 2, i64 2>
   %29 = add nsw <2 x i64> %28, <i64 63, i64 63>
   %30 = sdiv <2 x i64> %29, <i64 64, i64 64>
-  %31 = getelementptr i8, ptr %0, i64 5628
+  %31 = getelementptr i8, ptr %0, i64 5636
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = shl nsw i64 %33, 2
   %35 = add nsw i64 %34, 63
   %36 = sdiv i64 %35, 64
-  %37 = getelementptr i8, ptr %0, i64 5632
+  %37 = getelementptr i8, ptr %0, i64 5640
   %38 = load i32, ptr %37, align 4
   %39 = sext i32 %38 to i64
-  %40 = getelementptr i8, ptr %0, i64 5636
+  %40 = getelementptr i8, ptr %0, i64 5644
   %.val.i = load i32, ptr %40, align 4
   %41 = sext i32 %.val.i to i64
   %42 = add nsw i64 %41, 31
@@ -69762,7 +69927,7 @@ entry:
   %45 = mul nsw i64 %44, %43
   %46 = add nsw i64 %45, 63
   %47 = sdiv i64 %46, 64
-  %48 = getelementptr i8, ptr %0, i64 5620
+  %48 = getelementptr i8, ptr %0, i64 5628
   %49 = load i32, ptr %48, align 4
   %50 = mul i32 %49, %10
   %51 = sext i32 %50 to i64
@@ -69794,7 +69959,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 11344
+  %70 = getelementptr i8, ptr %0, i64 11352
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -69804,7 +69969,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.904", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %1, ptr noundef nonnull align 1 dereferenceable(38) @"$string.907", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -69829,88 +69994,88 @@ common.ret:                                       ; preds = %merge2.i, %"$Loop.i
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %77 = getelementptr i8, ptr %0, i64 5504
+  %77 = getelementptr i8, ptr %0, i64 5512
   %78 = load i32, ptr %77, align 4
-  %79 = getelementptr i8, ptr %0, i64 5332
-  %80 = getelementptr i8, ptr %0, i64 5328
+  %79 = getelementptr i8, ptr %0, i64 5340
+  %80 = getelementptr i8, ptr %0, i64 5336
   %81 = load i32, ptr %80, align 4
-  %82 = getelementptr i8, ptr %0, i64 5356
-  %83 = getelementptr i8, ptr %0, i64 5364
+  %82 = getelementptr i8, ptr %0, i64 5364
+  %83 = getelementptr i8, ptr %0, i64 5372
   %84 = load i32, ptr %83, align 4
   %85 = icmp ne i32 %84, 0
   %86 = zext i1 %85 to i8
-  %87 = getelementptr i8, ptr %0, i64 5472
+  %87 = getelementptr i8, ptr %0, i64 5480
   %88 = load i8, ptr %87, align 1
-  %89 = getelementptr i8, ptr %0, i64 5432
+  %89 = getelementptr i8, ptr %0, i64 5440
   %90 = load i32, ptr %89, align 4
   %91 = icmp ne i32 %90, 0
   %92 = zext i1 %91 to i8
-  %93 = getelementptr i8, ptr %0, i64 10712
+  %93 = getelementptr i8, ptr %0, i64 10720
   %chosen.sroa.10.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.10, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.10.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %93, i64 624, i1 false)
   %chosen.sroa.12.660.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.12, i64 3
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.12.660.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 5458
+  %94 = getelementptr i8, ptr %0, i64 5466
   %95 = load i8, ptr %94, align 1
   %96 = getelementptr i8, ptr %69, i64 %59
-  %97 = getelementptr i8, ptr %0, i64 6488
-  %98 = getelementptr i8, ptr %0, i64 4360
-  %99 = getelementptr i8, ptr %0, i64 6160
-  %100 = getelementptr i8, ptr %0, i64 7208
+  %97 = getelementptr i8, ptr %0, i64 6496
+  %98 = getelementptr i8, ptr %0, i64 4368
+  %99 = getelementptr i8, ptr %0, i64 6168
+  %100 = getelementptr i8, ptr %0, i64 7216
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4192) %100, i8 0, i64 3472, i1 false)
-  %101 = getelementptr i8, ptr %0, i64 6496
+  %101 = getelementptr i8, ptr %0, i64 6504
   store ptr %98, ptr %101, align 8
-  %102 = getelementptr i8, ptr %0, i64 6504
+  %102 = getelementptr i8, ptr %0, i64 6512
   store i32 %78, ptr %102, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6508
+  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6516
   %103 = load <2 x i32>, ptr %79, align 4
   %104 = shufflevector <2 x i32> %103, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
   store <2 x i32> %104, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6516
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6524
   store i32 %81, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6520
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6524
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6528
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6532
   %105 = load <2 x i32>, ptr %82, align 4
   store <2 x i32> %105, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6528
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6536
   store i8 %86, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6529
+  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6537
   store i8 %88, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6530
+  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6538
   store i8 %92, ptr %chosen.sroa.9.0..sroa_idx, align 2
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6531
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6539
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10, i64 629, i1 false)
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7160
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7168
   store i8 %95, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7161
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7169
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12, i64 31, i1 false)
-  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7192
+  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7200
   store ptr %69, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7200
+  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7208
   store ptr %96, ptr %chosen.sroa.14.0..sroa_idx, align 8
   store ptr %99, ptr %97, align 8
-  %106 = getelementptr i8, ptr %0, i64 10248
+  %106 = getelementptr i8, ptr %0, i64 10256
   store i32 -1, ptr %106, align 4
-  %107 = getelementptr i8, ptr %0, i64 10256
+  %107 = getelementptr i8, ptr %0, i64 10264
   store i64 1, ptr %107, align 8
-  %108 = getelementptr i8, ptr %0, i64 9101
+  %108 = getelementptr i8, ptr %0, i64 9109
   store i8 1, ptr %108, align 1
-  %109 = getelementptr i8, ptr %0, i64 8848
+  %109 = getelementptr i8, ptr %0, i64 8856
   %110 = tail call i32 @pthread_mutex_init(ptr %109, ptr null)
-  %111 = getelementptr i8, ptr %0, i64 8888
+  %111 = getelementptr i8, ptr %0, i64 8896
   %112 = tail call i32 @pthread_cond_init(ptr %111, ptr null)
-  %113 = getelementptr i8, ptr %0, i64 8936
+  %113 = getelementptr i8, ptr %0, i64 8944
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %113, i8 0, i64 16, i1 false)
-  %114 = getelementptr i8, ptr %0, i64 8952
+  %114 = getelementptr i8, ptr %0, i64 8960
   %115 = tail call i32 @pthread_mutex_init(ptr %114, ptr null)
-  %116 = getelementptr i8, ptr %0, i64 8992
+  %116 = getelementptr i8, ptr %0, i64 9000
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %117 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %118 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %119 = call i32 @pthread_cond_init(ptr %116, ptr nonnull %attributes.i.i)
   %120 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %121 = getelementptr i8, ptr %0, i64 9040
+  %121 = getelementptr i8, ptr %0, i64 9048
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %122 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %123 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -69920,16 +70085,16 @@ merge:                                            ; preds = %entry
   %126 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %127 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %128 = add i32 %127, %126
-  %129 = getelementptr i8, ptr %0, i64 10200
+  %129 = getelementptr i8, ptr %0, i64 10208
   store i32 %128, ptr %129, align 4
-  %130 = getelementptr i8, ptr %0, i64 7176
+  %130 = getelementptr i8, ptr %0, i64 7184
   %.val.i.i = load i32, ptr %130, align 4
   %131 = sext i32 %128 to i64
   %132 = shl nsw i64 %131, 1
   %133 = sext i32 %.val.i.i to i64
   %134 = add nsw i64 %132, %133
-  %135 = getelementptr i8, ptr %0, i64 10648
-  %136 = getelementptr i8, ptr %0, i64 10656
+  %135 = getelementptr i8, ptr %0, i64 10656
+  %136 = getelementptr i8, ptr %0, i64 10664
   %137 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %136, i8 0, i64 16, i1 false)
   store ptr %137, ptr %135, align 8
@@ -69943,15 +70108,15 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
   br i1 %138, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %140 = getelementptr i8, ptr %0, i64 10208
+  %140 = getelementptr i8, ptr %0, i64 10216
   %141 = shl nsw i64 %134, 2
-  %142 = getelementptr i8, ptr %0, i64 10216
+  %142 = getelementptr i8, ptr %0, i64 10224
   store i64 %power.0.i.i.i.i, ptr %142, align 8
   %143 = call i64 @llvm.smax.i64(i64 %141, i64 %power.0.i.i.i.i)
   %144 = call i64 @llvm.smax.i64(i64 %143, i64 65536)
-  %145 = getelementptr i8, ptr %0, i64 10224
+  %145 = getelementptr i8, ptr %0, i64 10232
   store i64 %144, ptr %145, align 8
-  %146 = getelementptr i8, ptr %0, i64 10232
+  %146 = getelementptr i8, ptr %0, i64 10240
   %147 = mul i64 %power.0.i.i.i.i, 480
   %148 = call ptr @malloc(i64 %147)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %146, i8 0, i64 16, i1 false)
@@ -69961,8 +70126,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i43.i.i, %and.lhs.true1.i.i
   %.pre-phi60.i.i = phi i64 [ %.pre59.i.i, %merge7.i43.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %149 = getelementptr i8, ptr %0, i64 10176
-  %150 = getelementptr i8, ptr %0, i64 10192
+  %149 = getelementptr i8, ptr %0, i64 10184
+  %150 = getelementptr i8, ptr %0, i64 10200
   %151 = load i64, ptr %150, align 8
   %.not.i.i.i = icmp slt i64 %151, %.pre-phi60.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %condition.i.i.i.i.preheader
@@ -69987,8 +70152,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i50.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre58.i.i, %merge7.i50.i.i ], [ %131, %and.lhs.true2.i.i ]
-  %157 = getelementptr i8, ptr %0, i64 10152
-  %158 = getelementptr i8, ptr %0, i64 10168
+  %157 = getelementptr i8, ptr %0, i64 10160
+  %158 = getelementptr i8, ptr %0, i64 10176
   %159 = load i64, ptr %158, align 8
   %.not.i38.i.i = icmp slt i64 %159, %.pre-phi.i.i
   br i1 %.not.i38.i.i, label %merge.i40.i.i, label %and.lhs.true.i.i
@@ -70011,8 +70176,8 @@ merge7.i43.i.i:                                   ; preds = %merge.i40.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %165 = getelementptr i8, ptr %0, i64 10128
-  %166 = getelementptr i8, ptr %0, i64 10144
+  %165 = getelementptr i8, ptr %0, i64 10136
+  %166 = getelementptr i8, ptr %0, i64 10152
   %167 = load i64, ptr %166, align 8
   %.not.i45.i.i = icmp slt i64 %167, %131
   br i1 %.not.i45.i.i, label %merge.i47.i.i, label %and.lhs.true1.i.i
@@ -70040,7 +70205,7 @@ then.i.i:                                         ; preds = %merge.i47.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %173 = load i32, ptr %129, align 4
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.910", i32 %173)
+  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.913", i32 %173)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %175 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %175, i64 1023)
@@ -70074,7 +70239,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %182 = call ptr @__errno_location()
   %183 = load i32, ptr %182, align 4
   %184 = call ptr @strerror(i32 %183)
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.911", ptr %184)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.914", ptr %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
@@ -70096,18 +70261,18 @@ then2.i.i30.i:                                    ; preds = %then11.i.i
 
 merge.i:                                          ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %191 = getelementptr i8, ptr %0, i64 7164
-  %192 = getelementptr i8, ptr %0, i64 8488
-  %193 = getelementptr i8, ptr %0, i64 8532
+  %191 = getelementptr i8, ptr %0, i64 7172
+  %192 = getelementptr i8, ptr %0, i64 8496
+  %193 = getelementptr i8, ptr %0, i64 8540
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %193, ptr noundef nonnull align 4 dereferenceable(28) %191, i64 28, i1 false)
-  %194 = getelementptr i8, ptr %0, i64 8560
+  %194 = getelementptr i8, ptr %0, i64 8568
   %195 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %194, ptr %193, ptr %195)
-  %196 = getelementptr i8, ptr %0, i64 8784
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).716"(ptr %194, ptr %193, ptr %195)
+  %196 = getelementptr i8, ptr %0, i64 8792
   %197 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
-  %198 = getelementptr i8, ptr %0, i64 8800
+  %198 = getelementptr i8, ptr %0, i64 8808
   store ptr %197, ptr %198, align 8
-  %199 = getelementptr i8, ptr %0, i64 8544
+  %199 = getelementptr i8, ptr %0, i64 8552
   %200 = load i32, ptr %199, align 4
   %201 = sext i32 %200 to i64
   %202 = shl nsw i64 %201, 2
@@ -70115,16 +70280,16 @@ merge.i:                                          ; preds = %merge.i.i
   %204 = sdiv i64 %203, 64
   %205 = shl nsw i64 %204, 6
   %206 = getelementptr i8, ptr %197, i64 %205
-  %207 = getelementptr i8, ptr %0, i64 8808
+  %207 = getelementptr i8, ptr %0, i64 8816
   store ptr %206, ptr %207, align 8
   %208 = shl nsw i64 %204, 7
   %209 = getelementptr i8, ptr %197, i64 %208
-  %210 = getelementptr i8, ptr %0, i64 8816
+  %210 = getelementptr i8, ptr %0, i64 8824
   store ptr %209, ptr %210, align 8
   %211 = mul nsw i64 %204, 3
   %212 = mul nsw i64 %204, 192
   %213 = getelementptr i8, ptr %197, i64 %212
-  %214 = getelementptr i8, ptr %0, i64 8824
+  %214 = getelementptr i8, ptr %0, i64 8832
   store ptr %213, ptr %214, align 8
   %215 = mul i32 %200, 20
   %216 = sext i32 %215 to i64
@@ -70134,20 +70299,20 @@ merge.i:                                          ; preds = %merge.i.i
   %220 = add nsw i64 %219, %211
   %221 = shl nsw i64 %220, 6
   %222 = getelementptr i8, ptr %197, i64 %221
-  %223 = getelementptr i8, ptr %0, i64 8832
+  %223 = getelementptr i8, ptr %0, i64 8840
   store ptr %222, ptr %223, align 8
   %224 = add nsw i64 %220, %219
   %225 = shl i64 %224, 6
   store ptr %197, ptr %196, align 8
-  %226 = getelementptr i8, ptr %0, i64 8792
+  %226 = getelementptr i8, ptr %0, i64 8800
   store i64 %225, ptr %226, align 8
-  %227 = getelementptr i8, ptr %0, i64 8840
+  %227 = getelementptr i8, ptr %0, i64 8848
   store ptr null, ptr %227, align 8
-  %228 = getelementptr i8, ptr %0, i64 8608
+  %228 = getelementptr i8, ptr %0, i64 8616
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %192, i8 0, i64 44, i1 false)
   %229 = load ptr, ptr %228, align 8
   store i32 0, ptr %229, align 4
-  %230 = getelementptr i8, ptr %0, i64 8744
+  %230 = getelementptr i8, ptr %0, i64 8752
   %231 = load ptr, ptr %230, align 8
   store i32 0, ptr %231, align 4
   %232 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
@@ -70155,33 +70320,33 @@ merge.i:                                          ; preds = %merge.i.i
   %234 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
   %235 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %236 = load i8, ptr %chosen.sroa.9.0..sroa_idx, align 1
-  %237 = getelementptr i8, ptr %0, i64 6536
+  %237 = getelementptr i8, ptr %0, i64 6544
   %chosen.sroa.17.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.17.i.i, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.17.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %237, i64 624, i1 false)
-  %238 = getelementptr i8, ptr %0, i64 7208
-  %239 = getelementptr i8, ptr %0, i64 7864
+  %238 = getelementptr i8, ptr %0, i64 7216
+  %239 = getelementptr i8, ptr %0, i64 7872
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %239, i8 0, i64 624, i1 false)
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7220
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7228
   %240 = load <4 x i32>, ptr %102, align 4
   store <4 x i32> %240, ptr %238, align 8
-  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7224
+  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7232
   store i32 %232, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7228
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7236
   store i32 %233, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7232
+  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7240
   store i8 %234, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
-  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7233
+  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7241
   store i8 %235, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7234
+  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7242
   store i8 %236, ptr %chosen.sroa.15.0..sroa_idx.i.i, align 2
-  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7235
+  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7243
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.0..sroa_idx.i.i, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.i.i, i64 629, i1 false)
-  %241 = getelementptr i8, ptr %0, i64 8080
+  %241 = getelementptr i8, ptr %0, i64 8088
   store ptr %192, ptr %241, align 8
-  %242 = getelementptr i8, ptr %0, i64 8400
+  %242 = getelementptr i8, ptr %0, i64 8408
   %243 = extractelement <4 x i32> %240, i64 3
   store i32 %243, ptr %242, align 4
-  %244 = getelementptr i8, ptr %0, i64 8536
+  %244 = getelementptr i8, ptr %0, i64 8544
   %245 = load i32, ptr %244, align 4
   %246 = icmp sgt i32 %243, %245
   br i1 %246, label %then.i.i.i, label %merge.i.i26.i
@@ -70191,7 +70356,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.912", i32 %243, i32 %245)
+  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.915", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %248 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -70225,7 +70390,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.913", i32 %253, i32 %255)
+  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.916", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %258 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %258, i64 1023)
@@ -70247,9 +70412,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %253, ptr %239, align 4
-  %263 = getelementptr i8, ptr %0, i64 7868
+  %263 = getelementptr i8, ptr %0, i64 7876
   store i32 %253, ptr %263, align 4
-  %264 = getelementptr i8, ptr %0, i64 7872
+  %264 = getelementptr i8, ptr %0, i64 7880
   store i32 %255, ptr %264, align 4
   %265 = shl nuw i32 %253, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %265, i32 536870912)
@@ -70262,43 +70427,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %267 = getelementptr i8, ptr %0, i64 7888
+  %267 = getelementptr i8, ptr %0, i64 7896
   store i32 %count.0.i.i.i.i.i, ptr %267, align 4
-  %268 = getelementptr i8, ptr %0, i64 7904
+  %268 = getelementptr i8, ptr %0, i64 7912
   store i64 -1, ptr %268, align 8
-  %269 = getelementptr i8, ptr %0, i64 7892
+  %269 = getelementptr i8, ptr %0, i64 7900
   store i32 -1, ptr %269, align 4
-  %270 = getelementptr i8, ptr %0, i64 7896
+  %270 = getelementptr i8, ptr %0, i64 7904
   store i32 -1, ptr %270, align 4
   %271 = call i32 @llvm.umax.i32(i32 %253, i32 1)
   %272 = zext nneg i32 %271 to i64
   %273 = call ptr @calloc(i64 %272, i64 40)
-  %274 = getelementptr i8, ptr %0, i64 7928
+  %274 = getelementptr i8, ptr %0, i64 7936
   store ptr %273, ptr %274, align 8
   %275 = zext nneg i32 %253 to i64
   %276 = zext nneg i32 %255 to i64
   %277 = mul nuw nsw i64 %276, %275
   %278 = call i64 @llvm.umax.i64(i64 %277, i64 1)
   %279 = call noalias noundef ptr @calloc(i64 %278, i64 4)
-  %280 = getelementptr i8, ptr %0, i64 7936
+  %280 = getelementptr i8, ptr %0, i64 7944
   store ptr %279, ptr %280, align 8
   %281 = call i64 @llvm.umax.i64(i64 %275, i64 1)
   %282 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %283 = getelementptr i8, ptr %0, i64 7944
+  %283 = getelementptr i8, ptr %0, i64 7952
   store ptr %282, ptr %283, align 8
   %284 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %285 = zext nneg i32 %284 to i64
   %286 = call noalias noundef ptr @calloc(i64 %285, i64 4)
-  %287 = getelementptr i8, ptr %0, i64 7952
+  %287 = getelementptr i8, ptr %0, i64 7960
   store ptr %286, ptr %287, align 8
   %288 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %289 = getelementptr i8, ptr %0, i64 7960
+  %289 = getelementptr i8, ptr %0, i64 7968
   store ptr %288, ptr %289, align 8
   %290 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %291 = getelementptr i8, ptr %0, i64 7968
+  %291 = getelementptr i8, ptr %0, i64 7976
   store ptr %290, ptr %291, align 8
   %292 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %293 = getelementptr i8, ptr %0, i64 7976
+  %293 = getelementptr i8, ptr %0, i64 7984
   store ptr %292, ptr %293, align 8
   %294 = icmp eq ptr %273, null
   br i1 %294, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -70334,7 +70499,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.914", i32 %253, i32 %255)
+  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.917", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %303 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %303, i64 1023)
@@ -70399,7 +70564,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %324 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %253, %forcond.preheader.i.i.i.i ]
-  %325 = getelementptr i8, ptr %0, i64 7876
+  %325 = getelementptr i8, ptr %0, i64 7884
   store i32 0, ptr %325, align 4
   %326 = icmp sgt i32 %324, 0
   br i1 %326, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -70516,31 +70681,31 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %380, label %then9.i.i.i, label %merge8.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %381 = getelementptr i8, ptr %0, i64 7984
+  %381 = getelementptr i8, ptr %0, i64 7992
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %381, i8 0, i64 96, i1 false)
-  %382 = getelementptr i8, ptr %0, i64 8040
+  %382 = getelementptr i8, ptr %0, i64 8048
   %383 = call i32 @pthread_mutex_init(ptr %382, ptr null)
   %384 = shl nuw nsw i64 %275, 1
   %385 = add nuw nsw i64 %384, 2
   store i64 %385, ptr %381, align 8
-  %386 = getelementptr i8, ptr %0, i64 8008
+  %386 = getelementptr i8, ptr %0, i64 8016
   store i32 %255, ptr %386, align 4
   %387 = mul nuw nsw i64 %385, 24
   %388 = call ptr @malloc(i64 %387)
-  %389 = getelementptr i8, ptr %0, i64 8016
+  %389 = getelementptr i8, ptr %0, i64 8024
   store ptr %388, ptr %389, align 8
   %390 = shl nuw nsw i64 %276, 2
   %391 = mul i64 %390, %385
   %392 = call ptr @malloc(i64 %391)
-  %393 = getelementptr i8, ptr %0, i64 8024
+  %393 = getelementptr i8, ptr %0, i64 8032
   store ptr %392, ptr %393, align 8
   %394 = shl nuw nsw i64 %275, 2
   %395 = or disjoint i64 %394, 1
   %396 = call ptr @malloc(i64 %395)
-  %397 = getelementptr i8, ptr %0, i64 8032
+  %397 = getelementptr i8, ptr %0, i64 8040
   store ptr %396, ptr %397, align 8
   %398 = call i32 @eventfd(i32 0, i32 526336)
-  %399 = getelementptr i8, ptr %0, i64 8012
+  %399 = getelementptr i8, ptr %0, i64 8020
   store i32 %398, ptr %399, align 4
   %400 = load ptr, ptr %389, align 8
   %401 = icmp eq ptr %400, null
@@ -70561,7 +70726,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %405, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.915", i32 %253, i32 %255)
+  %406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.918", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %407 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %407, i64 1023)
@@ -70593,7 +70758,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %413 = call ptr @__errno_location()
   %414 = load i32, ptr %413, align 4
   %415 = call ptr @strerror(i32 %414)
-  %416 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.911", ptr %415)
+  %416 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.914", ptr %415)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %417 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %417, i64 1023)
@@ -70619,9 +70784,9 @@ merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merg
   br i1 %423, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %424 = getelementptr i8, ptr %0, i64 8280
-  %425 = getelementptr i8, ptr %0, i64 8288
-  %426 = getelementptr i8, ptr %0, i64 8296
+  %424 = getelementptr i8, ptr %0, i64 8288
+  %425 = getelementptr i8, ptr %0, i64 8296
+  %426 = getelementptr i8, ptr %0, i64 8304
   %.pre.i69.i.i.i = load i64, ptr %425, align 8
   br label %forbody.i70.i.i.i
 
@@ -70665,10 +70830,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
 
 merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %443 = getelementptr i8, ptr %0, i64 8088
+  %443 = getelementptr i8, ptr %0, i64 8096
   %444 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %445 = sext i32 %444 to i64
-  %446 = getelementptr i8, ptr %0, i64 8104
+  %446 = getelementptr i8, ptr %0, i64 8112
   %447 = load i64, ptr %446, align 8
   %.not.i.i.i.i.i = icmp slt i64 %447, %445
   br i1 %.not.i.i.i.i.i, label %merge.i34.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -70689,31 +70854,31 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i34.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %453 = getelementptr i8, ptr %0, i64 8304
+  %453 = getelementptr i8, ptr %0, i64 8312
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
-  %456 = call fastcc zeroext i1 @"$Vector.reserve.917"(ptr %453, i64 %455)
+  %456 = call fastcc zeroext i1 @"$Vector.reserve.920"(ptr %453, i64 %455)
   br i1 %456, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %457 = getelementptr i8, ptr %0, i64 8256
+  %457 = getelementptr i8, ptr %0, i64 8264
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
-  %460 = call fastcc zeroext i1 @"$Vector.reserve.909"(ptr %457, i64 %459)
+  %460 = call fastcc zeroext i1 @"$Vector.reserve.912"(ptr %457, i64 %459)
   br i1 %460, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %461 = getelementptr i8, ptr %0, i64 8232
+  %461 = getelementptr i8, ptr %0, i64 8240
   %462 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %463 = sext i32 %462 to i64
-  %464 = call fastcc zeroext i1 @"$Vector.reserve.909"(ptr %461, i64 %463)
+  %464 = call fastcc zeroext i1 @"$Vector.reserve.912"(ptr %461, i64 %463)
   br i1 %464, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i40.i.i.i.i, %and.lhs.true5.i.i.i.i
   %465 = phi i32 [ %.pre71.i.i.i.i, %merge7.i40.i.i.i.i ], [ %475, %and.lhs.true5.i.i.i.i ]
-  %466 = getelementptr i8, ptr %0, i64 8208
+  %466 = getelementptr i8, ptr %0, i64 8216
   %467 = sext i32 %465 to i64
-  %468 = getelementptr i8, ptr %0, i64 8224
+  %468 = getelementptr i8, ptr %0, i64 8232
   %469 = load i64, ptr %468, align 8
   %.not.i77.i.i.i = icmp slt i64 %469, %467
   br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -70735,7 +70900,7 @@ merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i46.i.i.i.i, %and.lhs.true6.i.i.i.i
   %475 = phi i32 [ %.pre70.i.i.i.i, %merge7.i46.i.i.i.i ], [ %492, %and.lhs.true6.i.i.i.i ]
-  %476 = getelementptr i8, ptr %0, i64 8184
+  %476 = getelementptr i8, ptr %0, i64 8192
   %477 = shl i32 %475, 2
   %478 = load ptr, ptr %241, align 8
   %479 = getelementptr i8, ptr %478, i64 56
@@ -70743,7 +70908,7 @@ and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i46.i.i.i.i,
   %481 = shl i32 %480, 1
   %482 = add i32 %481, %477
   %483 = sext i32 %482 to i64
-  %484 = getelementptr i8, ptr %0, i64 8200
+  %484 = getelementptr i8, ptr %0, i64 8208
   %485 = load i64, ptr %484, align 8
   %.not.i35.i.i.i.i = icmp slt i64 %485, %483
   br i1 %.not.i35.i.i.i.i, label %merge.i37.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -70765,10 +70930,10 @@ merge7.i40.i.i.i.i:                               ; preds = %merge.i37.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i53.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %491 = getelementptr i8, ptr %0, i64 8160
+  %491 = getelementptr i8, ptr %0, i64 8168
   %492 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %493 = sext i32 %492 to i64
-  %494 = getelementptr i8, ptr %0, i64 8176
+  %494 = getelementptr i8, ptr %0, i64 8184
   %495 = load i64, ptr %494, align 8
   %.not.i41.i.i.i.i = icmp slt i64 %495, %493
   br i1 %.not.i41.i.i.i.i, label %merge.i43.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -70791,8 +70956,8 @@ merge7.i46.i.i.i.i:                               ; preds = %merge.i43.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i60.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre72.i.i.i.i, %merge7.i60.i.i.i.i ], [ %511, %and.lhs.true8.i.i.i.i ]
-  %501 = getelementptr i8, ptr %0, i64 8136
-  %502 = getelementptr i8, ptr %0, i64 8152
+  %501 = getelementptr i8, ptr %0, i64 8144
+  %502 = getelementptr i8, ptr %0, i64 8160
   %503 = load i64, ptr %502, align 8
   %.not.i48.i.i.i.i = icmp slt i64 %503, %.pre-phi.i.i.i.i
   br i1 %.not.i48.i.i.i.i, label %merge.i50.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -70813,10 +70978,10 @@ merge7.i53.i.i.i.i:                               ; preds = %merge.i50.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %509 = getelementptr i8, ptr %0, i64 8112
+  %509 = getelementptr i8, ptr %0, i64 8120
   %510 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %511 = sext i32 %510 to i64
-  %512 = getelementptr i8, ptr %0, i64 8128
+  %512 = getelementptr i8, ptr %0, i64 8136
   %513 = load i64, ptr %512, align 8
   %.not.i55.i.i.i.i = icmp slt i64 %513, %511
   br i1 %.not.i55.i.i.i.i, label %merge.i57.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -70839,10 +71004,10 @@ merge7.i60.i.i.i.i:                               ; preds = %merge.i57.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %519 = getelementptr i8, ptr %0, i64 8328
+  %519 = getelementptr i8, ptr %0, i64 8336
   %520 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %521 = sext i32 %520 to i64
-  %522 = call fastcc zeroext i1 @"$Vector.reserve.917"(ptr %519, i64 %521)
+  %522 = call fastcc zeroext i1 @"$Vector.reserve.920"(ptr %519, i64 %521)
   br i1 %522, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i57.i.i.i.i, %merge.i50.i.i.i.i, %merge.i43.i.i.i.i, %merge.i37.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i34.i.i.i.i
@@ -70850,7 +71015,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.918", i32 %233)
+  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.921", i32 %233)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %524 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %524, i64 1023)
@@ -70877,46 +71042,46 @@ then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %529 = getelementptr i8, ptr %0, i64 10280
-  %530 = getelementptr i8, ptr %0, i64 8424
+  %529 = getelementptr i8, ptr %0, i64 10288
+  %530 = getelementptr i8, ptr %0, i64 8432
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %529, ptr noundef nonnull align 8 dereferenceable(64) %530, i64 64, i1 false)
   %531 = load i32, ptr %263, align 4
-  %532 = getelementptr i8, ptr %0, i64 10344
+  %532 = getelementptr i8, ptr %0, i64 10352
   store i32 %531, ptr %532, align 4
-  %533 = getelementptr i8, ptr %0, i64 10348
+  %533 = getelementptr i8, ptr %0, i64 10356
   %534 = load <2 x i32>, ptr %325, align 4
   store <2 x i32> %534, ptr %533, align 4
-  %535 = getelementptr i8, ptr %0, i64 7884
+  %535 = getelementptr i8, ptr %0, i64 7892
   %536 = load i32, ptr %535, align 4
-  %537 = getelementptr i8, ptr %0, i64 10356
+  %537 = getelementptr i8, ptr %0, i64 10364
   store i32 %536, ptr %537, align 4
-  %538 = getelementptr i8, ptr %0, i64 7920
+  %538 = getelementptr i8, ptr %0, i64 7928
   %539 = load i64, ptr %538, align 8
-  %540 = getelementptr i8, ptr %0, i64 10360
+  %540 = getelementptr i8, ptr %0, i64 10368
   store i64 %539, ptr %540, align 8
-  %541 = getelementptr i8, ptr %0, i64 8096
+  %541 = getelementptr i8, ptr %0, i64 8104
   %542 = load i64, ptr %541, align 8
   %543 = trunc i64 %542 to i32
-  %544 = getelementptr i8, ptr %0, i64 10368
+  %544 = getelementptr i8, ptr %0, i64 10376
   store i32 %543, ptr %544, align 4
-  %545 = getelementptr i8, ptr %0, i64 8120
+  %545 = getelementptr i8, ptr %0, i64 8128
   %546 = load i64, ptr %545, align 8
   %547 = trunc i64 %546 to i32
-  %548 = getelementptr i8, ptr %0, i64 10372
+  %548 = getelementptr i8, ptr %0, i64 10380
   store i32 %547, ptr %548, align 4
-  %549 = getelementptr i8, ptr %0, i64 8408
+  %549 = getelementptr i8, ptr %0, i64 8416
   %550 = load i32, ptr %549, align 4
-  %551 = getelementptr i8, ptr %0, i64 10376
+  %551 = getelementptr i8, ptr %0, i64 10384
   store i32 %550, ptr %551, align 4
-  %552 = getelementptr i8, ptr %0, i64 10416
-  %553 = getelementptr i8, ptr %0, i64 10384
+  %552 = getelementptr i8, ptr %0, i64 10424
+  %553 = getelementptr i8, ptr %0, i64 10392
   %554 = load <4 x i64>, ptr %552, align 8
   store <4 x i64> %554, ptr %553, align 8
   br label %common.ret
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.909"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.912"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -70946,7 +71111,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.917"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.920"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -70994,7 +71159,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.796", ptr nonnull @"$string.921")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.799", ptr nonnull @"$string.924")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -71094,25 +71259,25 @@ then2.i.i51:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %45 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %46 = getelementptr i8, ptr %35, i64 6488
+  %46 = getelementptr i8, ptr %35, i64 6496
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 8848
+  %49 = getelementptr i8, ptr %35, i64 8856
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 8936
+  %51 = getelementptr i8, ptr %35, i64 8944
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 8944
+  %54 = getelementptr i8, ptr %35, i64 8952
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 8888
+  %56 = getelementptr i8, ptr %35, i64 8896
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -71125,15 +71290,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 8952
+  %60 = getelementptr i8, ptr %35, i64 8960
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 9101
+  %62 = getelementptr i8, ptr %35, i64 9109
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 9102
+  %65 = getelementptr i8, ptr %35, i64 9110
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -71157,17 +71322,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
-  %74 = getelementptr i8, ptr %35, i64 6496
+  %74 = getelementptr i8, ptr %35, i64 6504
   %75 = load ptr, ptr %74, align 8, !noalias !164
   %76 = getelementptr i8, ptr %75, i64 72
   %77 = load i32, ptr %76, align 4, !noalias !164
-  %78 = getelementptr i8, ptr %35, i64 6512
+  %78 = getelementptr i8, ptr %35, i64 6520
   %79 = load i32, ptr %78, align 4, !noalias !164
-  %80 = getelementptr i8, ptr %35, i64 7180
+  %80 = getelementptr i8, ptr %35, i64 7188
   %81 = load i32, ptr %80, align 4, !noalias !164
-  %82 = getelementptr i8, ptr %35, i64 6508
+  %82 = getelementptr i8, ptr %35, i64 6516
   %83 = load i32, ptr %82, align 4, !noalias !164
-  %84 = getelementptr i8, ptr %35, i64 10344
+  %84 = getelementptr i8, ptr %35, i64 10352
   %85 = load i32, ptr %84, align 4, !noalias !164
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -71183,7 +71348,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 7212
+  %87 = getelementptr i8, ptr %35, i64 7220
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -71192,7 +71357,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.829", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.832", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -71213,15 +71378,15 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 8288
+  %98 = getelementptr i8, ptr %35, i64 8296
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 6516
+  %101 = getelementptr i8, ptr %35, i64 6524
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.923", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.926", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -71265,7 +71430,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %115 = load i32, ptr %78, align 4
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.924", i32 %115)
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.927", i32 %115)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %117 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -71299,7 +71464,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %126, ptr %128, align 8
   %129 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %129, align 4
-  %130 = getelementptr i8, ptr %35, i64 8280
+  %130 = getelementptr i8, ptr %35, i64 8288
   %131 = load i64, ptr %98, align 8
   %132 = add i64 %131, -1
   store i64 %132, ptr %98, align 8
@@ -71307,9 +71472,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %134 = getelementptr i32, ptr %133, i64 %132
   %135 = load i32, ptr %134, align 4
   store i32 %135, ptr %109, align 4
-  %136 = getelementptr i8, ptr %35, i64 8136
+  %136 = getelementptr i8, ptr %35, i64 8144
   %137 = load ptr, ptr %136, align 8
-  %138 = getelementptr i8, ptr %35, i64 8144
+  %138 = getelementptr i8, ptr %35, i64 8152
   %139 = load i64, ptr %138, align 8
   %140 = getelementptr ptr, ptr %137, i64 %139
   store ptr %calloc.i.i.i.i, ptr %140, align 8
@@ -71330,16 +71495,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %144 = call i32 @pthread_mutex_lock(ptr %60)
-  %145 = getelementptr i8, ptr %35, i64 9099
+  %145 = getelementptr i8, ptr %35, i64 9107
   store i8 1, ptr %145, align 1
-  %146 = getelementptr i8, ptr %35, i64 8992
+  %146 = getelementptr i8, ptr %35, i64 9000
   %147 = call i32 @pthread_cond_signal(ptr %146)
   %148 = call i32 @pthread_mutex_unlock(ptr %60)
   %149 = call i32 @pthread_mutex_lock(ptr %49)
   %150 = load i64, ptr %54, align 8
   %151 = add i64 %150, 1
   store i64 %151, ptr %54, align 8
-  %152 = getelementptr i8, ptr %35, i64 8888
+  %152 = getelementptr i8, ptr %35, i64 8896
   %153 = call i32 @pthread_cond_broadcast(ptr %152)
   %154 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -71357,7 +71522,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.926", i64 38, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %6, ptr noundef nonnull align 1 dereferenceable(38) @"$string.929", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %157, i64 1023)
@@ -71869,7 +72034,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %38 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %39 = getelementptr i8, ptr %28, i64 6488
+  %39 = getelementptr i8, ptr %28, i64 6496
   %40 = tail call fastcc i32 @"$Loop.check_batch_arguments"(ptr %39, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6)
   %.not = icmp eq i32 %40, 0
   br i1 %.not, label %merge5, label %common.ret
@@ -71957,7 +72122,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.931", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.934", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -71982,19 +72147,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 8848
+  %83 = getelementptr i8, ptr %28, i64 8856
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 8936
+  %85 = getelementptr i8, ptr %28, i64 8944
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 8944
+  %88 = getelementptr i8, ptr %28, i64 8952
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 8888
+  %90 = getelementptr i8, ptr %28, i64 8896
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -72006,15 +72171,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 8952
+  %94 = getelementptr i8, ptr %28, i64 8960
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 9101
+  %96 = getelementptr i8, ptr %28, i64 9109
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 9102
+  %99 = getelementptr i8, ptr %28, i64 9110
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -72075,7 +72240,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.932", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.935", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -72116,7 +72281,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 7212
+  %127 = getelementptr i8, ptr %28, i64 7220
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -72189,18 +72354,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 7876
+  %167 = getelementptr i8, ptr %28, i64 7884
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 7884
+  %168 = getelementptr i8, ptr %28, i64 7892
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 7876
+  %171 = getelementptr i8, ptr %28, i64 7884
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 7884
+  %172 = getelementptr i8, ptr %28, i64 7892
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -72224,7 +72389,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 7868
+  %188 = getelementptr i8, ptr %28, i64 7876
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.34", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -72251,34 +72416,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 8488
-  %198 = getelementptr i8, ptr %28, i64 8840
-  %199 = getelementptr i8, ptr %28, i64 8608
-  %200 = getelementptr i8, ptr %28, i64 8744
-  %201 = getelementptr i8, ptr %28, i64 6508
-  %202 = getelementptr i8, ptr %28, i64 8600
-  %203 = getelementptr i8, ptr %28, i64 8540
-  %204 = getelementptr i8, ptr %28, i64 8776
-  %205 = getelementptr i8, ptr %28, i64 8576
-  %206 = getelementptr i8, ptr %28, i64 8584
-  %207 = getelementptr i8, ptr %28, i64 8592
-  %208 = getelementptr i8, ptr %28, i64 8616
-  %209 = getelementptr i8, ptr %28, i64 8496
-  %210 = getelementptr i8, ptr %28, i64 8624
-  %211 = getelementptr i8, ptr %28, i64 8500
-  %212 = getelementptr i8, ptr %28, i64 8492
-  %213 = getelementptr i8, ptr %28, i64 7208
+  %197 = getelementptr i8, ptr %28, i64 8496
+  %198 = getelementptr i8, ptr %28, i64 8848
+  %199 = getelementptr i8, ptr %28, i64 8616
+  %200 = getelementptr i8, ptr %28, i64 8752
+  %201 = getelementptr i8, ptr %28, i64 6516
+  %202 = getelementptr i8, ptr %28, i64 8608
+  %203 = getelementptr i8, ptr %28, i64 8548
+  %204 = getelementptr i8, ptr %28, i64 8784
+  %205 = getelementptr i8, ptr %28, i64 8584
+  %206 = getelementptr i8, ptr %28, i64 8592
+  %207 = getelementptr i8, ptr %28, i64 8600
+  %208 = getelementptr i8, ptr %28, i64 8624
+  %209 = getelementptr i8, ptr %28, i64 8504
+  %210 = getelementptr i8, ptr %28, i64 8632
+  %211 = getelementptr i8, ptr %28, i64 8508
+  %212 = getelementptr i8, ptr %28, i64 8500
+  %213 = getelementptr i8, ptr %28, i64 7216
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 8400
-  %215 = getelementptr i8, ptr %28, i64 8404
-  %216 = getelementptr i8, ptr %28, i64 8080
-  %217 = getelementptr i8, ptr %28, i64 8784
-  %218 = getelementptr i8, ptr %28, i64 8424
-  %219 = getelementptr i8, ptr %28, i64 7220
-  %220 = getelementptr i8, ptr %28, i64 8440
-  %221 = getelementptr i8, ptr %28, i64 8432
-  %222 = getelementptr i8, ptr %28, i64 8808
-  %223 = getelementptr i8, ptr %28, i64 8800
+  %214 = getelementptr i8, ptr %28, i64 8408
+  %215 = getelementptr i8, ptr %28, i64 8412
+  %216 = getelementptr i8, ptr %28, i64 8088
+  %217 = getelementptr i8, ptr %28, i64 8792
+  %218 = getelementptr i8, ptr %28, i64 8432
+  %219 = getelementptr i8, ptr %28, i64 7228
+  %220 = getelementptr i8, ptr %28, i64 8448
+  %221 = getelementptr i8, ptr %28, i64 8440
+  %222 = getelementptr i8, ptr %28, i64 8816
+  %223 = getelementptr i8, ptr %28, i64 8808
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -72600,7 +72765,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 9102
+  %402 = getelementptr i8, ptr %28, i64 9110
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -72648,7 +72813,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.933", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.936", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -72678,7 +72843,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.934", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.937", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -72764,16 +72929,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 9099
+  %475 = getelementptr i8, ptr %28, i64 9107
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 8992
+  %476 = getelementptr i8, ptr %28, i64 9000
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 8888
+  %482 = getelementptr i8, ptr %28, i64 8896
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -72801,7 +72966,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.927", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.930", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -72834,7 +72999,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.928", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.931", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -72864,7 +73029,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.929", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.932", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -72905,7 +73070,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.930", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.933", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
