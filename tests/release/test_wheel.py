@@ -13,6 +13,7 @@ SYMBOL_VERSION = re.compile(r"\b([A-Z]+)_(\d+(?:\.\d+)*)\b")
 TAG = re.compile(r"-py3-none-manylinux_(\d+)_(\d+)_x86_64\.whl$")
 NEWEST_GLIBC = (2, 34)
 PLANS = "build/libglm_cuda_plan.so"
+MODEL = "glm-4.7-fp8"
 
 
 def needed_versions(path):
@@ -68,6 +69,13 @@ def test_its_version_says_that_it_has_no_cuda_device(wheel):
 def test_smoke_from_any_folder_without_write_access(installed, tmp_path):
     assert "passed      yes" in installed.glm("smoke", "--device", "cpu", cwd=tmp_path)
     assert "part of the wheel" in installed.glm("doctor", cwd=tmp_path)
+
+
+def test_it_plans_gpus_without_one(installed, tmp_path):
+    arguments = (MODEL, "--device-memory", "141GB", "--world-size", "4")
+    printed = installed.glm("plan", *arguments, cwd=tmp_path)
+    assert printed.splitlines()[-1] == "Fits."
+    assert "GPUs                 4 with 141.0 GB of free memory each" in printed
 
 
 def test_serve_from_any_folder(installed, tmp_path):
