@@ -163,7 +163,7 @@ def engine_library():
 
 
 def backend(kind):
-    name, needed = f"libglm_{kind}.so", kind == "cpu"
+    name, needed = f"libglm_{kind}.so", kind != "cuda"
     try:
         found = libraries.find_backend_library(kind)
     except GlmError:

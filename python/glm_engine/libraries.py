@@ -11,7 +11,7 @@ from glm_engine.errors import EngineLibraryError
 from glm_engine.values import variable
 
 VARIABLE = "GLM_ENGINE_LIBRARY"
-DEVICE_KINDS = ("cpu", "cuda")
+DEVICE_KINDS = ("cpu", "cuda_plan", "cuda")
 SPARE_BYTES = 4096
 
 

@@ -1,30 +1,30 @@
-"""Context and batch as the engine chose them, said in a line.
+"""The context length and batch that the engine chose, as text.
 
 `sizes` is what `plan` returns or what `Engine.info` does.
 """
 
 CUT = ("num_pages", "memory")
 REASONS = {
-    "option": "as asked",
-    "model": "the model's own positions",
+    "option": "as requested",
+    "model": "the model's maximum",
     "default": "the default",
-    "num_pages": "num_pages holds no more",
-    "memory": "the memory holds no more",
+    "num_pages": "limited by num_pages",
+    "memory": "limited by memory",
 }
 
 
 def context_line(sizes):
-    """Return the tokens that one request may have, and why so many."""
+    """Return the maximum tokens of one request, and what limits them."""
     source, own = sizes["max_seq_from"], sizes["model_max_seq"]
-    rest = "" if source == "model" else f" (the model's own positions: {own:,})"
-    return f"{sizes['max_seq']:,} tokens a request: {REASONS[source]}{rest}"
+    rest = "" if source == "model" else f" (the model's maximum is {own:,})"
+    return f"{sizes['max_seq']:,} tokens, {REASONS[source]}{rest}"
 
 
 def batch_line(sizes):
-    """Return the requests of one step, and why so many."""
-    return f"{sizes['max_batch']:,} requests in a step: {REASONS[sizes['max_batch_from']]}"
+    """Return the maximum requests of one forward pass, and what limits them."""
+    return f"{sizes['max_batch']:,}, {REASONS[sizes['max_batch_from']]}"
 
 
 def cut_line(sizes):
-    """Return the context in a line where nobody asked and the model has more; else None."""
-    return f"context {context_line(sizes)}" if sizes["max_seq_from"] in CUT else None
+    """Return a line if the context is shorter than the model's and nobody requested that."""
+    return f"context length: {context_line(sizes)}" if sizes["max_seq_from"] in CUT else None

@@ -9,6 +9,7 @@ local C = abi.C
 local device = {}
 
 device.kinds = { "cpu", "cuda" }
+device.gpu_kind = "cuda"
 device.automatic = "auto"
 local open_symbol = "glm_backend_open"
 local path_capacity = 4096
@@ -19,6 +20,7 @@ local struct Library {
   backend : &C.glm_backend
   kind : int8[kind_capacity]
   path : int8[path_capacity]
+  plans_only : bool
 }
 device.Library = Library
 
@@ -31,7 +33,7 @@ end
 
 terra device.automatic_kind(found : &gpus.Gpus) : rawstring
   if found.count > 0 then
-    return "cuda"
+    return [device.gpu_kind]
   end
   return "cpu"
 end
@@ -71,6 +73,17 @@ local terra own_folder(target : &int8, message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
+terra Library:shares_memory() : bool
+  return C.strcmp(&self.kind[0], "cpu") == 0
+end
+
+terra Library:suffix() : rawstring
+  if self.plans_only and not self:shares_memory() then
+    return "_plan"
+  end
+  return ""
+end
+
 terra Library:locate(library_dir : rawstring, message : &C.glm_message) : int32
   var folder : int8[path_capacity]
   var is_own = library_dir == nil or library_dir[0] == 0
@@ -79,32 +92,30 @@ terra Library:locate(library_dir : rawstring, message : &C.glm_message) : int32
   else
     text.copy_into(&folder[0], path_capacity, text.slice(library_dir))
   end
-  var written = C.snprintf(&self.path[0], path_capacity, "%s/libglm_%s.so", &folder[0], &self.kind[0])
+  var written = C.snprintf(&self.path[0], path_capacity, "%s/libglm_%s%s.so", &folder[0], &self.kind[0], self:suffix())
   if written >= path_capacity then
     return status.fail(message, C.GLM_INVALID_ARGUMENT, "library_dir is longer than %d characters", path_capacity - 32)
   end
   if is_own and not files.exists(&self.path[0]) then
-    C.snprintf(&self.path[0], path_capacity, "libglm_%s.so", &self.kind[0])
+    C.snprintf(&self.path[0], path_capacity, "libglm_%s%s.so", &self.kind[0], self:suffix())
   end
   return C.GLM_OK
 end
 
-terra Library:shares_memory() : bool
-  return C.strcmp(&self.kind[0], "cpu") == 0
-end
-
 terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
-  if not self:shares_memory() then
+  if not (self:shares_memory() or self.plans_only) then
     gpus.open_driver("")
   end
   self.handle = C.dlopen(&self.path[0], C.RTLD_NOW or C.RTLD_LOCAL or C.RTLD_NODELETE)
   if self.handle == nil then
     var hint, builds = "", "tools/develop scons engine cpu"
-    if not self:shares_memory() then
+    if self.plans_only then
+      builds = "tools/develop scons libraries"
+    elseif not self:shares_memory() then
       builds = "tools/develop --with cuda scons engine cuda"
     end
-    if was_automatic and not self:shares_memory() then
-      hint = "an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); "
+    if was_automatic and not (self:shares_memory() or self.plans_only) then
+      hint = "device auto chose cuda because this machine has an NVIDIA GPU (use device cpu to run on the CPU); "
     end
     return status.fail(
       message, C.GLM_NOT_SUPPORTED, "%scannot open the library of device %s: %.700s; in a checkout, `%s` builds it", hint,
@@ -134,15 +145,30 @@ terra Library:close()
   self:init()
 end
 
-terra Library:open(wanted : rawstring, library_dir : rawstring, message : &C.glm_message) : int32
-  self:init()
-  status.try(device.resolve_kind(wanted, &self.kind[0], message))
+terra Library:open_found(was_automatic : bool, library_dir : rawstring, message : &C.glm_message) : int32
   status.try(self:locate(library_dir, message))
-  var code = self:load(device.is_automatic(wanted), message)
+  var code = self:load(was_automatic, message)
   if code ~= C.GLM_OK then
     self:close()
   end
   return code
+end
+
+terra Library:open(wanted : rawstring, library_dir : rawstring, message : &C.glm_message) : int32
+  self:init()
+  status.try(device.resolve_kind(wanted, &self.kind[0], message))
+  return self:open_found(device.is_automatic(wanted), library_dir, message)
+end
+
+terra Library:open_for_plans(wanted : rawstring, library_dir : rawstring, message : &C.glm_message) : int32
+  self:init()
+  self.plans_only = true
+  var chosen = wanted
+  if device.is_automatic(wanted) then
+    chosen = [device.gpu_kind]
+  end
+  status.try(device.resolve_kind(chosen, &self.kind[0], message))
+  return self:open_found(false, library_dir, message)
 end
 
 terra Library:describe_rank(

@@ -5,6 +5,7 @@ local config = require("terra.checkpoint.config")
 local dtypes = require("terra.base.dtypes")
 local model = require("terra.checkpoint.model")
 local options = require("terra.plan.options")
+local refusals = require("terra.plan.refusals")
 local sizes = require("terra.plan.sizes")
 local status = require("terra.base.status")
 local weights = require("terra.checkpoint.weights")
@@ -55,8 +56,10 @@ local struct Plan {
   host_bytes : int64
   workspace : C.glm_workspace_shape
   shape : batch.StepShape
+  needed_bytes : int64
   fits : bool
   reason : int8[512]
+  advice : int8[128]
 }
 plan.Plan = Plan
 
@@ -285,57 +288,11 @@ terra Plan:fixed_bytes() : int64
   return fixed
 end
 
-terra Plan:refuse(reason : rawstring)
-  self.fits = false
-  C.snprintf(&self.reason[0], 512, "%s", reason)
-end
-
-terra Plan:refuse_also(reason : rawstring)
-  var length = C.strlen(&self.reason[0])
-  C.snprintf(&self.reason[length], 512 - length, "; %s", reason)
-end
-
-terra Plan:refuse_pool(num_pages : int64)
-  var reason : int8[512]
-  var o = &self.options
-  C.snprintf(
-    &reason[0], 512,
-    "the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages",
-    num_pages, o.page_size, o.max_seq, self.pages_per_request
-  )
-  self:refuse(&reason[0])
-end
-
 terra Plan:room_for_pages() : int64
   return (self.memory_available - self:fixed_bytes()) / (self.page_bytes * self:num_sharing())
 end
 
-terra Plan:suggest(target : rawstring, capacity : int64)
-  var room, page_size = self:room_for_pages(), self.options.page_size
-  if room < 1 then
-    C.snprintf(target, capacity, "the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would")
-  elseif self.options.num_pages == 0 then
-    C.snprintf(target, capacity, "max_seq %lld would fit", room * page_size)
-  elseif room >= self.pages_per_request then
-    C.snprintf(target, capacity, "num_pages %lld would fit", room)
-  else
-    C.snprintf(target, capacity, "num_pages %lld with max_seq %lld would fit", room, room * page_size)
-  end
-end
-
-terra Plan:refuse_memory(num_pages : int64)
-  var reason : int8[512], suggestion : int8[128]
-  var needed = self:fixed_bytes() + num_pages * self.page_bytes * self:num_sharing()
-  self:suggest(&suggestion[0], 128)
-  C.snprintf(
-    &reason[0], 512,
-    "weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s",
-    self.weight_bytes * self:num_sharing(), self.buffer_bytes * self:num_sharing(), num_pages, self.page_bytes * self:num_sharing(),
-    self.options.max_seq, self.pages_per_request, needed, self.memory_available, needed - self.memory_available, &suggestion[0]
-  )
-  self:refuse(&reason[0])
-end
-
+refusals.extend(Plan)
 sizes.extend(Plan)
 
 terra Plan:choose_pages()
@@ -354,7 +311,7 @@ terra Plan:choose_pages()
   if self.options.num_pages > 0 and num_pages < self.pages_per_request then
     self:refuse_pool(num_pages)
   elseif num_pages > most then
-    self:refuse("num_pages * page_size is more than 2147483647 slots")
+    self:refuse("num_pages times page_size is more than 2147483647 tokens", "A smaller num_pages fits.")
   elseif num_pages < self.pages_per_request then
     self:refuse_memory(self.pages_per_request)
     num_pages = 0
@@ -362,14 +319,19 @@ terra Plan:choose_pages()
     self:refuse_memory(num_pages)
   end
   self.num_pages = [int32](num_pages)
+  if self.fits then
+    self.needed_bytes = self:bytes_with(num_pages)
+  end
 end
 
 terra Plan:choose_memory(info : &C.glm_device_info, message : &C.glm_message) : int32
   self.memory_available = self.options.memory_limit_bytes
   if self.memory_available > info.memory_free_bytes then
+    var wanted : refusals.Size, excess : refusals.Size
+    refusals.write_size(&wanted, self.memory_available)
+    refusals.write_size(&excess, self.memory_available - info.memory_free_bytes)
     return status.fail(
-      message, C.GLM_OUT_OF_MEMORY, "option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes",
-      self.memory_available, &info.name[0], info.memory_free_bytes
+      message, C.GLM_OUT_OF_MEMORY, "option memory_limit_bytes is %s, %s more than the device (%s) has free", &wanted[0], &excess[0], &info.name[0]
     )
   end
   if self.memory_available == 0 then
@@ -418,7 +380,7 @@ terra Plan:require_fit(message : &C.glm_message) : int32
   if self.fits then
     return C.GLM_OK
   end
-  return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: does not fit: %s", self.model.directory, &self.reason[0])
+  return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: does not fit: %s. %s", self.model.directory, &self.reason[0], &self.advice[0])
 end
 
 terra Plan:rank(rank : int32) : RankPlan

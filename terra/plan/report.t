@@ -167,7 +167,7 @@ local terra write_buffers(out : &JsonWriter, made : &Plan)
   out:end_object()
 end
 
-local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring)
+local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring, free_bytes : int64)
   out:begin_object()
   write_model(out, made.model)
   out:string_field("device", kind)
@@ -177,9 +177,12 @@ local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring)
   out:integer_field("max_step_tokens", made.options.max_step_tokens)
   out:integer_field("step_budget_ms", made.step_budget_ms)
   write_cache(out, made)
+  out:integer_field("memory_free_bytes", free_bytes)
   out:integer_field("memory_limit_bytes", made.memory_available)
+  out:integer_field("needed_bytes", made.needed_bytes)
   out:boolean_field("fits", made.fits)
   out:string_field("reason", &made.reason[0])
+  out:string_field("advice", &made.advice[0])
   write_buffers(out, made)
   out:key("ranks")
   out:begin_array()
@@ -196,7 +199,7 @@ local terra plan_on(source : &Model, library : &device.Library, given : &C.engin
   status.try(devices.plan(&made, &info, source, library, given, message))
   var out : JsonWriter
   out:init()
-  write_plan(&out, &made, &library.kind[0])
+  write_plan(&out, &made, &library.kind[0], info.memory_free_bytes)
   return finish(&out, target, message)
 end
 
@@ -208,7 +211,11 @@ local terra plan_model(source : &Model, given : &C.engine_options, target : &&C.
     status.try(source.checkpoint.problems:report(source.directory, message))
   end
   var library : device.Library
-  status.try(library:open(given.device, given.library_dir, message))
+  if given.device_memory_bytes > 0 then
+    status.try(library:open_for_plans(given.device, given.library_dir, message))
+  else
+    status.try(library:open(given.device, given.library_dir, message))
+  end
   var code = plan_on(source, &library, given, target, message)
   library:close()
   return code

@@ -23,7 +23,11 @@ ENGINE = {
     )
 }
 OBJECTS = {name for name in ENGINE if name.endswith((".o", ".so"))}
-LIBRARY = "build/libglm_cpu.so"
+LIBRARY, PLANS = "build/libglm_cpu.so", "build/libglm_cuda_plan.so"
+SOURCES = {
+    LIBRARY: r"native/(backends/cpu|base|collectives/threads|portable)/",
+    PLANS: r"native/(backends/cuda/plan(/library)?|base|kernels(/shapes)?|portable)/",
+}
 KERNELS = "build/kernels_cpu.c"
 KERNELS_OBJECT = "build/obj/build/kernels_cpu.c.o"
 FOLDERS = ("futhark/", "native/", "terra/")
@@ -40,18 +44,17 @@ def drawn(count):
     return [name for names in kinds.values() for name in chance.permutation(names)[:count].tolist()]
 
 
-def native_sources():
-    """The C and C++ sources of the CPU library."""
-    parts = ("backends/cpu", "base", "collectives/threads", "portable")
-    folders = tuple(f"native/{part}/" for part in parts)
-    return [name for name in INPUTS if name.startswith(folders) and name.endswith((".c", ".cpp"))]
+def native_sources(library):
+    """The C and C++ sources of one library."""
+    source = re.compile(SOURCES[library] + r"[^/]+\.(c|cpp)")
+    return [name for name in INPUTS if source.fullmatch(name)]
 
 
 @pytest.fixture(scope="module")
 def included(built_copy):
     """The files that the compiler itself says each native source reads."""
     found = {}
-    for source in native_sources():
+    for source in {*native_sources(LIBRARY), *native_sources(PLANS)}:
         compiler = "g++" if source.endswith(".cpp") else "gcc"
         standard = "-std=c++20" if source.endswith(".cpp") else "-std=gnu11"
         command = [compiler, standard, "-MM", *INCLUDE_FLAGS, source]
@@ -70,9 +73,14 @@ def expected(name, included):
         readers = dependent_objects(included, "build/kernels_cpu.h")
         return {KERNELS, KERNELS_OBJECT, LIBRARY} | readers
     objects = dependent_objects(included, name)
-    built = objects | ({LIBRARY} if objects else set())
+    built = objects | {library for library in SOURCES if objects & objects_of(library)}
     is_lowered = name.startswith("native/include/glm/") and not name.endswith("wrap.h")
     return built | (ENGINE if is_lowered else set())
+
+
+def objects_of(library):
+    """Objects that a library links."""
+    return {f"build/obj/{source}.o" for source in native_sources(library)}
 
 
 def dependent_objects(included, name):
@@ -96,7 +104,7 @@ def test_one_byte(built_copy, included, name):
 def test_every_kind_of_input_is_there():
     kinds = {name.rpartition(".")[2] for name in INPUTS}
     assert {"fut", "h", "t", "ll", "json"} <= kinds
-    assert native_sources()
+    assert all(native_sources(library) for library in SOURCES)
 
 
 def test_files_that_are_no_inputs(built_copy):

@@ -7,7 +7,8 @@ import pytest
 
 from tests.build.checkouts import ROOT
 
-LIBRARIES = ("build/libglm_cpu.so", "build/engine.so", "build/debug/engine.so")
+DEVICES = ("build/libglm_cpu.so", "build/libglm_cuda_plan.so")
+LIBRARIES = (*DEVICES, "build/engine.so", "build/debug/engine.so")
 SYSTEM = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}
 
 
@@ -44,8 +45,9 @@ def test_names_no_folder_of_this_machine(built_copy, name):
         assert str(folder).encode() not in content
 
 
-def test_cpu_library_exports_one_name(built_copy):
-    assert exported_names(built_copy.path / "build/libglm_cpu.so") == {"glm_backend_open"}
+@pytest.mark.parametrize("name", DEVICES)
+def test_device_library_exports_one_name(built_copy, name):
+    assert exported_names(built_copy.path / name) == {"glm_backend_open"}
 
 
 def test_debug_engine_exports_what_release_does_and_more(built_copy):

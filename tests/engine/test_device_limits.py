@@ -44,7 +44,8 @@ LIMITS = {
     "rows of a router": (
         {"hidden_size": 28160},
         {"hidden_size": 28224},
-        "hidden_size: expected rows that fit shared memory beside a router of 8 experts, got 28224",
+        "hidden_size: expected rows that fit in shared memory with a router of 8 experts, "
+        "got 28224",
     ),
     "hidden_size": (
         {**DENSE, "hidden_size": 65536},
@@ -54,7 +55,7 @@ LIMITS = {
     "hidden_size over ranks": (
         {**DENSE, "hidden_size": 16384, "world_size": 2},
         {**DENSE, "hidden_size": 16392, "world_size": 2},
-        "hidden_size over several ranks: expected at most 16384, got 16392",
+        "hidden_size with several ranks: expected at most 16384, got 16392",
     ),
     "intermediate_size": (
         {"intermediate_size": 65536},

@@ -90,7 +90,9 @@ def test_pages_follow_the_memory():
     assert tight["concurrent_requests"] == 200 * 16 // 1024
     refused = plan_of(CAPITALS, max_seq=1024, max_batch=8, num_pages=201, memory_limit_bytes=limit)
     assert refused["fits"] is False
-    assert str(limit) in refused["reason"]
+    assert refused["memory_limit_bytes"] == limit < refused["needed_bytes"]
+    assert " for one request" not in refused["reason"]
+    assert " of 201 pages" in refused["reason"]
 
 
 def tight_limit(pages: int, **options) -> int:
@@ -112,12 +114,12 @@ def test_a_refusal_says_what_is_missing_and_what_would_fit(given, pages, named):
     limit = tight_limit(pages, max_batch=8, **given)
     refused = plan_of(CAPITALS, max_batch=8, memory_limit_bytes=limit, **given)
     assert refused["fits"] is False
-    missing = int(re.search(r"(\d+) are missing", refused["reason"])[1])
+    missing = refused["needed_bytes"] - limit
     enough = plan_of(CAPITALS, max_batch=8, memory_limit_bytes=limit + missing, **given)
     short = plan_of(CAPITALS, max_batch=8, memory_limit_bytes=limit + missing - 1, **given)
     assert (enough["fits"], short["fits"]) == (True, False)
-    advice = re.search(r"missing: (.*) would fit", refused["reason"])[1]
-    suggested = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)", advice)}
+    assert refused["advice"].endswith(" fits.")
+    suggested = {k: int(v) for k, v in re.findall(r"(\w+) (\d+)", refused["advice"])}
     assert list(suggested) == named
     followed = {**given, **suggested}
     assert plan_of(CAPITALS, max_batch=8, memory_limit_bytes=limit, **followed)["fits"] is True
@@ -126,7 +128,15 @@ def test_a_refusal_says_what_is_missing_and_what_would_fit(given, pages, named):
 def test_no_room_for_a_page_names_what_takes_it():
     refused = plan_of(CAPITALS, memory_limit_bytes=1_000_000)
     assert refused["fits"] is False
-    assert "the weights and buffers alone need more" in refused["reason"]
+    assert refused["advice"] == "Use a machine with more memory."
+
+
+def test_buffers_that_take_what_is_missing_are_named():
+    stated = {"max_batch": 8, "max_seq": 64, "max_step_tokens": 4096}
+    fixed = plan_of(CAPITALS, **stated)["ranks"][0]
+    limit = fixed["weight_bytes"] + fixed["buffer_bytes"]
+    refused = plan_of(CAPITALS, **stated, memory_limit_bytes=limit)
+    assert refused["advice"] == "Use a machine with more memory or a smaller max_step_tokens."
 
 
 @pytest.mark.parametrize(("num_pages", "fits"), [(63, False), (64, True), (65, True)])
@@ -137,7 +147,9 @@ def test_pool_for_one_request(num_pages, fits):
 
 
 def test_a_limit_above_the_memory_of_this_machine_is_refused():
-    with pytest.raises(EngineError, match=f"memory_limit_bytes is {PLENTY}; expected") as caught:
+    with pytest.raises(
+        EngineError, match=r"memory_limit_bytes is [\d.]+ GB, [\d.]+ GB more"
+    ) as caught:
         plan(EngineOptions(CAPITALS, device="cpu", memory_limit_bytes=PLENTY))
     assert caught.value.status == Status.GLM_OUT_OF_MEMORY
 

@@ -49,7 +49,7 @@ def expect_the_most_that_fits(model: Path, **memory) -> dict:
         assert planned["max_seq_from"] == "memory"
         longer = plan_of(model, **asked, max_seq=planned["max_seq"] + PAGE_SIZE)
         assert longer["fits"] is False
-        assert f"max_seq {planned['max_seq']} would fit" in longer["reason"]
+        assert longer["advice"] == f"max_seq {planned['max_seq']} fits."
     return planned
 
 
@@ -80,7 +80,7 @@ def test_air_on_a_device_of_141_gb_has_more_than_4096_tokens():
     planned = expect_the_most_that_fits(AIR, memory_limit_bytes=H200_BYTES)
     assert planned["max_seq"] > 80_000
     assert planned["max_batch"] == CPU_BATCH
-    assert "the memory holds no more" in context_line(planned)
+    assert "limited by memory" in context_line(planned)
     assert "131,072" in cut_line(planned)
 
 
@@ -89,7 +89,7 @@ def test_the_batch_has_512_tokens_of_the_pool_for_each_request():
         limit = {"memory_limit_bytes": billions * 10**9}
         planned = expect_the_most_that_fits(AIR, **limit)
         assert planned["max_batch_from"] == "memory"
-        assert batch_line(planned).endswith("the memory holds no more")
+        assert batch_line(planned).endswith(", limited by memory")
         assert planned["max_batch"] * USUAL_TOKENS <= planned["tokens_of_context"]
         more = {**limit, "max_batch": planned["max_batch"] + 1, "max_seq": USUAL_TOKENS}
         assert plan_of(AIR, **more)["tokens_of_context"] < more["max_batch"] * USUAL_TOKENS
@@ -112,7 +112,8 @@ def test_a_context_below_512_tokens_is_refused_and_said(tmp_path):
     limit = fixed_bytes(full) + 20 * full["page_bytes"]
     refused = plan_of(model, memory_limit_bytes=limit)
     assert refused["fits"] is False
-    assert "max_seq 320 would fit" in refused["reason"]
+    assert refused["advice"] == "max_seq 320 fits."
+    assert "max_seq" not in refused["reason"]
     assert plan_of(model, memory_limit_bytes=limit, max_batch=1, max_seq=320)["fits"] is True
 
 
@@ -121,7 +122,7 @@ def test_a_pool_that_is_asked_for_cuts_both(tmp_path):
     planned = plan_of(model, memory_limit_bytes=PLENTY, num_pages=129)
     assert (planned["max_seq"], planned["max_seq_from"]) == (129 * PAGE_SIZE, "num_pages")
     assert (planned["max_batch"], planned["max_batch_from"]) == (4, "num_pages")
-    assert "num_pages holds no more" in cut_line(planned)
+    assert "limited by num_pages" in cut_line(planned)
     small = plan_of(model, memory_limit_bytes=PLENTY, num_pages=3)
     assert (small["fits"], small["max_seq"], small["max_batch"]) == (True, 3 * PAGE_SIZE, 1)
 

@@ -207,7 +207,7 @@ def test_operations_of_gpus_refuse_in_the_same_words(backend, device, case):
 def test_pages_that_the_device_does_not_keep(backend, device):
     foreign = BF16 if backend.kind == "cpu" else F32
     cache = cache_of(device, dtype=foreign)
-    assert "kv cache: expected" in refused(check, backend, Shape(device).put(cache=cache))
+    assert "KV cache: the " in refused(check, backend, Shape(device).put(cache=cache))
     with pytest.raises(BackendError):
         device.page_bytes(cache)
 

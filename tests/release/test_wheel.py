@@ -12,6 +12,8 @@ from tests.server.serving import QUESTION, ROOT, ServerProcess
 SYMBOL_VERSION = re.compile(r"\b([A-Z]+)_(\d+(?:\.\d+)*)\b")
 TAG = re.compile(r"-py3-none-manylinux_(\d+)_(\d+)_x86_64\.whl$")
 NEWEST_GLIBC = (2, 34)
+PLANS = "build/libglm_cuda_plan.so"
+MODEL = "glm-4.7-fp8"
 
 
 def needed_versions(path):
@@ -41,7 +43,7 @@ def test_the_tag_is_the_newest_c_library_that_a_symbol_needs(wheel, tmp_path):
 def test_it_holds_what_the_package_finds(wheel):
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if not name.endswith("/")}
-    for name in ("build/engine.so", "build/libglm_cpu.so"):
+    for name in ("build/engine.so", "build/libglm_cpu.so", PLANS):
         assert f"glm_engine/{name}" in held
     beside = {"checkpoints/capitals": "checkpoints/capitals", "python/glm_engine": "."}
     for folder, place in beside.items():
@@ -50,7 +52,8 @@ def test_it_holds_what_the_package_finds(wheel):
         for name in filter(None, done.stdout.split("\0")):
             inside = name.removeprefix(f"{folder}/")
             assert f"glm_engine/{place}/{inside}".replace("/./", "/") in held
-    assert not [name for name in held if "__pycache__" in name or "cuda" in name]
+    assert [name for name in held if "cuda" in name] == [f"glm_engine/{PLANS}"]
+    assert not [name for name in held if "__pycache__" in name]
 
 
 def test_its_version_says_that_it_has_no_cuda_device(wheel):
@@ -66,6 +69,13 @@ def test_its_version_says_that_it_has_no_cuda_device(wheel):
 def test_smoke_from_any_folder_without_write_access(installed, tmp_path):
     assert "passed      yes" in installed.glm("smoke", "--device", "cpu", cwd=tmp_path)
     assert "part of the wheel" in installed.glm("doctor", cwd=tmp_path)
+
+
+def test_it_plans_gpus_without_one(installed, tmp_path):
+    arguments = (MODEL, "--device-memory", "141GB", "--world-size", "4")
+    printed = installed.glm("plan", *arguments, cwd=tmp_path)
+    assert printed.splitlines()[-1] == "Fits."
+    assert "GPUs                 4 with 141.0 GB of free memory each" in printed
 
 
 def test_serve_from_any_folder(installed, tmp_path):

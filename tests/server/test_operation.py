@@ -212,7 +212,7 @@ def test_a_context_that_the_memory_of_a_file_cuts_is_logged_and_listed(start_ser
     listed = server.http.get("/v1/models").json()["data"]
     assert [one["id"] for one in listed] == ["one", "two"]
     assert 512 <= listed[0]["max_model_len"] < 4096
-    [line] = [one for one in server.log().splitlines() if "the memory holds no more" in one]
+    [line] = [one for one in server.log().splitlines() if "limited by memory" in one]
     event = json.loads(line)
     assert event["level"] == "warning"
-    assert event["event"].startswith(f"context {listed[0]['max_model_len']:,} tokens a request")
+    assert event["event"].startswith(f"context length: {listed[0]['max_model_len']:,} tokens")

@@ -90,8 +90,9 @@ def target_help(env):
     return "\n".join(
         [
             "",
-            "scons             the engine and the CPU device: build/engine.so,",
-            "                  build/debug/engine.so, build/libglm_cpu.so",
+            "scons             the engine, the CPU device and the sizes of the CUDA device:",
+            "                  build/engine.so, build/debug/engine.so,",
+            "                  build/libglm_cpu.so, build/libglm_cuda_plan.so",
             "scons TARGETS     one or more of:",
             "",
             *lines,

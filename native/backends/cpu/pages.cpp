@@ -29,9 +29,10 @@ int64_t page_bytes(const glm_kv_cache& cache) {
   expect_range(where, "num_kv_heads", 0, INT32_MAX, cache.num_kv_heads);
   expect_range(where, "head_dim", 0, INT32_MAX, cache.head_dim);
   if (cache.dtype != GLM_DTYPE_F32)
-    throw Failure(GLM_NOT_SUPPORTED,
-                  "kv cache: expected dtype F32 (0) on the CPU device, got " +
-                      std::to_string(cache.dtype));
+    throw Failure(
+        GLM_NOT_SUPPORTED,
+        "KV cache: the CPU device supports only dtype F32 (0), got dtype " +
+            std::to_string(cache.dtype));
   return static_cast<int64_t>(cache.num_layers) * cache.num_kv_heads * 2 *
          cache.head_dim * cache.page_size * static_cast<int64_t>(sizeof(float));
 }

@@ -6,12 +6,9 @@ extern "C" {
 #include "glm/backend.h"
 }
 
-#include <exception>
-#include <new>
-#include <string>
-
 #include "native/backends/cuda/lifecycle.hpp"
-#include "native/backends/cuda/scratch.hpp"
+#include "native/backends/cuda/plan/calls.hpp"
+#include "native/backends/cuda/plan/guarded.hpp"
 #include "native/base/failure.hpp"
 #include "native/kernels/attention/attention.hpp"
 #include "native/kernels/count_tokens/count_tokens.hpp"
@@ -31,23 +28,6 @@ extern "C" {
 
 namespace glm::cuda {
 namespace {
-
-template <typename Body>
-glm_status guarded(glm_message* message, Body&& body) {
-  try {
-    body();
-    return GLM_OK;
-  } catch (const Failure& failure) {
-    write_message(message, failure.what());
-    return failure.status();
-  } catch (const std::bad_alloc&) {
-    write_message(message, "device cuda: the host ran out of memory");
-    return GLM_OUT_OF_MEMORY;
-  } catch (const std::exception& failure) {
-    write_message(message, failure.what());
-    return GLM_INTERNAL_ERROR;
-  }
-}
 
 template <typename Body>
 glm_status guarded_device(glm_device* device, Body&& body) {
@@ -110,34 +90,12 @@ glm_status open_device(const glm_device_options* options, glm_device** device,
 }
 
 glm_status info_of(glm_device* device, glm_device_info* info) {
-  if (device == nullptr) return guarded(nullptr, [&] { kind_info(info); });
+  if (device == nullptr) return info_of_kind(info);
   return on_device<device_info>(device, info);
 }
 
 void last_message(glm_device* device, glm_message* message) {
   if (device != nullptr) write_message(message, device->message.text);
-}
-
-glm_status bytes_of_matrix(const glm_matrix* matrix, int64_t* bytes) {
-  return guarded(nullptr, [&] { matrix_bytes(matrix, bytes); });
-}
-
-glm_status bytes_of_page(const glm_kv_cache* cache, int64_t* bytes) {
-  return guarded(nullptr, [&] { kv_page_bytes(cache, bytes); });
-}
-
-glm_status bytes_of_workspace(const glm_workspace_shape* shape,
-                              int64_t* bytes) {
-  return guarded(nullptr, [&] { workspace_bytes(shape, bytes); });
-}
-
-glm_status model_checked(const glm_model_shape* shape, glm_message* message) {
-  return guarded(message, [&] {
-    expect_pointer("check_model", "shape", shape);
-    expect_equal("check_model", "struct_size", sizeof(glm_model_shape),
-                 shape->struct_size);
-    check_model(*shape);
-  });
 }
 
 const glm_backend kBackend = {
@@ -207,25 +165,6 @@ const glm_backend kBackend = {
 };
 
 }
-
-int64_t no_scratch(const glm_workspace_shape&) { return 0; }
-
-const ScratchNeed kScratchNeeds[kNumRegions] = {
-    {kPlacement, no_scratch},
-    {kPages, no_scratch},
-    {kEmbed, kernels::embed_scratch_bytes},
-    {kQuantise, kernels::quantise_scratch_bytes},
-    {kSwigluQuantise, kernels::swiglu_quantise_scratch_bytes},
-    {kReduceAddNormQuantise, kernels::reduce_add_norm_quantise_scratch_bytes},
-    {kLinear, kernels::linear_scratch_bytes},
-    {kNormRopeStore, kernels::norm_rope_store_scratch_bytes},
-    {kAttention, kernels::attention_scratch_bytes},
-    {kRoute, kernels::route_scratch_bytes},
-    {kExperts, kernels::experts_scratch_bytes},
-    {kLogits, kernels::logits_scratch_bytes},
-    {kCountTokens, kernels::count_tokens_scratch_bytes},
-    {kSample, kernels::sample_scratch_bytes},
-};
 
 }
 

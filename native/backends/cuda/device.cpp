@@ -9,20 +9,18 @@
 
 #include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
+#include "native/backends/cuda/plan/plan.hpp"
 #include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
-#include "native/kernels/layout.hpp"
 
 namespace glm::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 256;
 constexpr int32_t kMeasuredMajor = 9;
 constexpr int32_t kNeverRunMajor = 10;
-constexpr int32_t kFewestScatteredRows = 1024;
 constexpr size_t kLongestName = 60;
 constexpr char kNeverRun[] =
-    " (compute capability 10.0: its code was compiled and has never run)";
+    " (compute capability 10.0: kernels compiled but never run)";
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Failure(GLM_NOT_SUPPORTED, "device cuda: " + text);
@@ -187,24 +185,6 @@ void device_open(const glm_device_options* options, glm_device** device) {
 
 void device_close(glm_device* device) {
   if (device != nullptr) close(device);
-}
-
-void kind_info(glm_device_info* info) {
-  expect_pointer("device_info", "info", info);
-  expect_equal("device_info", "struct_size", sizeof(glm_device_info),
-               info->struct_size);
-  info->activation_dtype = GLM_DTYPE_BF16;
-  info->default_kv_dtype = GLM_DTYPE_BF16;
-  info->supports_graphs = 1;
-  info->buffer_alignment = kAlignment;
-  info->page_size_multiple = kernels::kBlockTokens;
-  info->is_asynchronous = 1;
-  info->merges_shared_expert = 1;
-  info->has_one_attention = 0;
-  info->fewest_scattered_rows = kFewestScatteredRows;
-  info->memory_total_bytes = 0;
-  info->memory_free_bytes = 0;
-  std::snprintf(info->name, sizeof info->name, "NVIDIA GPU");
 }
 
 void device_info(glm_device& device, glm_device_info* info) {

@@ -10,7 +10,6 @@ void group_create(const glm_group_options* options, glm_group** group);
 void group_bind(glm_device& device, void* memory, int64_t bytes);
 void device_open(const glm_device_options* options, glm_device** device);
 void device_close(glm_device* device);
-void kind_info(glm_device_info* info);
 void device_info(glm_device& device, glm_device_info* info);
 
 void allocate(glm_device& device, int32_t kind, int64_t bytes, void** memory);
@@ -35,11 +34,6 @@ void event_free(glm_device& device, void* event);
 void measure_read(glm_device& device, const void* memory, int64_t bytes,
                   double* bytes_per_second);
 
-void expect_placeable(const glm_matrix& matrix);
-void check_model(const glm_model_shape& shape);
-void matrix_bytes(const glm_matrix* matrix, int64_t* bytes);
-void kv_page_bytes(const glm_kv_cache* cache, int64_t* bytes);
-void workspace_bytes(const glm_workspace_shape* shape, int64_t* bytes);
 void set_workspace(glm_device& device, const glm_workspace_shape* shape,
                    void* memory, int64_t bytes);
 

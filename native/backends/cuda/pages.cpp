@@ -89,12 +89,6 @@ void transfer(glm_device& device, const char* where,
 
 }
 
-void kv_page_bytes(const glm_kv_cache* cache, int64_t* bytes) {
-  expect_pointer("kv_page_bytes", "cache", cache);
-  expect_pointer("kv_page_bytes", "bytes", bytes);
-  *bytes = kernels::page_bytes(*cache);
-}
-
 void save_pages(glm_device& device, const glm_transfer_pages_args& args) {
   transfer(device, "save_pages", args, true);
 }

@@ -120,29 +120,6 @@ void place_elements(glm_device& device, const glm_place_rows_args& args) {
 
 }
 
-void expect_placeable(const glm_matrix& matrix) {
-  const char* where = "place_rows";
-  kernels::expect_matrix_shape(where, matrix);
-  expect_range(where, "bytes of a row", 1, kSlotBytes,
-               int64_t{matrix.columns} * kernels::dtype_bytes(matrix.dtype));
-}
-
-void matrix_bytes(const glm_matrix* matrix, int64_t* bytes) {
-  const char* where = "matrix_bytes";
-  expect_pointer(where, "matrix", matrix);
-  expect_pointer(where, "bytes", bytes);
-  expect_range(where, "rows", 0, INT32_MAX, matrix->rows);
-  expect_range(where, "columns", 0, INT32_MAX, matrix->columns);
-  expect_range(where, "role", GLM_MATRIX_LINEAR, GLM_MATRIX_TABLE,
-               matrix->role);
-  expect_range(where, "dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3, matrix->dtype);
-  *bytes = matrix->role == GLM_MATRIX_TABLE
-               ? int64_t{matrix->rows} * matrix->columns *
-                     kernels::dtype_bytes(matrix->dtype)
-               : kernels::packed_bytes(matrix->dtype, matrix->role,
-                                       matrix->rows, matrix->columns);
-}
-
 void place_rows(glm_device& device, const glm_place_rows_args& args) {
   const char* where = "place_rows";
   expect_no_capture(device, where);

@@ -12,11 +12,12 @@
 #include <thread>
 #include <vector>
 
+#include "native/backends/cuda/plan/plan.hpp"
+
 typedef struct cw_event cw_event;
 
 namespace glm::cuda {
 
-constexpr int64_t kSlotBytes = 4 << 20;
 constexpr int32_t kNumSlots = 16;
 
 class Staging {

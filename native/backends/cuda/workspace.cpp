@@ -1,42 +1,10 @@
-#include <array>
-
 #include "native/backends/cuda/checked.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
-#include "native/backends/cuda/scratch.hpp"
+#include "native/backends/cuda/plan/plan.hpp"
 #include "native/base/cuda.hpp"
 #include "native/base/failure.hpp"
-#include "native/kernels/layout.hpp"
 
 namespace glm::cuda {
-namespace {
-
-constexpr int64_t kRegionAlignment = 1024;
-
-std::array<int64_t, kNumRegions> region_bytes(
-    const glm_workspace_shape* shape) {
-  const char* where = "workspace_bytes";
-  expect_pointer(where, "shape", shape);
-  expect_equal(where, "struct_size", sizeof(glm_workspace_shape),
-               shape->struct_size);
-  if (shape->world_size > 1) {
-    expect_range(where, "max_step_tokens", 1, INT32_MAX,
-                 shape->max_step_tokens);
-    expect_range(where, "max_sequences", 1, INT32_MAX, shape->max_sequences);
-  }
-  std::array<int64_t, kNumRegions> bytes = {};
-  for (const ScratchNeed& need : kScratchNeeds)
-    bytes[need.region] =
-        kernels::round_up(need.bytes(*shape), kRegionAlignment);
-  return bytes;
-}
-
-}
-
-void workspace_bytes(const glm_workspace_shape* shape, int64_t* bytes) {
-  expect_pointer("workspace_bytes", "bytes", bytes);
-  *bytes = 0;
-  for (const int64_t region : region_bytes(shape)) *bytes += region;
-}
 
 void set_workspace(glm_device& device, const glm_workspace_shape* shape,
                    void* memory, int64_t bytes) {

@@ -10,7 +10,6 @@
 
 namespace glm::collectives {
 
-constexpr int32_t kChunkElements = 8;
 constexpr uint32_t kAbsent = 0xFFFFFFFFu;
 
 struct Exchange {

@@ -9,14 +9,10 @@
 namespace glm::collectives {
 namespace {
 
-constexpr int64_t kFlagBytes = 1024;
 constexpr int32_t kAbsentByte = 0xFF;
 
 static_assert(sizeof(GatherFlags) <= kFlagBytes);
-
-int32_t row_chunks(int64_t width) {
-  return static_cast<int32_t>((width + kChunkElements - 1) / kChunkElements);
-}
+static_assert(sizeof(uint4) == kChunkBytes);
 
 std::string text_of(const PartOfSum& part) {
   return std::to_string(part.num_rows) +
@@ -30,12 +26,6 @@ bool is_same(const PartOfSum& a, const PartOfSum& b) {
          a.is_scattered == b.is_scattered;
 }
 
-}
-
-int64_t region_bytes(const RegionShape& shape, int64_t hidden_size) {
-  if (shape.world_size == 1) return 0;
-  const int64_t row_bytes = row_chunks(hidden_size) * int64_t{sizeof(uint4)};
-  return kFlagBytes + shape.num_places() * row_bytes;
 }
 
 PeerRows reserve_exchange(PeerRank* rank, const char* where,

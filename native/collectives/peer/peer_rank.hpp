@@ -77,8 +77,6 @@ class PeerRank {
 PeerRows reserve_exchange(PeerRank* rank, const char* where,
                           int32_t part_of_sum, PartOfSum part);
 
-int64_t region_bytes(const RegionShape& shape, int64_t hidden_size);
-
 }
 
 #endif

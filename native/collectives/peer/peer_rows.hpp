@@ -6,6 +6,7 @@
 namespace glm::collectives {
 
 constexpr int32_t kMaxRanks = 8;
+constexpr int32_t kChunkElements = 8;
 
 struct PeerRows {
   int32_t count;

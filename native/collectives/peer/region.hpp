@@ -5,11 +5,14 @@
 #include <cstdint>
 
 #include "native/collectives/peer/owners.hpp"
+#include "native/collectives/peer/peer_rows.hpp"
 #include "native/collectives/peer/turns.hpp"
 
 namespace glm::collectives {
 
 constexpr int32_t kMostRows = 8192;
+constexpr int64_t kFlagBytes = 1024;
+constexpr int64_t kChunkBytes = 16;
 
 struct RegionShape {
   int32_t world_size = 1;
@@ -48,6 +51,16 @@ inline RegionShape region_shape(int32_t world_size, int32_t max_step_tokens,
   if (world_size <= 1) return {};
   const int32_t rows = std::min(max_step_tokens, kMostRows);
   return {world_size, rows, std::min(max_sequences, rows)};
+}
+
+inline int32_t row_chunks(int64_t width) {
+  return static_cast<int32_t>((width + kChunkElements - 1) / kChunkElements);
+}
+
+inline int64_t region_bytes(const RegionShape& shape, int64_t hidden_size) {
+  if (shape.world_size == 1) return 0;
+  return kFlagBytes +
+         shape.num_places() * row_chunks(hidden_size) * kChunkBytes;
 }
 
 }

@@ -5,17 +5,18 @@
 
 #include "native/base/cuda.hpp"
 #include "native/kernels/attention/decode_attention.hpp"
+#include "native/kernels/attention/decode_scratch.hpp"
 #include "native/kernels/attention/row_list.hpp"
 #include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/kv_cache.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/prefill_attention/prefill_attention.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 
 namespace glm::kernels {
 namespace {
 
 constexpr const char* kWhere = "attention";
-constexpr int64_t kListAlignment = 256;
 
 void expect_rows(const glm_attention_args& args) {
   const glm_segments& segments = args.segments;
@@ -59,7 +60,8 @@ void attend_decode_rows(const Context& context,
 
 void attend_row_by_row(const Context& context, const glm_attention_args& args) {
   const int32_t count = args.num_tokens - args.segments.num_decode_segments;
-  const int64_t list_bytes = round_up(int64_t{count} * 4, kListAlignment);
+  const int64_t list_bytes =
+      round_up(int64_t{count} * 4, decode::kListAlignment);
   Context rest = context;
   rest.scratch.bytes -= 2 * list_bytes;
   if (rest.scratch.bytes <= 0)
@@ -74,12 +76,6 @@ void attend_row_by_row(const Context& context, const glm_attention_args& args) {
                     list.context_length, list.table_row, true});
 }
 
-}
-
-void expect_attention_shapes(const glm_attention_args& args) {
-  expect_cache_shape(kWhere, args.cache);
-  expect_layer(kWhere, *args.cache, args.layer);
-  expect_group(kWhere, *args.cache, args.num_heads);
 }
 
 void attention(const Context& context, const glm_attention_args& args) {
@@ -97,11 +93,6 @@ void attention(const Context& context, const glm_attention_args& args) {
     attend_row_by_row(context, args);
   else
     prefill_attention(context, args);
-}
-
-int64_t attention_scratch_bytes(const glm_workspace_shape& shape) {
-  return round_up(decode_attention_scratch_bytes(shape), kListAlignment) +
-         2 * round_up(int64_t{shape.max_step_tokens} * 4, kListAlignment);
 }
 
 }

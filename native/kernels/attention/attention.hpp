@@ -5,10 +5,7 @@
 
 namespace glm::kernels {
 
-void expect_attention_shapes(const glm_attention_args& args);
 void attention(const Context& context, const glm_attention_args& args);
-
-int64_t attention_scratch_bytes(const glm_workspace_shape& shape);
 
 }
 

@@ -16,8 +16,6 @@ struct DecodeRows {
 void decode_attention(const Context& context, const glm_attention_args& args,
                       const DecodeRows& rows);
 
-int64_t decode_attention_scratch_bytes(const glm_workspace_shape& shape);
-
 }
 
 #endif

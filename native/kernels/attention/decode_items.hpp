@@ -6,23 +6,20 @@
 #include <cstdint>
 
 #include "native/kernels/attention/context_splits.hpp"
+#include "native/kernels/attention/decode_scratch.hpp"
 #include "native/kernels/layout.hpp"
 
 namespace glm::kernels::decode {
 
 constexpr int32_t kGroupRows = kMaxGroupHeads;
 constexpr int32_t kHalfBlockBytes = kBlockTokens * kHalfBytes;
-constexpr int32_t kSegmentsOfLaunch = 512;
 constexpr int32_t kQueryBuffers = 2;
 constexpr int32_t kMergeThreads = 96;
 constexpr int32_t kBufferLimit = 219 * 1024;
-constexpr int32_t kShareSlack = 16;
 constexpr int32_t kOpenContexts = 2;
 constexpr int32_t kMostGroups = kSegmentsOfLaunch / 32;
 constexpr int32_t kListedSlots = 32;
 constexpr int32_t kBlocksOfCombination = 28;
-constexpr int32_t kMostShares = 160;
-constexpr int32_t kCounterStride = 8;
 
 struct Arguments {
   const __nv_bfloat16* query;

@@ -127,41 +127,6 @@ __global__ __launch_bounds__(S::kThreads,
   combine_contexts<S>(args, shared);
 }
 
-constexpr int32_t padded_dims(int32_t dtype, int32_t head_dim) {
-  return num_halves(dtype, head_dim) * kHalfBytes / dtype_bytes(dtype);
-}
-
-struct ScratchLayout {
-  int64_t splits_of_share;
-  int64_t weights;
-  int64_t sums;
-  int64_t bytes;
-};
-
-struct ScratchShape {
-  int64_t num_segments;
-  int64_t splits_of_context;
-  int64_t num_heads;
-  int64_t num_kv_heads;
-  int32_t head_dim;
-};
-
-ScratchLayout layout_of_slots(const ScratchShape& shape, int64_t num_slots) {
-  const int64_t rows = num_slots * (shape.num_heads / shape.num_kv_heads);
-  const int64_t dims = padded_dims(GLM_DTYPE_F8_E4M3, shape.head_dim);
-  ScratchLayout layout = {};
-  layout.weights = int64_t{kMostShares} * kCounterStride * 4;
-  layout.sums = layout.weights + round_up(rows * 8, 256);
-  layout.bytes = layout.sums + rows * dims * 4;
-  return layout;
-}
-
-int64_t most_splits(const ScratchShape& shape) {
-  const int64_t splits =
-      shape.num_segments * shape.num_kv_heads * shape.splits_of_context;
-  return ceil_divide(splits * kShareSlack, kShareSlack - 1);
-}
-
 ScratchLayout scratch_layout(const ScratchShape& shape, int64_t num_blocks) {
   const int64_t splits_of_share = std::min(
       shape.splits_of_context, ceil_divide(most_splits(shape), num_blocks) + 2);
@@ -315,20 +280,6 @@ void decode_attention(const Context& context, const glm_attention_args& args,
     launcher_of (*args.cache)(context, arguments,
                               blocks_of_grid(context, shape));
   }
-}
-
-int64_t decode_attention_scratch_bytes(const glm_workspace_shape& shape) {
-  ScratchShape most = {};
-  most.num_segments = std::min<int64_t>(shape.max_sequences, kSegmentsOfLaunch);
-  most.splits_of_context = num_splits(counted_blocks(shape.max_context)) + 1;
-  most.num_heads = shape.num_heads;
-  most.num_kv_heads = shape.num_kv_heads;
-  most.head_dim = shape.head_dim;
-  const int64_t num_slots =
-      std::min(kMostShares * most.splits_of_context,
-               most_splits(most) + 3 * int64_t{kMostShares}) +
-      kMostShares;
-  return layout_of_slots(most, num_slots).bytes;
 }
 
 }

@@ -6,15 +6,6 @@ namespace glm::kernels::blackwell {
 namespace {
 
 constexpr char kWhere[] = "blackwell product";
-constexpr int64_t kListAlignment = 128;
-constexpr int64_t kNumLists = 10;
-constexpr int64_t kWidestElement = 16;
-constexpr int64_t kWorkspaceBytes = 192 * 1024;
-
-int64_t list_bytes(int64_t num_groups) {
-  return round_up(num_groups * kWidestElement, kListAlignment);
-}
-
 class Lists {
  public:
   Lists(const Scratch& scratch, int64_t num_groups)
@@ -83,10 +74,6 @@ Product describe(const glm_matrix& matrix) {
   product.columns = matrix.columns;
   product.token_pitch = int64_t{matrix.columns} * dtype_bytes(matrix.dtype);
   return product;
-}
-
-int64_t product_scratch_bytes(int64_t num_groups) {
-  return kNumLists * list_bytes(num_groups) + kWorkspaceBytes;
 }
 
 bool is_aligned(const Product& product) {

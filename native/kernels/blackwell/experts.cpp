@@ -12,67 +12,16 @@ namespace glm::kernels::blackwell {
 namespace {
 
 constexpr char kWhere[] = "blackwell experts";
-constexpr int64_t kRegionAlignment = 256;
-constexpr int64_t kFloatBytes = 4;
-constexpr int64_t kBf16Bytes = 2;
-
-struct Shape {
-  int32_t dtype;
-  int32_t top_k;
-  int32_t num_experts;
-  int32_t hidden_size;
-  int32_t width;
-};
-
-struct Layout {
-  int64_t input_bytes;
-  int64_t inner_bytes;
-  int64_t gate_up_pitch;
-  int64_t product_pitch;
-  int64_t begin;
-  int64_t position;
-  int64_t input_scale;
-  int64_t hidden_scale;
-  int64_t inner;
-  int64_t gathered;
-  int64_t gate_up;
-  int64_t products;
-  int64_t bytes;
-
-  Layout(const Shape& shape, int64_t num_rows)
-      : input_bytes(row_pitch(shape.dtype, shape.hidden_size)),
-        inner_bytes(row_pitch(shape.dtype, shape.width)),
-        gate_up_pitch(round_up(2 * int64_t{shape.width}, kPairRows)),
-        product_pitch(round_up(shape.hidden_size, kPairRows)),
-        bytes(product_scratch_bytes(shape.num_experts)) {
-    const int64_t choices = num_rows * shape.top_k;
-    begin = take((int64_t{shape.num_experts} + 1) * kFloatBytes);
-    position = take(choices * kFloatBytes);
-    input_scale = take(choices * kFloatBytes);
-    hidden_scale = take(choices * kFloatBytes);
-    inner = take(choices * inner_bytes);
-    gathered = take(choices * input_bytes);
-    gate_up = take(choices * gate_up_pitch * kFloatBytes);
-    products = gathered;
-    bytes = std::max(bytes, products + choices * product_pitch * kBf16Bytes);
-  }
-
- private:
-  int64_t take(int64_t size) {
-    const int64_t offset = round_up(bytes, kRegionAlignment);
-    bytes = offset + size;
-    return offset;
-  }
-};
-
-Shape shape_of(const glm_experts_args& args) {
+ExpertShape shape_of(const glm_experts_args& args) {
   return {args.gate_up->dtype, args.top_k, local_experts(args).count(),
           args.gate_up->columns, args.down->columns};
 }
 
-int32_t rows_that_fit(const Shape& shape, int32_t num_rows, int64_t bytes) {
+int32_t rows_that_fit(const ExpertShape& shape, int32_t num_rows,
+                      int64_t bytes) {
   int32_t rows = num_rows;
-  while (rows > 1 && Layout(shape, rows).bytes > bytes) rows = (rows + 1) / 2;
+  while (rows > 1 && ExpertLayout(shape, rows).bytes > bytes)
+    rows = (rows + 1) / 2;
   return rows;
 }
 
@@ -198,19 +147,12 @@ class Rows {
 
   const Context& context_;
   const glm_experts_args& args_;
-  Shape shape_;
-  Layout layout_;
+  ExpertShape shape_;
+  ExpertLayout layout_;
   int32_t row_begin_;
   int32_t num_rows_;
 };
 
-}
-
-int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
-  return Layout({GLM_DTYPE_BF16, shape.top_k, shape.num_local_experts,
-                 shape.hidden_size, shape.moe_intermediate_size},
-                1)
-      .bytes;
 }
 
 void experts(const Context& context, const glm_experts_args& args) {

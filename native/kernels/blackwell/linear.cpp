@@ -3,8 +3,6 @@
 
 namespace glm::kernels::blackwell {
 
-int64_t linear_scratch_bytes() { return product_scratch_bytes(1); }
-
 void linear(const Context& context, const glm_linear_args& args) {
   if (args.num_tokens == 0) return;
   const glm_matrix& matrix = *args.matrix;

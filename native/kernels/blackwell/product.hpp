@@ -53,7 +53,6 @@ struct Groups {
 };
 
 Product describe(const glm_matrix& matrix);
-int64_t product_scratch_bytes(int64_t num_groups);
 bool is_aligned(const Product& product);
 void multiply(const Context& context, const Product& product,
               const Scratch& scratch);

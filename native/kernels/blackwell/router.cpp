@@ -7,14 +7,7 @@ namespace glm::kernels::blackwell {
 namespace {
 
 constexpr char kWhere[] = "blackwell route";
-constexpr int64_t kBorderBytes = kTileBytes;
 
-}
-
-int64_t router_scratch_bytes(int32_t most_experts, int32_t hidden_size) {
-  return packed_bytes(GLM_DTYPE_BF16, GLM_MATRIX_LINEAR, most_experts,
-                      hidden_size) +
-         kBorderBytes;
 }
 
 const uint8_t* packed_router(const Context& context, const glm_matrix& router) {

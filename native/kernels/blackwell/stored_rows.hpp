@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "native/kernels/blackwell/scratch.hpp"
 #include "native/kernels/context.hpp"
 #include "native/kernels/layout.hpp"
 
@@ -16,10 +17,6 @@ inline bool multiplies(const Context& context, int32_t dtype) {
 
 inline bool stores_rows(const Context& context, const glm_matrix& matrix) {
   return matrix.role != GLM_MATRIX_TABLE && multiplies(context, matrix.dtype);
-}
-
-constexpr int64_t row_pitch(int32_t dtype, int32_t columns) {
-  return round_up(int64_t{columns} * dtype_bytes(dtype), kChunkBytes);
 }
 
 inline glm_matrix as_table(const glm_matrix& matrix) {

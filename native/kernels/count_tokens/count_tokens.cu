@@ -92,6 +92,4 @@ void count_sampled_tokens(const Context& context,
   launch(where, context.stream, shape, count_sampled, args);
 }
 
-int64_t count_tokens_scratch_bytes(const glm_workspace_shape&) { return 0; }
-
 }

@@ -13,8 +13,6 @@ void count_tokens(const Context& context, const glm_count_tokens_args& args);
 void count_sampled_tokens(const Context& context,
                           const glm_count_sampled_tokens_args& args);
 
-int64_t count_tokens_scratch_bytes(const glm_workspace_shape& shape);
-
 }
 
 #endif

@@ -3,6 +3,7 @@
 #include "native/kernels/embed/embed.hpp"
 #include "native/kernels/rows/checks.hpp"
 #include "native/kernels/rows/chunk.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
@@ -72,24 +73,6 @@ void launch_embed(const Context& context, const EmbedRows& args) {
       });
 }
 
-void expect_table(const glm_matrix* table) {
-  expect_pointer(kWhere, "table", table);
-  expect_equal(kWhere, "table role", GLM_MATRIX_TABLE, table->role);
-  expect_range(kWhere, "table rows", 1, INT32_MAX, table->rows);
-  expect_range(kWhere, "table columns", 1, INT32_MAX, table->columns);
-  if (table->dtype != GLM_DTYPE_BF16 && table->dtype != GLM_DTYPE_F32)
-    throw Failure(GLM_NOT_SUPPORTED,
-                  "embed: expected a table of F32 (0) or BF16 (1), got " +
-                      std::to_string(table->dtype));
-  rows::expect_width(kWhere, table->columns);
-}
-
-}
-
-void expect_embed_shapes(const glm_embed_args& args) {
-  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
-  expect_range(kWhere, "id_stride", 1, INT32_MAX, args.id_stride);
-  expect_table(args.table);
 }
 
 void embed(const Context& context, const glm_embed_args& args) {
@@ -110,7 +93,5 @@ void embed(const Context& context, const glm_embed_args& args) {
     return launch_embed<__nv_bfloat16>(context, rows);
   launch_embed<float>(context, rows);
 }
-
-int64_t embed_scratch_bytes(const glm_workspace_shape&) { return 0; }
 
 }

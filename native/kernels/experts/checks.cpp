@@ -7,16 +7,10 @@
 #include "native/kernels/experts/parameters.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/rows/checks.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 
 namespace glm::kernels::mixture {
 namespace {
-
-void expect_matrix(const char* what, const glm_matrix* matrix, int32_t role) {
-  expect_pointer(kExperts, what, matrix);
-  expect_equal(kExperts, what, role, matrix->role);
-  expect_range(kExperts, what, 1, INT32_MAX / 4, matrix->rows);
-  expect_range(kExperts, what, 1, INT32_MAX / 4, matrix->columns);
-}
 
 void expect_strides(const glm_experts_args& args) {
   if (args.num_local_experts < 2) return;
@@ -40,27 +34,6 @@ void expect_strides(const glm_experts_args& args) {
                args.down_scale_stride);
 }
 
-}
-
-void expect_expert_shapes(const glm_experts_args& args) {
-  expect_range(kExperts, "num_tokens", 0, INT32_MAX, args.num_tokens);
-  expect_range(kExperts, "part_of_sum", GLM_NO_PART_OF_SUM,
-               GLM_PART_OF_SCATTERED_SUM, args.part_of_sum);
-  expect_range(kExperts, "top_k", 1, kMaxTopK, args.top_k);
-  expect_local_experts(kExperts, kMaxLocalExperts, args);
-  expect_matrix("gate_up", args.gate_up, GLM_MATRIX_GATE_UP);
-  expect_range(kExperts, "gate_up dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3,
-               args.gate_up->dtype);
-  expect_matrix("down", args.down, GLM_MATRIX_LINEAR);
-  expect_equal(kExperts, "down dtype", args.gate_up->dtype, args.down->dtype);
-  expect_equal(kExperts, "gate_up rows", 2 * int64_t{args.down->columns},
-               args.gate_up->rows);
-  expect_equal(kExperts, "down rows", args.gate_up->columns, args.down->rows);
-  expect_range(kExperts, "hidden_size", 1, kMaxRowUnits * kSmallDownRows,
-               args.gate_up->columns);
-  if (args.gate_up->bias != nullptr || args.down->bias != nullptr)
-    reject(kExperts, "bias", "none", "a bias");
-  expect_shared_shapes(kExperts, args);
 }
 
 void expect_experts(const glm_experts_args& args) {

@@ -7,7 +7,6 @@ namespace glm::kernels::mixture {
 
 inline constexpr char kExperts[] = "experts";
 
-void expect_expert_shapes(const glm_experts_args& args);
 void expect_experts(const glm_experts_args& args);
 void expect_memory(const glm_experts_args& args);
 

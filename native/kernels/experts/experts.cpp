@@ -133,22 +133,6 @@ bool fills_wide_tiles(const glm_experts_args& args) {
          args.num_tokens > rows_of_launch(args);
 }
 
-int64_t launch_bytes(const glm_workspace_shape& shape) {
-  return ScratchLayout(
-             {shape.hidden_size, shape.moe_intermediate_size, shape.top_k},
-             GLM_DTYPE_BF16)
-      .bytes;
-}
-
-}
-
-int64_t experts_scratch_bytes(const glm_workspace_shape& shape) {
-  if (shape.moe_intermediate_size <= 0 || shape.top_k <= 0) return 0;
-  glm_workspace_shape without_shared = shape;
-  without_shared.top_k = std::max(shape.top_k - 1, 1);
-  return std::max(launch_bytes(shape), launch_bytes(without_shared)) +
-         prefill_experts_scratch_bytes(shape) +
-         blackwell::experts_scratch_bytes(shape);
 }
 
 void experts(const Context& context, const glm_experts_args& args) {

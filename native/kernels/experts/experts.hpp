@@ -8,7 +8,6 @@
 
 namespace glm::kernels {
 
-int64_t experts_scratch_bytes(const glm_workspace_shape& shape);
 void experts(const Context& context, const glm_experts_args& args);
 
 }

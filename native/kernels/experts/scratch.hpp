@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "native/kernels/experts/parameters.hpp"
+#include "native/kernels/experts/control.hpp"
 #include "native/kernels/layout.hpp"
 
 namespace glm::kernels::mixture {

@@ -9,6 +9,7 @@
 #include "native/kernels/layout.hpp"
 #include "native/kernels/linear/streamed_products.hpp"
 #include "native/kernels/prefill/prefill.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 #include "native/kernels/stream/token_map.hpp"
 
 namespace glm::kernels {
@@ -18,18 +19,6 @@ namespace {
 constexpr const char* kWhere = "linear";
 constexpr int32_t kActivationBytes = 2;
 constexpr int32_t kPlainChunk = 8 * 65535;
-
-void validate_matrix(const glm_matrix& matrix) {
-  expect_range(kWhere, "matrix.dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3,
-               matrix.dtype);
-  expect_range(kWhere, "matrix.role", GLM_MATRIX_LINEAR, GLM_MATRIX_GATE_UP,
-               matrix.role);
-  expect_range(kWhere, "matrix.rows", 1, INT32_MAX / 2, matrix.rows);
-  expect_range(kWhere, "matrix.columns", 1, INT32_MAX / 8, matrix.columns);
-  if (matrix.role == GLM_MATRIX_GATE_UP) {
-    expect_equal(kWhere, "matrix.rows % 2", 0, matrix.rows % 2);
-  }
-}
 
 void validate(const glm_linear_args& args) {
   expect_linear_shapes(args);
@@ -118,14 +107,6 @@ void streamed_linear(const Context& context, const glm_linear_args& args,
 
 }
 
-void expect_linear_shapes(const glm_linear_args& args) {
-  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
-  expect_range(kWhere, "part_of_sum", GLM_NO_PART_OF_SUM,
-               GLM_PART_OF_SCATTERED_SUM, args.part_of_sum);
-  expect_pointer(kWhere, "matrix", args.matrix);
-  validate_matrix(*args.matrix);
-}
-
 void linear(const Context& context, const glm_linear_args& args) {
   validate(args);
   if (blackwell::multiplies(context, args.matrix->dtype))
@@ -135,11 +116,6 @@ void linear(const Context& context, const glm_linear_args& args) {
   const collectives::PeerRows peers = rows_of_peers(context, args);
   if (fills_wide_tiles(args)) return prefill_linear(context, args, peers);
   streamed_linear(context, args, peers);
-}
-
-int64_t linear_scratch_bytes(const glm_workspace_shape&) {
-  return std::max(blackwell::linear_scratch_bytes(),
-                  prefill_linear_scratch_bytes());
 }
 
 }

@@ -8,10 +8,7 @@
 
 namespace glm::kernels {
 
-void expect_linear_shapes(const glm_linear_args& args);
 void linear(const Context& context, const glm_linear_args& args);
-int64_t linear_scratch_bytes(const glm_workspace_shape& shape);
-
 }
 
 #endif

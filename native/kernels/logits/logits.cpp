@@ -8,6 +8,8 @@
 #include "native/kernels/layout.hpp"
 #include "native/kernels/logits/gather.hpp"
 #include "native/kernels/logits/logits_products.hpp"
+#include "native/kernels/logits/scratch.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 
 namespace glm::kernels {
 
@@ -16,27 +18,12 @@ namespace {
 constexpr const char* kWhere = "logits";
 constexpr int32_t kPlainChunk = 8 * 65535;
 
-void validate_head(const glm_matrix& head) {
-  if (head.dtype == GLM_DTYPE_F8_E4M3) {
-    throw Failure(GLM_NOT_SUPPORTED,
-                  "logits: head.dtype: expected F32 or BF16, got F8_E4M3");
-  }
-  expect_range(kWhere, "head.dtype", GLM_DTYPE_F32, GLM_DTYPE_BF16, head.dtype);
-  expect_equal(kWhere, "head.role", GLM_MATRIX_LINEAR, head.role);
-  expect_range(kWhere, "head.rows", 1, INT32_MAX / 2, head.rows);
-  expect_range(kWhere, "head.columns", 1, INT32_MAX / 8, head.columns);
-}
-
 void validate(const glm_logits_args& args) {
   expect_logits_shapes(args);
   expect_pointer(kWhere, "head.data", args.head->data);
   if (args.num_rows == 0) return;
   expect_pointer(kWhere, "input", args.input);
   expect_pointer(kWhere, "output", args.output);
-}
-
-int64_t gathered_row_bytes(int32_t columns) {
-  return round_up(int64_t{columns} * dtype_bytes(GLM_DTYPE_BF16), kChunkBytes);
 }
 
 int32_t gathered_capacity(const Context& context, const glm_logits_args& args) {
@@ -77,12 +64,6 @@ int32_t chunk_rows(const glm_matrix& head) {
 
 }
 
-void expect_logits_shapes(const glm_logits_args& args) {
-  expect_range(kWhere, "num_rows", 0, INT32_MAX, args.num_rows);
-  expect_pointer(kWhere, "head", args.head);
-  validate_head(*args.head);
-}
-
 void logits(const Context& context, const glm_logits_args& args) {
   validate(args);
   if (args.num_rows == 0) return;
@@ -102,11 +83,6 @@ void logits(const Context& context, const glm_logits_args& args) {
       bf16_rows(context, product);
     }
   }
-}
-
-int64_t logits_scratch_bytes(const glm_workspace_shape& shape) {
-  return int64_t{shape.max_logit_rows} * gathered_row_bytes(shape.hidden_size) +
-         blackwell::linear_scratch_bytes();
 }
 
 }

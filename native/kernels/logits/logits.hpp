@@ -8,10 +8,7 @@
 
 namespace glm::kernels {
 
-void expect_logits_shapes(const glm_logits_args& args);
 void logits(const Context& context, const glm_logits_args& args);
-int64_t logits_scratch_bytes(const glm_workspace_shape& shape);
-
 }
 
 #endif

@@ -3,6 +3,7 @@
 #include "native/kernels/norm_rope_store/head_stores.hpp"
 #include "native/kernels/norm_rope_store/head_values.hpp"
 #include "native/kernels/norm_rope_store/norm_rope_store.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
@@ -242,15 +243,6 @@ float exact_inverse(int32_t divisor) {
 
 }
 
-void expect_norm_rope_store_shapes(const glm_norm_rope_store_args& args) {
-  const char* where = "norm_rope_store";
-  expect_cache_shape(where, args.cache);
-  expect_layer(where, *args.cache, args.layer);
-  expect_range(where, "num_heads", 1, INT32_MAX, args.num_heads);
-  expect_range(where, "rotary_dim", 0, args.cache->head_dim, args.rotary_dim);
-  expect_equal(where, "rotary_dim modulo 2", 0, args.rotary_dim % 2);
-}
-
 void norm_rope_store(const Context& context,
                      const glm_norm_rope_store_args& args) {
   const char* where = "norm_rope_store";
@@ -271,7 +263,5 @@ void norm_rope_store(const Context& context,
   }
   launch_wide(context, arguments, kMostHeads);
 }
-
-int64_t norm_rope_store_scratch_bytes(const glm_workspace_shape&) { return 0; }
 
 }

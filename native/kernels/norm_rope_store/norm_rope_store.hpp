@@ -5,11 +5,8 @@
 
 namespace glm::kernels {
 
-void expect_norm_rope_store_shapes(const glm_norm_rope_store_args& args);
 void norm_rope_store(const Context& context,
                      const glm_norm_rope_store_args& args);
-
-int64_t norm_rope_store_scratch_bytes(const glm_workspace_shape& shape);
 
 }
 

@@ -3,6 +3,7 @@
 #include "native/base/cuda.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/pages/pages.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
@@ -102,26 +103,6 @@ void launch_transfer(const Context& context, const PageTransfer& part) {
       part.first_block, part.packed);
 }
 
-}
-
-int64_t page_bytes(const glm_kv_cache& cache) {
-  const char* where = "kv_page_bytes";
-  expect_range(where, "num_layers", 0, 65535, cache.num_layers);
-  expect_range(where, "page_size", 1, INT32_MAX, cache.page_size);
-  expect_range(where, "num_kv_heads", 0, INT32_MAX, cache.num_kv_heads);
-  expect_range(where, "head_dim", 0, INT32_MAX, cache.head_dim);
-  if (cache.dtype != GLM_DTYPE_BF16 && cache.dtype != GLM_DTYPE_F8_E4M3)
-    throw Failure(GLM_NOT_SUPPORTED,
-                  "kv cache: expected dtype BF16 (1) or F8_E4M3 (2) on the "
-                  "CUDA device, got " +
-                      std::to_string(cache.dtype));
-  if (cache.page_size % kBlockTokens != 0)
-    throw Failure(GLM_NOT_SUPPORTED,
-                  "kv cache: expected a page_size that is a multiple of 16 on "
-                  "the CUDA device, got " +
-                      std::to_string(cache.page_size));
-  return int64_t{cache.num_layers} * cache.num_kv_heads *
-         head_page_bytes(cache.dtype, cache.head_dim, cache.page_size);
 }
 
 void expect_cache(const char* where, const glm_kv_cache* cache) {

@@ -7,7 +7,6 @@ namespace glm::kernels {
 
 constexpr int64_t kPageBlockBytes = 16 * 1024;
 
-int64_t page_bytes(const glm_kv_cache& cache);
 void expect_cache(const char* where, const glm_kv_cache* cache);
 
 void expect_pages(const char* where, const char* what,

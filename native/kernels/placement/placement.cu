@@ -4,6 +4,7 @@
 #include "native/kernels/blackwell/stored_rows.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/placement/placement.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
@@ -117,16 +118,6 @@ dim3 blocks_of(int64_t count) {
   return dim3(static_cast<uint32_t>(ceil_divide(count, kThreads)));
 }
 
-}
-
-void expect_matrix_shape(const char* where, const glm_matrix& matrix) {
-  expect_range(where, "matrix rows", 1, INT32_MAX, matrix.rows);
-  expect_range(where, "matrix columns", 1, INT32_MAX, matrix.columns);
-  expect_range(where, "role", GLM_MATRIX_LINEAR, GLM_MATRIX_TABLE, matrix.role);
-  expect_range(where, "dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3, matrix.dtype);
-  if (matrix.role == GLM_MATRIX_GATE_UP)
-    expect_equal(where, "matrix rows modulo 2 of a gate and up matrix", 0,
-                 matrix.rows % 2);
 }
 
 void expect_matrix(const char* where, const glm_matrix& matrix) {

@@ -20,7 +20,6 @@ struct StagedRows {
   int64_t row_pitch = 0;
 };
 
-void expect_matrix_shape(const char* where, const glm_matrix& matrix);
 void expect_matrix(const char* where, const glm_matrix& matrix);
 void clear_padding(const Context& context, const glm_matrix& matrix);
 void pack_tiles(const Context& context, const StagedRows& rows);

@@ -4,6 +4,7 @@
 #include "native/collectives/peer/peer_rank.hpp"
 #include "native/kernels/prefill/prefill.hpp"
 #include "native/kernels/prefill/product.hpp"
+#include "native/kernels/prefill/scratch.hpp"
 #include "native/kernels/prefill/stages.hpp"
 
 namespace glm::kernels {
@@ -12,59 +13,6 @@ namespace {
 using prefill::Product;
 
 constexpr char kWhere[] = "prefill experts";
-constexpr int64_t kRegionAlignment = 256;
-
-struct Layout {
-  int64_t input_stride = 0;
-  int64_t hidden_stride = 0;
-  int64_t product_stride = 0;
-  int64_t begin = 0;
-  int64_t position = 0;
-  int64_t input_scale = 0;
-  int64_t hidden_scale = 0;
-  int64_t inner = 0;
-  int64_t gathered = 0;
-  int64_t hidden = 0;
-  int64_t products = 0;
-  int64_t bytes = 0;
-};
-
-class Regions {
- public:
-  int64_t add(int64_t bytes) {
-    const int64_t offset = bytes_;
-    bytes_ += round_up(bytes, kRegionAlignment);
-    return offset;
-  }
-  void rewind(int64_t offset) { bytes_ = offset; }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  int64_t bytes_ = 0;
-};
-
-Layout layout_of(int32_t dtype, int64_t num_choices, int64_t num_experts,
-                 int64_t hidden_size, int64_t width) {
-  Layout layout;
-  Regions regions;
-  const int64_t element = dtype_bytes(dtype);
-  layout.input_stride = round_up(hidden_size * element, kChunkBytes);
-  layout.hidden_stride = round_up(width, kChunkBytes);
-  layout.product_stride = round_up(hidden_size, kPairRows);
-  layout.begin = regions.add((num_experts + 1) * 4);
-  layout.position = regions.add(num_choices * 4);
-  layout.input_scale = regions.add(num_choices * 4);
-  layout.hidden_scale = regions.add(num_choices * 4);
-  layout.inner = regions.add(num_choices * layout.hidden_stride * element);
-  const int64_t shared = regions.bytes();
-  layout.gathered = regions.add(num_choices * layout.input_stride);
-  layout.hidden = regions.add(num_choices * layout.hidden_stride * 4);
-  const int64_t first_end = regions.bytes();
-  regions.rewind(shared);
-  layout.products = regions.add(num_choices * layout.product_stride * 2);
-  layout.bytes = std::max(first_end, regions.bytes());
-  return layout;
-}
 
 class Experts {
  public:
@@ -76,8 +24,8 @@ class Experts {
         width_(args.down->columns),
         local_(local_experts(args)),
         is_fp8_(args.gate_up->dtype == GLM_DTYPE_F8_E4M3),
-        layout_(layout_of(args.gate_up->dtype, num_choices_, local_.count(),
-                          hidden_size_, width_)) {
+        layout_(prefill::expert_layout(args.gate_up->dtype, num_choices_,
+                                       local_.count(), hidden_size_, width_)) {
     expect_range(kWhere, "scratch bytes", layout_.bytes, INT64_MAX,
                  context.scratch.bytes);
     expect_pointer(kWhere, "scratch", context.scratch.data);
@@ -190,20 +138,9 @@ class Experts {
   int32_t width_;
   LocalExperts local_;
   bool is_fp8_;
-  Layout layout_;
+  prefill::ExpertLayout layout_;
 };
 
-}
-
-int64_t prefill_experts_scratch_bytes(const glm_workspace_shape& shape) {
-  int64_t bytes = 0;
-  for (const int32_t dtype : {GLM_DTYPE_BF16, GLM_DTYPE_F8_E4M3})
-    bytes = std::max(
-        bytes, layout_of(dtype, int64_t{shape.max_step_tokens} * shape.top_k,
-                         shape.num_local_experts, shape.hidden_size,
-                         shape.moe_intermediate_size)
-                   .bytes);
-  return bytes;
 }
 
 void prefill_experts(const Context& context, const glm_experts_args& args) {

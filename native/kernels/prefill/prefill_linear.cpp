@@ -23,8 +23,6 @@ float* kept_sums(const Context& context, const prefill::Product& product) {
 
 }
 
-int64_t prefill_linear_scratch_bytes() { return prefill::kKeptBytes; }
-
 void prefill_linear(const Context& context, const glm_linear_args& args,
                     const collectives::PeerRows& peers) {
   const glm_matrix& matrix = *args.matrix;

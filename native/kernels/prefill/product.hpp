@@ -8,21 +8,16 @@
 #include "native/collectives/peer/peer_rows.hpp"
 #include "native/kernels/context.hpp"
 #include "native/kernels/layout.hpp"
+#include "native/kernels/prefill/scratch.hpp"
 #include "native/kernels/stream/product_plan.hpp"
 
 namespace glm::kernels::prefill {
 
-constexpr int32_t kTileTokens = 256;
 constexpr int32_t kPromotedTileTokens = 192;
 constexpr int32_t kRegisterTileTokens = 128;
 constexpr int32_t kSmallTileTokens = 64;
 constexpr int32_t kWidthStep = 16;
 constexpr int32_t kClusterSize = 2;
-constexpr int32_t kNumConsumers = 256;
-constexpr int32_t kMostKeepingBlocks = 132;
-constexpr int64_t kKeptBlockBytes =
-    int64_t{kTileTokens} / 2 * kNumConsumers * sizeof(float);
-constexpr int64_t kKeptBytes = kMostKeepingBlocks * kKeptBlockBytes;
 
 struct TokenMaps {
   CUtensorMap of_width[kTileTokens / kWidthStep];

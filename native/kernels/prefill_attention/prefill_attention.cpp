@@ -96,8 +96,4 @@ void prefill_attention(const Context& context, const glm_attention_args& args) {
   }
 }
 
-int64_t prefill_attention_scratch_bytes(const glm_workspace_shape&) {
-  return 0;
-}
-
 }

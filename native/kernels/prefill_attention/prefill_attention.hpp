@@ -10,8 +10,6 @@ namespace glm::kernels {
 
 void prefill_attention(const Context& context, const glm_attention_args& args);
 
-int64_t prefill_attention_scratch_bytes(const glm_workspace_shape& shape);
-
 }
 
 #endif

@@ -2,6 +2,7 @@
 #include "native/kernels/quantise/quantise.hpp"
 #include "native/kernels/rows/checks.hpp"
 #include "native/kernels/rows/prefetch.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
@@ -54,12 +55,6 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
 
 }
 
-void expect_quantise_shapes(const glm_quantise_args& args) {
-  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
-  expect_range(kWhere, "width", 0, INT32_MAX, args.width);
-  rows::expect_width(kWhere, args.width);
-}
-
 void quantise(const Context& context, const glm_quantise_args& args) {
   expect_quantise_shapes(args);
   if (args.num_tokens == 0) return;
@@ -77,7 +72,5 @@ void quantise(const Context& context, const glm_quantise_args& args) {
         return quantise_rows<decltype(chunks)::value, decltype(is_fast)::value>;
       });
 }
-
-int64_t quantise_scratch_bytes(const glm_workspace_shape&) { return 0; }
 
 }

@@ -8,10 +8,7 @@
 
 namespace glm::kernels {
 
-void expect_quantise_shapes(const glm_quantise_args& args);
 void quantise(const Context& context, const glm_quantise_args& args);
-
-int64_t quantise_scratch_bytes(const glm_workspace_shape& shape);
 
 }
 

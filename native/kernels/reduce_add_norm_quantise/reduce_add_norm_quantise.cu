@@ -6,6 +6,7 @@
 #include "native/kernels/reduce_add_norm_quantise/exchange_rows.hpp"
 #include "native/kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.hpp"
 #include "native/kernels/rows/checks.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
 namespace glm::kernels {
@@ -13,9 +14,6 @@ namespace {
 
 constexpr char kWhere[] = "reduce_add_norm_quantise";
 constexpr int32_t kFewRows = 16;
-constexpr int32_t kMostReducedChunks = 2;
-constexpr int32_t kMostReducedWidth =
-    kMostReducedChunks * rows::kMaxThreads * rows::kChunkElements;
 
 using norm::NormRows;
 using norm::Way;
@@ -253,7 +251,7 @@ void launch_ranks(const Context& context, const NormRows& given,
   if constexpr (sizeof...(others) > 0)
     if (context.peers->world_size() != first)
       return launch_ranks<work, others...>(context, given, shape);
-  constexpr int32_t most = kMostReducedChunks;
+  constexpr int32_t most = rows::kMaxReducedChunks;
   if constexpr (work == Work::norm)
     if (given.exchange.is_scattered)
       return launch_chunks<work, first, Way::scattered, 1, most>(context, given,
@@ -337,20 +335,6 @@ void reduce_rows(const Context& context,
 
 }
 
-void expect_reduce_add_norm_quantise_shapes(
-    const glm_reduce_add_norm_quantise_args& args, int32_t world_size) {
-  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
-  expect_range(kWhere, "hidden_size", 1, INT32_MAX, args.hidden_size);
-  expect_range(kWhere, "is_scattered", 0, 1, args.is_scattered);
-  rows::expect_width(kWhere, args.hidden_size);
-  if (world_size > 1 && args.hidden_size > kMostReducedWidth)
-    throw Failure(GLM_NOT_SUPPORTED,
-                  std::string(kWhere) +
-                      ": hidden_size over several ranks: expected at most " +
-                      std::to_string(kMostReducedWidth) + ", got " +
-                      std::to_string(args.hidden_size));
-}
-
 void reduce_add_norm_quantise(const Context& context,
                               const glm_reduce_add_norm_quantise_args& args) {
   const int32_t world_size =
@@ -375,14 +359,6 @@ void reduce_add_norm_quantise(const Context& context,
     return launch_chunks<Work::norm, 1, Way::in_parts, 1, 2>(context, given,
                                                              shape);
   launch_chunks<Work::norm, 1, Way::to_all, 1, 2, 4, 8>(context, given, shape);
-}
-
-int64_t reduce_add_norm_quantise_scratch_bytes(
-    const glm_workspace_shape& shape) {
-  return collectives::region_bytes(
-      collectives::region_shape(shape.world_size, shape.max_step_tokens,
-                                shape.max_sequences),
-      shape.hidden_size);
 }
 
 }

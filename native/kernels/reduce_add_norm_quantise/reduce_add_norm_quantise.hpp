@@ -8,13 +8,8 @@
 
 namespace glm::kernels {
 
-void expect_reduce_add_norm_quantise_shapes(
-    const glm_reduce_add_norm_quantise_args& args, int32_t world_size);
 void reduce_add_norm_quantise(const Context& context,
                               const glm_reduce_add_norm_quantise_args& args);
-
-int64_t reduce_add_norm_quantise_scratch_bytes(
-    const glm_workspace_shape& shape);
 
 }
 

@@ -8,11 +8,6 @@
 
 namespace glm::kernels::routing {
 
-int64_t sums_row_bytes(int32_t num_fragments) {
-  return int64_t{kBlocksOfTile} * num_fragments * kFragmentExperts *
-         static_cast<int64_t>(sizeof(float));
-}
-
 namespace {
 
 constexpr int32_t kCapability = 9;

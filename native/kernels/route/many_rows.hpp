@@ -10,8 +10,6 @@
 
 namespace glm::kernels::routing {
 
-constexpr int32_t kPartsOfBlock = 2;
-constexpr int32_t kBlocksOfTile = kParts / kPartsOfBlock;
 constexpr int32_t kGroupExperts = 64;
 constexpr int32_t kGroupThreads = 128;
 
@@ -33,8 +31,6 @@ struct ManyRows {
     return num_fragments * kFragmentExperts;
   }
 };
-
-int64_t sums_row_bytes(int32_t num_fragments);
 
 bool has_many_rows(const Context& context, const RouteParameters& parameters);
 void route_many_rows(const Context& context, int32_t dtype,

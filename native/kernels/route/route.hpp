@@ -8,8 +8,6 @@
 
 namespace glm::kernels {
 
-int64_t route_scratch_bytes(const glm_workspace_shape& shape);
-void expect_route_shapes(const glm_route_args& args);
 void route(const Context& context, const glm_route_args& args);
 
 }

@@ -250,7 +250,7 @@ void launch_blocks(cudaStream_t stream, const RouteParameters& p) {
 
 template <int32_t dtype>
 void launch_dtype(cudaStream_t stream, RouteParameters p) {
-  p.num_shares = shares_for(p);
+  p.num_shares = shares_for(p.num_tokens, p.num_fragments);
   int32_t token_blocks = token_blocks_for(p.num_tokens);
   if (token_blocks == 1) return launch_blocks<dtype, 1>(stream, p);
   if (token_blocks == 2) return launch_blocks<dtype, 2>(stream, p);

@@ -3,24 +3,20 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <string>
 #include <type_traits>
 
 #include "native/base/cuda.hpp"
 #include "native/kernels/context.hpp"
 #include "native/kernels/layout.hpp"
 #include "native/kernels/rows/parts.hpp"
+#include "native/kernels/rows/width.hpp"
 
 namespace glm::kernels::rows {
 
-constexpr int32_t kChunkElements = 8;
 constexpr int32_t kWarpThreads = 32;
-constexpr int32_t kMaxThreads = 1024;
 constexpr int32_t kSmallThreads = 512;
-constexpr int32_t kMaxChunks = 8;
 constexpr int32_t kMostChunksInParts = 2;
 constexpr int64_t kMostRowsInParts = 2;
-constexpr int32_t kMaxWidth = kMaxThreads * kMaxChunks * kChunkElements;
 
 struct RowShape {
   int32_t num_chunks;
@@ -44,14 +40,6 @@ inline int32_t threads_for(int64_t width, int32_t num_chunks) {
   int64_t chunks = width > 0 ? ceil_divide(width, kChunkElements) : 1;
   return static_cast<int32_t>(
       round_up(ceil_divide(chunks, num_chunks), kWarpThreads));
-}
-
-inline void expect_width(const char* where, int64_t width) {
-  if (width > kMaxWidth)
-    throw Failure(GLM_NOT_SUPPORTED, std::string(where) +
-                                         ": width: expected at most " +
-                                         std::to_string(kMaxWidth) + ", got " +
-                                         std::to_string(width));
 }
 
 inline RowShape shape_of(const char* where, int64_t width) {

@@ -6,11 +6,11 @@
 #include "native/kernels/layout.hpp"
 #include "native/kernels/sample/candidate.hpp"
 #include "native/kernels/sample/controls.hpp"
+#include "native/kernels/sample/limits.hpp"
 #include "native/ptx/cluster.hpp"
 
 namespace glm::kernels::sampling {
 
-constexpr int32_t kRowBlocks = 8;
 constexpr int32_t kThreads = 512;
 constexpr int32_t kWarps = kThreads / kWarpThreads;
 constexpr int32_t kQuad = 4;

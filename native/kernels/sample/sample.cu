@@ -4,6 +4,7 @@
 #include "native/base/failure.hpp"
 #include "native/kernels/sample/kernels.hpp"
 #include "native/kernels/sample/sample.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 
 namespace glm::kernels {
 namespace {
@@ -41,18 +42,6 @@ void expect_tables(const glm_sample_args& args) {
   expect_pointer(kWhere, "is_finite", args.is_finite);
 }
 
-}
-
-void expect_sample_shapes(const glm_sample_args& args) {
-  expect_range(kWhere, "num_rows", 0, INT32_MAX / kRowBlocks, args.num_rows);
-  expect_range(kWhere, "vocab_size", 1, INT32_MAX, args.vocab_size);
-  expect_range(kWhere, "num_count_rows", 0, INT32_MAX, args.num_count_rows);
-  expect_range(kWhere, "num_masks", 0, INT32_MAX, args.num_masks);
-  expect_range(kWhere, "num_biases", 0, INT32_MAX, args.num_biases);
-  if (args.vocab_size > kMaxVocab)
-    throw Failure(GLM_NOT_SUPPORTED, "sample: vocab_size: expected at most " +
-                                         std::to_string(kMaxVocab) + ", got " +
-                                         std::to_string(args.vocab_size));
 }
 
 namespace {
@@ -94,7 +83,5 @@ void sample(const Context& context, const glm_sample_args& args) {
   if (!is_one_launch) launch_greedy(context, args);
   launch_drawn(context, args, is_one_launch);
 }
-
-int64_t sample_scratch_bytes(const glm_workspace_shape&) { return 0; }
 
 }

@@ -44,9 +44,8 @@ __host__ __device__ constexpr int64_t shared_bytes(int64_t vocab_size) {
 
 constexpr int32_t kMaxGroupTokens =
     sizeof(RowShared::bins) / sizeof(uint64_t) / GLM_MAX_LOGPROBS;
-constexpr int32_t kMaxVocab =
-    kMaxGroupTokens / (2 * kQuad) * kQuad * kThreads * kRowBlocks;
-static_assert(kMaxVocab == 196608);
+static_assert(kMaxVocab ==
+              kMaxGroupTokens / (2 * kQuad) * kQuad * kThreads * kRowBlocks);
 
 class Row {
  public:

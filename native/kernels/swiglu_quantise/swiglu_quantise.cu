@@ -2,6 +2,7 @@
 #include "native/kernels/rows/checks.hpp"
 #include "native/kernels/rows/prefetch.hpp"
 #include "native/kernels/rows/swiglu.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 #include "native/kernels/swiglu_quantise/swiglu_quantise.hpp"
 #include "native/ptx/dependent_launch.hpp"
 
@@ -76,12 +77,6 @@ __global__ void __launch_bounds__(rows::kMaxThreads)
 
 }
 
-void expect_swiglu_quantise_shapes(const glm_swiglu_quantise_args& args) {
-  expect_range(kWhere, "num_tokens", 0, INT32_MAX, args.num_tokens);
-  expect_range(kWhere, "width", 1, INT32_MAX / 2, args.width);
-  rows::expect_width(kWhere, args.width);
-}
-
 void swiglu_quantise(const Context& context,
                      const glm_swiglu_quantise_args& args) {
   expect_swiglu_quantise_shapes(args);
@@ -104,7 +99,5 @@ void swiglu_quantise(const Context& context,
         return gate_rows<decltype(chunks)::value, decltype(is_fast)::value>;
       });
 }
-
-int64_t swiglu_quantise_scratch_bytes(const glm_workspace_shape&) { return 0; }
 
 }

@@ -1,5 +1,7 @@
 """`glm plan`: what fits, before a byte is loaded."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -8,24 +10,16 @@ from glm_engine import options
 from glm_engine.console import (
     human_bytes,
     human_count,
-    make_table,
     print_columns,
     print_fields,
     print_json,
-    print_table,
-    world_size_choice,
 )
 from glm_engine.errors import EngineError, ExitCode, Status
 from glm_engine.sizes import batch_line, context_line
 
-RANK_COLUMNS = (
-    ("weights", "weight_bytes"),
-    ("KV pages", "kv_bytes"),
-    ("workspace", "buffer_bytes"),
-    ("pinned host", "host_bytes"),
-    ("total", "total_bytes"),
-    ("memory", "memory_bytes"),
-)
+FEWEST = "the fewest of 1, 2, 4 and 8 GPUs that hold the model"
+ON_GPUS = " To plan for GPUs, state the memory of each, e.g. --device-memory 141GB."
+OPTIONS = re.compile(r"\b(max_seq|max_step_tokens|num_pages|page_size|world_size)\b")
 
 
 @options.command("plan")
@@ -34,15 +28,17 @@ RANK_COLUMNS = (
     "--device-memory",
     "device_memory_bytes",
     type=options.PositiveSize(),
-    help="Plan for devices with so much free memory each, such as 141GB, which need not be here.",
+    show_default="the free memory of the devices here",
+    help="Plan for GPUs with this much free memory each, e.g. 141GB; this machine needs no GPU.",
 )
-@click.option("--buffers", is_flag=True, help="List every buffer of the workspace.")
+@click.option("--buffers", is_flag=True, help="List every buffer of the workspace, in bytes.")
 @options.engine_options
 @options.JSON
 def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
-    """Say what of MODEL (a folder, a config.json alone, or a name of bench) fits on each rank.
+    """Show whether MODEL fits in memory, and the context and requests that it leaves room for.
 
-    Exits with 1, and the reason, when it does not fit.
+    No weights are loaded: a config.json is enough. A GB is 10^9 bytes. Exits with 1 if the model
+    does not fit.
     """
     from glm_engine.engine import plan
     from glm_engine.loading import in_thread
@@ -51,11 +47,11 @@ def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
         path_of(model_dir), engine_values, device_memory_bytes=device_memory_bytes
     )
     try:
-        planned = in_thread(lambda: plan(chosen))
+        planned = in_thread(lambda: planned_with_advice(chosen, plan))
     except EngineError as error:
         if error.status != Status.GLM_OUT_OF_MEMORY:
             raise with_advice(error, chosen) from error
-        planned = {"fits": False, "reason": str(error)}
+        planned = {"fits": False, "reason": str(error), "advice": ""}
     planned["model_dir"] = str(model_dir)
     if as_json:
         print_json(planned)
@@ -64,13 +60,27 @@ def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
     return ExitCode.OK if planned["fits"] else ExitCode.FAILED
 
 
+def planned_with_advice(chosen, plan):
+    """Return the plan; if the model does not fit, also say which GPUs hold it or how to ask."""
+    planned = plan(chosen)
+    if planned["fits"]:
+        return planned
+    if planned["device"] == "cpu":
+        planned["advice"] += ON_GPUS if chosen.device == "auto" else ""
+    elif chosen.world_size:
+        automatic = plan(replace(chosen, world_size=0))
+        size = automatic["world_size"]
+        planned["advice"] += f" world_size {size} fits." if automatic["fits"] else ""
+    return planned
+
+
 def with_advice(error, chosen):
     """Return the error; where a GPU is absent it says how to plan without one."""
     if chosen.device != "cuda" or error.status != Status.GLM_NOT_SUPPORTED:
         return error
     if chosen.device_memory_bytes:
         return error
-    text = f"{error}; --device-memory 141GB plans for GPUs that are not here"
+    text = f"{error}.{ON_GPUS}"
     return EngineError(error.operation, error.status, text)
 
 
@@ -85,72 +95,63 @@ def print_plan(planned, buffers, is_chosen):
     if "ranks" in planned:
         print_fields(fields(planned, is_chosen))
         print()
-        print_table(rank_table(planned["ranks"]))
-        print()
     if buffers and "buffers" in planned:
         rows = [(name, f"{size:,}") for name, size in planned["buffers"].items()]
-        print_columns(("buffer of rank 0", ">bytes"), rows)
+        print_columns(("buffer", ">bytes"), rows)
         print()
-    print("fits" if planned["fits"] else f"does not fit: {planned['reason']}")
+    print(verdict(planned))
+
+
+def verdict(planned):
+    """Return whether the model fits; if not, why, and what would help."""
+    if planned["fits"]:
+        return "Fits."
+    text = f"Does not fit: {planned['reason']}. {planned['advice']}".rstrip()
+    return OPTIONS.sub(lambda name: f"--{name[0].replace('_', '-')}", text)
 
 
 def fields(planned, is_chosen):
+    """Return the rows of the table: sizes, then what they leave room for if the model fits."""
+    rank, where = planned["ranks"][0], per_rank(planned)
+    rows = [
+        ("Model", model(planned)),
+        devices(planned, is_chosen),
+        (f"Weights{where}", human_bytes(rank["weight_bytes"])),
+        (f"Workspace{where}", human_bytes(rank["buffer_bytes"])),
+    ]
+    return rows + (room(planned, rank, where) if planned["fits"] else [])
+
+
+def room(planned, rank, where):
+    shared = planned["world_size"] if planned["device"] == "cpu" else 1
+    free = planned["memory_free_bytes"] - shared * rank["total_bytes"]
+    cache = f"{human_bytes(rank['kv_bytes'])} in {planned['kv_dtype']}"
     return [
-        ("checkpoint", planned["model_dir"]),
-        ("architecture", planned["architecture"]),
-        ("device", f"{planned['device']}, {ranks(planned, is_chosen)}"),
-        ("experts", planned["expert_layout"]),
-        ("parameters", both(planned, "num_parameters", human_count)),
-        ("checkpoint bytes", both(planned, "checkpoint_bytes", human_bytes)),
-        ("KV type", planned["kv_dtype"]),
-        ("KV per token", kv_per_token(planned)),
-        ("pages", pages(planned)),
-        ("context", context_line(planned)),
-        ("batch", batch_line(planned)),
-        ("step", f"{planned['max_step_tokens']:,} tokens at most"),
-        ("pool", pool(planned)),
+        (f"KV cache{where}", cache),
+        ("Free" if shared > 1 else f"Free{where}", human_bytes(free)),
+        ("Context length", context_line(planned)),
+        ("Concurrent requests", f"{planned['concurrent_requests']:,} at the full context length"),
+        ("KV cache capacity", f"{planned['tokens_of_context']:,} tokens"),
+        ("Maximum batch", batch_line(planned)),
+        ("Tokens per pass", f"up to {planned['max_step_tokens']:,}"),
     ]
 
 
-def ranks(planned, is_chosen):
-    if is_chosen and planned["fits"] and planned["device"] != "cpu":
-        return world_size_choice(planned["world_size"])
-    return f"world size {planned['world_size']}"
+def model(planned):
+    parameters, size = human_count(planned["num_parameters"]), planned["checkpoint_bytes"]
+    return f"{planned['model_dir']}, {parameters} parameters, {human_bytes(size)} of weights"
 
 
-def both(planned, name, human):
-    """A figure, and the same with the multi-token-prediction layers where there are any."""
-    value, whole = planned[name], planned.get(f"{name}_with_nextn", planned[name])
-    text = f"{value:,} ({human(value)})"
-    return text if whole == value else f"{text}; with prediction layers {whole:,} ({human(whole)})"
+def devices(planned, is_chosen):
+    count, memory = planned["world_size"], human_bytes(planned["memory_free_bytes"])
+    if planned["device"] == "cpu":
+        ranks = "" if count == 1 else f", {count} ranks"
+        return "CPU", f"{memory} of free memory{ranks}"
+    chosen = f"; {FEWEST}" if is_chosen and planned["fits"] else ""
+    return "GPUs", f"{count} with {memory} of free memory{' each' if count > 1 else ''}{chosen}"
 
 
-def kv_per_token(planned):
-    value, bf16 = planned["kv_bytes_per_token"], planned.get("kv_bytes_per_token_bf16")
-    text = f"{value:,} B ({value / 1024:,.1f} KiB)"
-    return text if bf16 in (None, value) else f"{text}; in BF16 {bf16:,} B ({bf16 / 1024:,.1f} KiB)"
-
-
-def pages(planned):
-    return (
-        f"{planned['num_pages']:,} of {planned['page_size']} tokens, "
-        f"{planned['page_bytes']:,} B each"
-    )
-
-
-def pool(planned):
-    return (
-        f"{planned['tokens_of_context']:,} tokens in all, "
-        f"whole contexts in it: {planned['concurrent_requests']:,}"
-    )
-
-
-def rank_table(ranks):
-    table = make_table(">rank", *[f">{title}" for title, _ in RANK_COLUMNS])
-    for rank in ranks:
-        table.add_row(str(rank["rank"]), *[cell(rank, name) for _, name in RANK_COLUMNS])
-    return table
-
-
-def cell(rank, name):
-    return human_bytes(rank[name]) if name in rank else "-"
+def per_rank(planned):
+    if planned["device"] != "cpu":
+        return " per GPU"
+    return " per rank" if planned["world_size"] > 1 else ""

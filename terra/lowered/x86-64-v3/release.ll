@@ -97,11 +97,11 @@ target triple = "x86_64-pc-linux-gnu"
 %91 = type { [4 x i64] }
 %92 = type { %78, i64, i8 }
 %93 = type { i32, i32, i32, i32, i32, %91 }
-%94 = type { ptr, ptr, %95, %95, i32, i32, i8, i8, i8, i32, i8, i32, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %96, %15, i8, [512 x i8] }
+%94 = type { ptr, ptr, %95, %95, i32, i32, i8, i8, i8, i32, i8, i32, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %96, %15, i64, i8, [512 x i8], [128 x i8] }
 %95 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32 }
 %96 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
 %97 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, i32, i32, [128 x i8] }
-%98 = type { ptr, ptr, [16 x i8], [4096 x i8] }
+%98 = type { ptr, ptr, [16 x i8], [4096 x i8], i8 }
 %99 = type { ptr, ptr, ptr, ptr, ptr, i32 }
 %100 = type { i32, i32, i32, i32, ptr }
 %101 = type { i32, i32, ptr }
@@ -700,254 +700,273 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.658" = private unnamed_addr constant [3 x i8] c"; \00", align 1
 @"$string.659" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
 @"$string.660" = private unnamed_addr constant [64 x i8] c"cannot find the folder of the engine's library; set library_dir\00", align 1
-@"$string.661" = private unnamed_addr constant [16 x i8] c"%s/libglm_%s.so\00", align 1
-@"$string.662" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.663" = private unnamed_addr constant [13 x i8] c"libglm_%s.so\00", align 1
-@"$string.664" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
-@"$string.665" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
-@"$string.666" = private unnamed_addr constant [99 x i8] c"an NVIDIA GPU is here, so device auto means cuda (choose device cpu to compute on the processor); \00", align 1
-@"$string.667" = private unnamed_addr constant [78 x i8] c"%scannot open the library of device %s: %.700s; in a checkout, `%s` builds it\00", align 1
-@"$string.668" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.669" = private unnamed_addr constant [26 x i8] c"%.800s does not export %s\00", align 1
-@"$string.670" = private unnamed_addr constant [50 x i8] c"%.800s was built for another version of backend.h\00", align 1
-@"$string.671" = private unnamed_addr constant [49 x i8] c"option world_size is %lld; expected %lld to %lld\00", align 1
-@"$string.672" = private unnamed_addr constant [48 x i8] c"option max_batch is %lld; expected %lld to %lld\00", align 1
-@"$string.673" = private unnamed_addr constant [46 x i8] c"option max_seq is %lld; expected %lld to %lld\00", align 1
-@"$string.674" = private unnamed_addr constant [48 x i8] c"option page_size is %lld; expected %lld to %lld\00", align 1
-@"$string.675" = private unnamed_addr constant [48 x i8] c"option num_pages is %lld; expected %lld to %lld\00", align 1
-@"$string.676" = private unnamed_addr constant [52 x i8] c"option expert_layout is %lld; expected %lld to %lld\00", align 1
-@"$string.677" = private unnamed_addr constant [50 x i8] c"option num_threads is %lld; expected %lld to %lld\00", align 1
-@"$string.678" = private unnamed_addr constant [54 x i8] c"option max_step_tokens is %lld; expected %lld to %lld\00", align 1
-@"$string.679" = private unnamed_addr constant [52 x i8] c"option prefill_chunk is %lld; expected %lld to %lld\00", align 1
-@"$string.680" = private unnamed_addr constant [48 x i8] c"option max_queue is %lld; expected %lld to %lld\00", align 1
-@"$string.681" = private unnamed_addr constant [51 x i8] c"option prefix_cache is %lld; expected %lld to %lld\00", align 1
-@"$string.682" = private unnamed_addr constant [47 x i8] c"option kv_dtype is %lld; expected %lld to %lld\00", align 1
-@"$string.683" = private unnamed_addr constant [53 x i8] c"option max_logit_rows is %lld; expected %lld to %lld\00", align 1
-@"$string.684" = private unnamed_addr constant [45 x i8] c"option graphs is %lld; expected %lld to %lld\00", align 1
-@"$string.685" = private unnamed_addr constant [49 x i8] c"option plan_ahead is %lld; expected %lld to %lld\00", align 1
-@"$string.686" = private unnamed_addr constant [55 x i8] c"option check_operations is %lld; expected %lld to %lld\00", align 1
-@"$string.687" = private unnamed_addr constant [48 x i8] c"option synthetic is %lld; expected %lld to %lld\00", align 1
-@"$string.688" = private unnamed_addr constant [49 x i8] c"option num_layers is %lld; expected %lld to %lld\00", align 1
-@"$string.689" = private unnamed_addr constant [48 x i8] c"option kv_events is %lld; expected %lld to %lld\00", align 1
-@"$string.690" = private unnamed_addr constant [53 x i8] c"option step_budget_ms is %lld; expected %lld to %lld\00", align 1
-@"$string.691" = private unnamed_addr constant [55 x i8] c"option ranks_per_device is %lld; expected %lld to %lld\00", align 1
-@"$string.692" = private unnamed_addr constant [57 x i8] c"option memory_limit_bytes is %lld; expected %lld to %lld\00", align 1
-@"$string.693" = private unnamed_addr constant [59 x i8] c"option memory_limit_percent is %lld; expected %lld to %lld\00", align 1
-@"$string.694" = private unnamed_addr constant [58 x i8] c"option device_memory_bytes is %lld; expected %lld to %lld\00", align 1
-@"$string.695" = private unnamed_addr constant [73 x i8] c"option num_layers is %d, but only synthetic models can have fewer layers\00", align 1
-@"$string.696" = private unnamed_addr constant [76 x i8] c"options memory_limit_bytes and memory_limit_percent cannot be used together\00", align 1
-@"$string.697" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings in config.json is %d\00", align 1
-@"$string.698" = private unnamed_addr constant [63 x i8] c"world_size is %d; expected a multiple of ranks_per_device (%d)\00", align 1
-@"$string.699" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.700" = private unnamed_addr constant [54 x i8] c"%.800s cannot describe its device without opening one\00", align 1
-@"$string.701" = private unnamed_addr constant [62 x i8] c"option graphs is 1, but the device (%s) cannot capture graphs\00", align 1
-@"$string.702" = private unnamed_addr constant [70 x i8] c"option page_size is %d; the device (%s) needs a multiple of %d tokens\00", align 1
-@"$string.703" = private unnamed_addr constant [92 x i8] c"option memory_limit_bytes is %lld; expected at most what a device (%s) has free, %lld bytes\00", align 1
-@"$string.704" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.705" = private unnamed_addr constant [75 x i8] c"the width of the shared experts (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.706" = private unnamed_addr constant [49 x i8] c"n_routed_experts (expert_layout expert_parallel)\00", align 1
-@"$string.707" = private unnamed_addr constant [54 x i8] c"moe_intermediate_size (expert_layout tensor_parallel)\00", align 1
-@"$string.708" = private unnamed_addr constant [98 x i8] c"the device does not support KV cache pages of kv_dtype %s, page_size %d, %d KV heads, head_dim %d\00", align 1
-@"$string.709" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
-@"$string.710" = private unnamed_addr constant [79 x i8] c"the device does not support a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.711" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
-@"$string.712" = private unnamed_addr constant [71 x i8] c"the device supports no workspace for max_step_tokens %d and max_seq %d\00", align 1
-@"$string.716" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d need page tables of more than %lld entries\00", align 1
-@"$string.717" = private unnamed_addr constant [92 x i8] c"the pool of %lld pages of %d tokens is too small for one request: max_seq %d takes %d pages\00", align 1
-@"$string.718" = private unnamed_addr constant [52 x i8] c"num_pages * page_size is more than 2147483647 slots\00", align 1
-@"$string.719" = private unnamed_addr constant [101 x i8] c"the weights and buffers alone need more; fewer layers, more devices or a lower max_step_tokens would\00", align 1
-@"$string.720" = private unnamed_addr constant [23 x i8] c"max_seq %lld would fit\00", align 1
-@"$string.721" = private unnamed_addr constant [25 x i8] c"num_pages %lld would fit\00", align 1
-@"$string.722" = private unnamed_addr constant [43 x i8] c"num_pages %lld with max_seq %lld would fit\00", align 1
-@"$string.723" = private unnamed_addr constant [163 x i8] c"weights of %lld bytes, buffers of %lld and %lld pages of %lld bytes (one request of max_seq %d takes %d) need %lld bytes; %lld are available, %lld are missing: %s\00", align 1
-@"$string.724" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.725" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.726" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.727" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.728" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.729" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.731" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.732" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.733" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.734" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.736" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.737" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.738" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.739" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.740" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.741" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.742" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.743" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.744" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.745" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.746" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.747" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.748" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.749" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.750" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.751" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.752" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.753" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.754" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.755" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.756" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.757" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.758" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
-@"$string.759" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.760" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.761" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.762" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.763" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.764" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.765" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.766" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.767" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
-@"$string.768" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
-@"$string.769" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.770" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.771" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.772" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.773" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.774" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.775" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.776" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
-@"$string.777" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
-@"$string.778" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.779" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.780" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.781" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.782" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.783" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.784" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.785" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.786" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.787" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.788" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.789" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.790" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.791" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.792" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.793" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.794" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
-@"$string.795" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
-@"$string.796" = private unnamed_addr constant [56 x i8] c"%s is null: expected a pointer that receives the result\00", align 1
-@"$string.797" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.798" = private unnamed_addr constant [39 x i8] c"no profile is running: begin one first\00", align 1
-@"$string.799" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.800" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.801" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.802" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.803" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.804" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.805" = private unnamed_addr constant [64 x i8] c"num_pages is %d, expected 0 to %d (the number planned at start)\00", align 1
-@"$string.806" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.807" = private unnamed_addr constant [37 x i8] c"%lld events are waiting to be polled\00", align 1
-@"$string.808" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.809" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
-@"$string.810" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
-@"$string.811" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.812" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.813" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.814" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.815" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.816" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
-@"$string.817" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
-@"$string.818" = private unnamed_addr constant [69 x i8] c"index is %d, but request %llu needs the mask of output token %d next\00", align 1
-@"$string.819" = private unnamed_addr constant [120 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask of a token after the token before it was sampled\00", align 1
-@"$string.820" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.821" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.822" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.823" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
-@"$string.824" = private unnamed_addr constant [37 x i8] c"max_tokens is %d, expected 0 or more\00", align 1
-@"$string.825" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.826" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.827" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d, expected 0 or more\00", align 1
-@"$string.828" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.829" = private unnamed_addr constant [73 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has %d\00", align 1
-@"$string.830" = private unnamed_addr constant [57 x i8] c"temperature is %g, expected a finite number of 0 or more\00", align 1
-@"$string.831" = private unnamed_addr constant [40 x i8] c"%s is %g, expected a number from 0 to 1\00", align 1
-@"$string.832" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.833" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.834" = private unnamed_addr constant [45 x i8] c"top_k is %d, expected 0 (all tokens) or more\00", align 1
-@"$string.835" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g, expected a finite number greater than 0\00", align 1
-@"$string.836" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.837" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.838" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.839" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.840" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d, expected 0 or more\00", align 1
-@"$string.841" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.842" = private unnamed_addr constant [32 x i8] c"num_%ss is %d, expected 0 to %d\00", align 1
-@"$string.843" = private unnamed_addr constant [38 x i8] c"%s_begin is null, expected %d offsets\00", align 1
-@"$string.844" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d, expected 0\00", align 1
-@"$string.845" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens, expected at least one\00", align 1
-@"$string.846" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
-@"$string.847" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
-@"$string.848" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d, expected 0 (all) or more\00", align 1
-@"$string.849" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
-@"$string.850" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
-@"$string.851" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d, expected -1 (no limit) or more\00", align 1
-@"$string.852" = private unnamed_addr constant [81 x i8] c"thought_begin_token is %d, expected -1 (none) or a token in the vocabulary of %d\00", align 1
-@"$string.853" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
-@"$string.854" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.855" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.856" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.857" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.858" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.861" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
-@"$string.862" = private unnamed_addr constant [85 x i8] c"min_tokens needs %lld biases for the stop tokens, but a forward pass has room for %d\00", align 1
-@"$string.863" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
-@"$string.864" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
-@"$string.868" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
-@"$string.877" = private unnamed_addr constant [60 x i8] c"engine is null: expected a pointer that receives the handle\00", align 1
-@"$string.878" = private unnamed_addr constant [38 x i8] c"not enough host memory for the engine\00", align 1
-@"$string.879" = private unnamed_addr constant [73 x i8] c"option device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
-@"$string.880" = private unnamed_addr constant [21 x i8] c"%s: does not fit: %s\00", align 1
-@"$string.881" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
-@"$string.882" = private unnamed_addr constant [49 x i8] c"not enough host memory for the thread of rank %d\00", align 1
-@"$string.883" = private unnamed_addr constant [39 x i8] c"cannot start the thread of rank %d: %s\00", align 1
-@"$string.884" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.885" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.886" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.887" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.888" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.889" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.890" = private unnamed_addr constant [71 x i8] c"rank %d has %lld bytes of weights, but the plan has %lld for each rank\00", align 1
-@"$string.892" = private unnamed_addr constant [49 x i8] c"not enough host memory for vectors of %d numbers\00", align 1
-@"$string.893" = private unnamed_addr constant [43 x i8] c"cannot create random %s on rank %d: %.600s\00", align 1
-@"$string.894" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.896" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.897" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
-@"$string.902" = private unnamed_addr constant [25 x i8] c"placement of the weights\00", align 1
-@"$string.903" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
-@"$string.904" = private unnamed_addr constant [54 x i8] c"not enough host memory for the plan of a forward pass\00", align 1
-@"$string.905" = private unnamed_addr constant [49 x i8] c"not enough host memory for the list of %d graphs\00", align 1
-@"$string.906" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.907" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.910" = private unnamed_addr constant [53 x i8] c"not enough host memory for the queues of %d requests\00", align 1
-@"$string.911" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
-@"$string.912" = private unnamed_addr constant [53 x i8] c"max_batch is %d, but the plan has %d page table rows\00", align 1
-@"$string.913" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
-@"$string.914" = private unnamed_addr constant [63 x i8] c"not enough host memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.915" = private unnamed_addr constant [66 x i8] c"not enough host memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.918" = private unnamed_addr constant [53 x i8] c"not enough host memory for the lists of %d sequences\00", align 1
-@"$string.919" = private unnamed_addr constant [47 x i8] c"not enough host memory for the engine's handle\00", align 1
-@"$string.920" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.921" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.923" = private unnamed_addr constant [40 x i8] c"all %d sequences (max_batch) are in use\00", align 1
-@"$string.924" = private unnamed_addr constant [48 x i8] c"not enough host memory for a state of %d tokens\00", align 1
-@"$string.926" = private unnamed_addr constant [46 x i8] c"not enough host memory for the state's handle\00", align 1
-@"$string.927" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.928" = private unnamed_addr constant [36 x i8] c"num_steps is %d, expected 0 or more\00", align 1
-@"$string.929" = private unnamed_addr constant [60 x i8] c"num_states is %d, but a forward pass has room for %d tokens\00", align 1
-@"$string.930" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.931" = private unnamed_addr constant [37 x i8] c"not enough host memory for %d states\00", align 1
-@"$string.932" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
-@"$string.933" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.934" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1112" = private unnamed_addr constant [6 x ptr] [ptr @"$string.160", ptr @"$string.159", ptr @"$string.158", ptr @"$string.164", ptr @"$string.165", ptr @"$string.166"], align 8
-@"switch.table.$Checkpoint.read_shards.1115" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.661" = private unnamed_addr constant [18 x i8] c"%s/libglm_%s%s.so\00", align 1
+@"$string.662" = private unnamed_addr constant [6 x i8] c"_plan\00", align 1
+@"$string.663" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.664" = private unnamed_addr constant [15 x i8] c"libglm_%s%s.so\00", align 1
+@"$string.665" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.666" = private unnamed_addr constant [30 x i8] c"tools/develop scons libraries\00", align 1
+@"$string.667" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.668" = private unnamed_addr constant [99 x i8] c"device auto chose cuda because this machine has an NVIDIA GPU (use device cpu to run on the CPU); \00", align 1
+@"$string.669" = private unnamed_addr constant [78 x i8] c"%scannot open the library of device %s: %.700s; in a checkout, `%s` builds it\00", align 1
+@"$string.670" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.671" = private unnamed_addr constant [26 x i8] c"%.800s does not export %s\00", align 1
+@"$string.672" = private unnamed_addr constant [50 x i8] c"%.800s was built for another version of backend.h\00", align 1
+@"$string.673" = private unnamed_addr constant [49 x i8] c"option world_size is %lld; expected %lld to %lld\00", align 1
+@"$string.674" = private unnamed_addr constant [48 x i8] c"option max_batch is %lld; expected %lld to %lld\00", align 1
+@"$string.675" = private unnamed_addr constant [46 x i8] c"option max_seq is %lld; expected %lld to %lld\00", align 1
+@"$string.676" = private unnamed_addr constant [48 x i8] c"option page_size is %lld; expected %lld to %lld\00", align 1
+@"$string.677" = private unnamed_addr constant [48 x i8] c"option num_pages is %lld; expected %lld to %lld\00", align 1
+@"$string.678" = private unnamed_addr constant [52 x i8] c"option expert_layout is %lld; expected %lld to %lld\00", align 1
+@"$string.679" = private unnamed_addr constant [50 x i8] c"option num_threads is %lld; expected %lld to %lld\00", align 1
+@"$string.680" = private unnamed_addr constant [54 x i8] c"option max_step_tokens is %lld; expected %lld to %lld\00", align 1
+@"$string.681" = private unnamed_addr constant [52 x i8] c"option prefill_chunk is %lld; expected %lld to %lld\00", align 1
+@"$string.682" = private unnamed_addr constant [48 x i8] c"option max_queue is %lld; expected %lld to %lld\00", align 1
+@"$string.683" = private unnamed_addr constant [51 x i8] c"option prefix_cache is %lld; expected %lld to %lld\00", align 1
+@"$string.684" = private unnamed_addr constant [47 x i8] c"option kv_dtype is %lld; expected %lld to %lld\00", align 1
+@"$string.685" = private unnamed_addr constant [53 x i8] c"option max_logit_rows is %lld; expected %lld to %lld\00", align 1
+@"$string.686" = private unnamed_addr constant [45 x i8] c"option graphs is %lld; expected %lld to %lld\00", align 1
+@"$string.687" = private unnamed_addr constant [49 x i8] c"option plan_ahead is %lld; expected %lld to %lld\00", align 1
+@"$string.688" = private unnamed_addr constant [55 x i8] c"option check_operations is %lld; expected %lld to %lld\00", align 1
+@"$string.689" = private unnamed_addr constant [48 x i8] c"option synthetic is %lld; expected %lld to %lld\00", align 1
+@"$string.690" = private unnamed_addr constant [49 x i8] c"option num_layers is %lld; expected %lld to %lld\00", align 1
+@"$string.691" = private unnamed_addr constant [48 x i8] c"option kv_events is %lld; expected %lld to %lld\00", align 1
+@"$string.692" = private unnamed_addr constant [53 x i8] c"option step_budget_ms is %lld; expected %lld to %lld\00", align 1
+@"$string.693" = private unnamed_addr constant [55 x i8] c"option ranks_per_device is %lld; expected %lld to %lld\00", align 1
+@"$string.694" = private unnamed_addr constant [57 x i8] c"option memory_limit_bytes is %lld; expected %lld to %lld\00", align 1
+@"$string.695" = private unnamed_addr constant [59 x i8] c"option memory_limit_percent is %lld; expected %lld to %lld\00", align 1
+@"$string.696" = private unnamed_addr constant [58 x i8] c"option device_memory_bytes is %lld; expected %lld to %lld\00", align 1
+@"$string.697" = private unnamed_addr constant [73 x i8] c"option num_layers is %d, but only synthetic models can have fewer layers\00", align 1
+@"$string.698" = private unnamed_addr constant [76 x i8] c"options memory_limit_bytes and memory_limit_percent cannot be used together\00", align 1
+@"$string.699" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings in config.json is %d\00", align 1
+@"$string.700" = private unnamed_addr constant [63 x i8] c"world_size is %d; expected a multiple of ranks_per_device (%d)\00", align 1
+@"$string.701" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.702" = private unnamed_addr constant [54 x i8] c"%.800s cannot describe its device without opening one\00", align 1
+@"$string.703" = private unnamed_addr constant [62 x i8] c"option graphs is 1, but the device (%s) cannot capture graphs\00", align 1
+@"$string.704" = private unnamed_addr constant [70 x i8] c"option page_size is %d; the device (%s) needs a multiple of %d tokens\00", align 1
+@"$string.705" = private unnamed_addr constant [8 x i8] c"%.2f %s\00", align 1
+@"$string.706" = private unnamed_addr constant [3 x i8] c"GB\00", align 1
+@"$string.707" = private unnamed_addr constant [3 x i8] c"MB\00", align 1
+@"$string.708" = private unnamed_addr constant [3 x i8] c"kB\00", align 1
+@"$string.709" = private unnamed_addr constant [11 x i8] c"%lld bytes\00", align 1
+@"$string.710" = private unnamed_addr constant [71 x i8] c"option memory_limit_bytes is %s, %s more than the device (%s) has free\00", align 1
+@"$string.711" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
+@"$string.712" = private unnamed_addr constant [75 x i8] c"the width of the shared experts (n_shared_experts * moe_intermediate_size)\00", align 1
+@"$string.713" = private unnamed_addr constant [49 x i8] c"n_routed_experts (expert_layout expert_parallel)\00", align 1
+@"$string.714" = private unnamed_addr constant [54 x i8] c"moe_intermediate_size (expert_layout tensor_parallel)\00", align 1
+@"$string.715" = private unnamed_addr constant [98 x i8] c"the device does not support KV cache pages of kv_dtype %s, page_size %d, %d KV heads, head_dim %d\00", align 1
+@"$string.716" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
+@"$string.717" = private unnamed_addr constant [79 x i8] c"the device does not support a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
+@"$string.718" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
+@"$string.719" = private unnamed_addr constant [71 x i8] c"the device supports no workspace for max_step_tokens %d and max_seq %d\00", align 1
+@"$string.723" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d need page tables of more than %lld entries\00", align 1
+@"$string.724" = private unnamed_addr constant [94 x i8] c"a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages\00", align 1
+@"$string.725" = private unnamed_addr constant [41 x i8] c"num_pages %d fits, or a max_seq of %lld.\00", align 1
+@"$string.726" = private unnamed_addr constant [57 x i8] c"num_pages times page_size is more than 2147483647 tokens\00", align 1
+@"$string.727" = private unnamed_addr constant [26 x i8] c"A smaller num_pages fits.\00", align 1
+@"$string.728" = private unnamed_addr constant [15 x i8] c" of %lld pages\00", align 1
+@"$string.729" = private unnamed_addr constant [31 x i8] c" for one request of max_seq %d\00", align 1
+@"$string.730" = private unnamed_addr constant [100 x i8] c"weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but %s are available: %s are missing\00", align 1
+@"$string.731" = private unnamed_addr constant [13 x i8] c" on each GPU\00", align 1
+@"$string.732" = private unnamed_addr constant [30 x i8] c" or a smaller max_step_tokens\00", align 1
+@"$string.733" = private unnamed_addr constant [6 x i8] c"%s%s.\00", align 1
+@"$string.734" = private unnamed_addr constant [31 x i8] c"Use a machine with more memory\00", align 1
+@"$string.735" = private unnamed_addr constant [39 x i8] c"Use more GPUs or GPUs with more memory\00", align 1
+@"$string.736" = private unnamed_addr constant [26 x i8] c"Use GPUs with more memory\00", align 1
+@"$string.737" = private unnamed_addr constant [19 x i8] c"max_seq %lld fits.\00", align 1
+@"$string.738" = private unnamed_addr constant [21 x i8] c"num_pages %lld fits.\00", align 1
+@"$string.739" = private unnamed_addr constant [39 x i8] c"num_pages %lld with max_seq %lld fits.\00", align 1
+@"$string.740" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.741" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.742" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.743" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.744" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.745" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.747" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.748" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.749" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.750" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.752" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.753" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.754" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.755" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.756" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.757" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.758" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.759" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.760" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.761" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.762" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.763" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.764" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.765" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.766" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.767" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.768" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.769" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
+@"$string.770" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.771" = private unnamed_addr constant [13 x i8] c"needed_bytes\00", align 1
+@"$string.772" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.773" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.774" = private unnamed_addr constant [7 x i8] c"advice\00", align 1
+@"$string.775" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.776" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.777" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
+@"$string.778" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.779" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.780" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.781" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.782" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
+@"$string.783" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.784" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.785" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.786" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.787" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
+@"$string.788" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.789" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.790" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.791" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.792" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.793" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.794" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.795" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
+@"$string.796" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
+@"$string.797" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.798" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.799" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.800" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.801" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.802" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.803" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.804" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.805" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.806" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.807" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.808" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.809" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.810" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.811" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.812" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.813" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
+@"$string.814" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
+@"$string.815" = private unnamed_addr constant [56 x i8] c"%s is null: expected a pointer that receives the result\00", align 1
+@"$string.816" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.817" = private unnamed_addr constant [39 x i8] c"no profile is running: begin one first\00", align 1
+@"$string.818" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.819" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.820" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.821" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.822" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.823" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.824" = private unnamed_addr constant [64 x i8] c"num_pages is %d, expected 0 to %d (the number planned at start)\00", align 1
+@"$string.825" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
+@"$string.826" = private unnamed_addr constant [37 x i8] c"%lld events are waiting to be polled\00", align 1
+@"$string.827" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.828" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
+@"$string.829" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
+@"$string.830" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.831" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.832" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.833" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.834" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.835" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
+@"$string.836" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
+@"$string.837" = private unnamed_addr constant [69 x i8] c"index is %d, but request %llu needs the mask of output token %d next\00", align 1
+@"$string.838" = private unnamed_addr constant [120 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask of a token after the token before it was sampled\00", align 1
+@"$string.839" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.840" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
+@"$string.841" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
+@"$string.842" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
+@"$string.843" = private unnamed_addr constant [37 x i8] c"max_tokens is %d, expected 0 or more\00", align 1
+@"$string.844" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
+@"$string.845" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
+@"$string.846" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d, expected 0 or more\00", align 1
+@"$string.847" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
+@"$string.848" = private unnamed_addr constant [73 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has %d\00", align 1
+@"$string.849" = private unnamed_addr constant [57 x i8] c"temperature is %g, expected a finite number of 0 or more\00", align 1
+@"$string.850" = private unnamed_addr constant [40 x i8] c"%s is %g, expected a number from 0 to 1\00", align 1
+@"$string.851" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.852" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.853" = private unnamed_addr constant [45 x i8] c"top_k is %d, expected 0 (all tokens) or more\00", align 1
+@"$string.854" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g, expected a finite number greater than 0\00", align 1
+@"$string.855" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
+@"$string.856" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
+@"$string.857" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.858" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d, expected -1 (none) to %d\00", align 1
+@"$string.859" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d, expected 0 or more\00", align 1
+@"$string.860" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.861" = private unnamed_addr constant [32 x i8] c"num_%ss is %d, expected 0 to %d\00", align 1
+@"$string.862" = private unnamed_addr constant [38 x i8] c"%s_begin is null, expected %d offsets\00", align 1
+@"$string.863" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d, expected 0\00", align 1
+@"$string.864" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens, expected at least one\00", align 1
+@"$string.865" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
+@"$string.866" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
+@"$string.867" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d, expected 0 (all) or more\00", align 1
+@"$string.868" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
+@"$string.869" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
+@"$string.870" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d, expected -1 (no limit) or more\00", align 1
+@"$string.871" = private unnamed_addr constant [81 x i8] c"thought_begin_token is %d, expected -1 (none) or a token in the vocabulary of %d\00", align 1
+@"$string.872" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
+@"$string.873" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
+@"$string.874" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.875" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
+@"$string.876" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
+@"$string.877" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.880" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
+@"$string.881" = private unnamed_addr constant [85 x i8] c"min_tokens needs %lld biases for the stop tokens, but a forward pass has room for %d\00", align 1
+@"$string.882" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
+@"$string.883" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
+@"$string.887" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
+@"$string.896" = private unnamed_addr constant [60 x i8] c"engine is null: expected a pointer that receives the handle\00", align 1
+@"$string.897" = private unnamed_addr constant [38 x i8] c"not enough host memory for the engine\00", align 1
+@"$string.898" = private unnamed_addr constant [73 x i8] c"option device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
+@"$string.899" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
+@"$string.900" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
+@"$string.901" = private unnamed_addr constant [49 x i8] c"not enough host memory for the thread of rank %d\00", align 1
+@"$string.902" = private unnamed_addr constant [39 x i8] c"cannot start the thread of rank %d: %s\00", align 1
+@"$string.903" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.904" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.905" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.906" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
+@"$string.907" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.908" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.909" = private unnamed_addr constant [71 x i8] c"rank %d has %lld bytes of weights, but the plan has %lld for each rank\00", align 1
+@"$string.911" = private unnamed_addr constant [49 x i8] c"not enough host memory for vectors of %d numbers\00", align 1
+@"$string.912" = private unnamed_addr constant [43 x i8] c"cannot create random %s on rank %d: %.600s\00", align 1
+@"$string.913" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.915" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.916" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
+@"$string.921" = private unnamed_addr constant [25 x i8] c"placement of the weights\00", align 1
+@"$string.922" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
+@"$string.923" = private unnamed_addr constant [54 x i8] c"not enough host memory for the plan of a forward pass\00", align 1
+@"$string.924" = private unnamed_addr constant [49 x i8] c"not enough host memory for the list of %d graphs\00", align 1
+@"$string.925" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.926" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.929" = private unnamed_addr constant [53 x i8] c"not enough host memory for the queues of %d requests\00", align 1
+@"$string.930" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
+@"$string.931" = private unnamed_addr constant [53 x i8] c"max_batch is %d, but the plan has %d page table rows\00", align 1
+@"$string.932" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
+@"$string.933" = private unnamed_addr constant [63 x i8] c"not enough host memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.934" = private unnamed_addr constant [66 x i8] c"not enough host memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.937" = private unnamed_addr constant [53 x i8] c"not enough host memory for the lists of %d sequences\00", align 1
+@"$string.938" = private unnamed_addr constant [47 x i8] c"not enough host memory for the engine's handle\00", align 1
+@"$string.939" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.940" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.942" = private unnamed_addr constant [40 x i8] c"all %d sequences (max_batch) are in use\00", align 1
+@"$string.943" = private unnamed_addr constant [48 x i8] c"not enough host memory for a state of %d tokens\00", align 1
+@"$string.945" = private unnamed_addr constant [46 x i8] c"not enough host memory for the state's handle\00", align 1
+@"$string.946" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
+@"$string.947" = private unnamed_addr constant [36 x i8] c"num_steps is %d, expected 0 or more\00", align 1
+@"$string.948" = private unnamed_addr constant [60 x i8] c"num_states is %d, but a forward pass has room for %d tokens\00", align 1
+@"$string.949" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.950" = private unnamed_addr constant [37 x i8] c"not enough host memory for %d states\00", align 1
+@"$string.951" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
+@"$string.952" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.953" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1131" = private unnamed_addr constant [6 x ptr] [ptr @"$string.160", ptr @"$string.159", ptr @"$string.158", ptr @"$string.164", ptr @"$string.165", ptr @"$string.166"], align 8
+@"switch.table.$Checkpoint.read_shards.1134" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.547", ptr @"$string.548", ptr @"$string.549", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560", ptr @"$string.561"], align 8
-@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.228" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.746" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.550" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.551" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.552" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.553" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.554" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.555" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.556" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.557" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.558" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.559" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.561" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
+@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.228" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.762" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.550" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.551" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.552" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.553" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.554" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.555" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.556" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.557" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.558" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.559" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.561" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -1034,7 +1053,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %37 = getelementptr i8, ptr %26, i64 6488
+  %37 = getelementptr i8, ptr %26, i64 6632
   %38 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %39 = extractvalue { i32, i1 } %38, 1
   br i1 %39, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -1089,19 +1108,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 8848
+  %65 = getelementptr i8, ptr %26, i64 8992
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 8936
+  %67 = getelementptr i8, ptr %26, i64 9080
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 8944
+  %70 = getelementptr i8, ptr %26, i64 9088
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 8888
+  %72 = getelementptr i8, ptr %26, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -1113,15 +1132,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 8952
+  %76 = getelementptr i8, ptr %26, i64 9096
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 9101
+  %78 = getelementptr i8, ptr %26, i64 9245
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 9102
+  %81 = getelementptr i8, ptr %26, i64 9246
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -1150,7 +1169,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not56.i.i, label %merge2.i.i, label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %91 = getelementptr i8, ptr %26, i64 6496
+  %91 = getelementptr i8, ptr %26, i64 6640
   %92 = load ptr, ptr %91, align 8
   %93 = getelementptr i8, ptr %92, i64 72
   %94 = load i32, ptr %93, align 4
@@ -1228,16 +1247,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 9099
+  %124 = getelementptr i8, ptr %26, i64 9243
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 8992
+  %125 = getelementptr i8, ptr %26, i64 9136
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 8888
+  %131 = getelementptr i8, ptr %26, i64 9032
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -13494,7 +13513,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6488
+  %35 = getelementptr i8, ptr %24, i64 6632
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext true, ptr %2)
   br label %common.ret
 }
@@ -13706,7 +13725,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 10248
+  %28 = getelementptr i8, ptr %22, i64 10392
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -21467,7 +21486,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).163.exit"
 
@@ -24854,7 +24873,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).163.exit"
 
@@ -37276,7 +37295,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).163.exit.i.i.i"
 
@@ -37535,7 +37554,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1112", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).163.exit.i.i.i.i"
 
@@ -38130,7 +38149,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1115", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1134", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -40505,13 +40524,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 7984
+  %28 = getelementptr i8, ptr %22, i64 8128
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 8012
+  %30 = getelementptr i8, ptr %22, i64 8156
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -40622,7 +40641,7 @@ merge5:                                           ; preds = %"$status.clear.exit
   store i8 0, ptr %39, align 1
   %40 = getelementptr inbounds i8, ptr %source, i64 776
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %40, i8 0, i64 32, i1 false)
-  call void @llvm.lifetime.start.p0(i64 4128, ptr nonnull %library.i)
+  call void @llvm.lifetime.start.p0(i64 4136, ptr nonnull %library.i)
   %41 = getelementptr i8, ptr %0, i64 116
   %42 = load i32, ptr %41, align 4
   %.not.i23 = icmp eq i32 %42, 0
@@ -40634,64 +40653,126 @@ then.i24:                                         ; preds = %merge5
   %45 = getelementptr i8, ptr %0, i64 120
   %46 = load i32, ptr %45, align 4
   %47 = call fastcc i32 @"$Model.read_synthetic"(ptr nonnull %source, ptr %44, i32 %46, ptr %2)
-  %.not44.i = icmp eq i32 %47, 0
-  br i1 %.not44.i, label %merge.i, label %"$plan_model.exit"
+  %.not58.i = icmp eq i32 %47, 0
+  br i1 %.not58.i, label %merge.i, label %"$plan_model.exit"
 
 else.i:                                           ; preds = %merge5
   %48 = call fastcc i32 @"$Model.read"(ptr nonnull %source, ptr %44, i1 zeroext false, ptr %2)
-  %.not42.i = icmp eq i32 %48, 0
-  br i1 %.not42.i, label %merge5.i, label %"$plan_model.exit"
+  %.not56.i = icmp eq i32 %48, 0
+  br i1 %.not56.i, label %merge5.i, label %"$plan_model.exit"
 
 merge5.i:                                         ; preds = %else.i
   %49 = getelementptr inbounds i8, ptr %source, i64 720
   %50 = getelementptr inbounds i8, ptr %source, i64 8
   %51 = load ptr, ptr %50, align 8
   %52 = call fastcc i32 @"$Problems.report"(ptr nonnull %49, ptr %51, ptr %2)
-  %.not43.i = icmp eq i32 %52, 0
-  br i1 %.not43.i, label %merge.i, label %"$plan_model.exit"
+  %.not57.i = icmp eq i32 %52, 0
+  br i1 %.not57.i, label %merge.i, label %"$plan_model.exit"
 
 merge.i:                                          ; preds = %merge5.i, %then.i24
-  %53 = getelementptr i8, ptr %0, i64 16
-  %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr i8, ptr %0, i64 24
-  %56 = load ptr, ptr %55, align 8
-  %57 = call fastcc i32 @"$Library.open"(ptr nonnull %library.i, ptr %54, ptr %56, ptr %2)
-  %.not45.i = icmp eq i32 %57, 0
-  br i1 %.not45.i, label %merge15.i, label %"$plan_model.exit"
+  %53 = getelementptr i8, ptr %0, i64 128
+  %54 = load i64, ptr %53, align 8
+  %55 = icmp sgt i64 %54, 0
+  %56 = getelementptr i8, ptr %0, i64 16
+  %57 = load ptr, ptr %56, align 8
+  %58 = getelementptr i8, ptr %0, i64 24
+  %59 = load ptr, ptr %58, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(4136) %library.i, i8 0, i64 4136, i1 false)
+  br i1 %55, label %then15.i, label %else16.i
 
-merge15.i:                                        ; preds = %merge.i
+then15.i:                                         ; preds = %merge.i
+  %60 = getelementptr inbounds i8, ptr %library.i, i64 4128
+  store i8 1, ptr %60, align 8
+  %61 = icmp eq ptr %57, null
+  br i1 %61, label %"$device.is_automatic.exit.thread.i.i", label %or.lhs.false.i.i.i
+
+or.lhs.false.i.i.i:                               ; preds = %then15.i
+  %62 = load i8, ptr %57, align 1
+  %63 = icmp eq i8 %62, 0
+  br i1 %63, label %"$device.is_automatic.exit.thread.i.i", label %"$device.is_automatic.exit.i.i"
+
+"$device.is_automatic.exit.i.i":                  ; preds = %or.lhs.false.i.i.i
+  %64 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %57, ptr noundef nonnull dereferenceable(5) @"$string.64")
+  %.fr.i.i = freeze i32 %64
+  %65 = icmp eq i32 %.fr.i.i, 0
+  br i1 %65, label %"$device.is_automatic.exit.thread.i.i", label %66
+
+"$device.is_automatic.exit.thread.i.i":           ; preds = %"$device.is_automatic.exit.i.i", %or.lhs.false.i.i.i, %then15.i
+  br label %66
+
+66:                                               ; preds = %"$device.is_automatic.exit.thread.i.i", %"$device.is_automatic.exit.i.i"
+  %67 = phi ptr [ @"$string.96", %"$device.is_automatic.exit.thread.i.i" ], [ %57, %"$device.is_automatic.exit.i.i" ]
+  %68 = getelementptr inbounds i8, ptr %library.i, i64 16
+  %69 = call fastcc i32 @"$device.resolve_kind"(ptr nonnull %67, ptr nonnull %68, ptr %2)
+  %.not.i.i = icmp eq i32 %69, 0
+  br i1 %.not.i.i, label %"$Library.open_for_plans.exit.i", label %"$plan_model.exit"
+
+"$Library.open_for_plans.exit.i":                 ; preds = %66
+  %70 = call fastcc i32 @"$Library.open_found"(ptr nonnull %library.i, i1 zeroext false, ptr %59, ptr %2)
+  %.not60.i = icmp eq i32 %70, 0
+  br i1 %.not60.i, label %merge14.i, label %"$plan_model.exit"
+
+else16.i:                                         ; preds = %merge.i
+  %71 = getelementptr inbounds i8, ptr %library.i, i64 16
+  %72 = call fastcc i32 @"$device.resolve_kind"(ptr %57, ptr nonnull %71, ptr %2)
+  %.not.i61.i = icmp eq i32 %72, 0
+  br i1 %.not.i61.i, label %merge.i.i, label %"$plan_model.exit"
+
+merge.i.i:                                        ; preds = %else16.i
+  %73 = icmp eq ptr %57, null
+  br i1 %73, label %"$Library.open.exit.i", label %or.lhs.false.i.i63.i
+
+or.rhs.i.i.i:                                     ; preds = %or.lhs.false.i.i63.i
+  %74 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %57, ptr noundef nonnull dereferenceable(5) @"$string.64")
+  %75 = icmp eq i32 %74, 0
+  br label %"$Library.open.exit.i"
+
+or.lhs.false.i.i63.i:                             ; preds = %merge.i.i
+  %76 = load i8, ptr %57, align 1
+  %77 = icmp eq i8 %76, 0
+  br i1 %77, label %"$Library.open.exit.i", label %or.rhs.i.i.i
+
+"$Library.open.exit.i":                           ; preds = %or.lhs.false.i.i63.i, %or.rhs.i.i.i, %merge.i.i
+  %78 = phi i1 [ true, %or.lhs.false.i.i63.i ], [ true, %merge.i.i ], [ %75, %or.rhs.i.i.i ]
+  %79 = call fastcc i32 @"$Library.open_found"(ptr nonnull %library.i, i1 zeroext %78, ptr %59, ptr %2)
+  %.not59.i = icmp eq i32 %79, 0
+  br i1 %.not59.i, label %merge14.i, label %"$plan_model.exit"
+
+merge14.i:                                        ; preds = %"$Library.open.exit.i", %"$Library.open_for_plans.exit.i"
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %out.i.i)
-  call void @llvm.lifetime.start.p0(i64 1032, ptr nonnull %made.i.i)
+  call void @llvm.lifetime.start.p0(i64 1168, ptr nonnull %made.i.i)
   call void @llvm.lifetime.start.p0(i64 192, ptr nonnull %info.i.i)
-  %58 = call fastcc i32 @"$devices.plan"(ptr nonnull %made.i.i, ptr nonnull %info.i.i, ptr nonnull %source, ptr nonnull %library.i, ptr nonnull %0, ptr %2)
-  %.not.i.i = icmp eq i32 %58, 0
-  br i1 %.not.i.i, label %merge.i.i, label %"$plan_on.exit.i"
+  %80 = call fastcc i32 @"$devices.plan"(ptr nonnull %made.i.i, ptr nonnull %info.i.i, ptr nonnull %source, ptr nonnull %library.i, ptr nonnull %0, ptr %2)
+  %.not.i65.i = icmp eq i32 %80, 0
+  br i1 %.not.i65.i, label %merge.i67.i, label %"$plan_on.exit.i"
 
-merge.i.i:                                        ; preds = %merge15.i
+merge.i67.i:                                      ; preds = %merge14.i
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(25) %out.i.i, i8 0, i64 25, i1 false)
-  %59 = getelementptr inbounds i8, ptr %out.i.i, i64 32
-  store i8 0, ptr %59, align 8
-  %60 = getelementptr inbounds i8, ptr %library.i, i64 16
-  call fastcc void @"$write_plan"(ptr nonnull %out.i.i, ptr nonnull %made.i.i, ptr nonnull %60)
-  %61 = call fastcc i32 @"$finish"(ptr nonnull %out.i.i, ptr nonnull %1, ptr %2)
+  %81 = getelementptr inbounds i8, ptr %out.i.i, i64 32
+  store i8 0, ptr %81, align 8
+  %82 = getelementptr inbounds i8, ptr %library.i, i64 16
+  %83 = getelementptr inbounds i8, ptr %info.i.i, i64 24
+  %84 = load i64, ptr %83, align 8
+  call fastcc void @"$write_plan"(ptr nonnull %out.i.i, ptr nonnull %made.i.i, ptr nonnull %82, i64 %84)
+  %85 = call fastcc i32 @"$finish"(ptr nonnull %out.i.i, ptr nonnull %1, ptr %2)
   br label %"$plan_on.exit.i"
 
-"$plan_on.exit.i":                                ; preds = %merge.i.i, %merge15.i
-  %common.ret.op.i.i = phi i32 [ %61, %merge.i.i ], [ %58, %merge15.i ]
+"$plan_on.exit.i":                                ; preds = %merge.i67.i, %merge14.i
+  %common.ret.op.i66.i = phi i32 [ %85, %merge.i67.i ], [ %80, %merge14.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %out.i.i)
-  call void @llvm.lifetime.end.p0(i64 1032, ptr nonnull %made.i.i)
+  call void @llvm.lifetime.end.p0(i64 1168, ptr nonnull %made.i.i)
   call void @llvm.lifetime.end.p0(i64 192, ptr nonnull %info.i.i)
-  %62 = load ptr, ptr %library.i, align 8
-  %.not.i46.i = icmp eq ptr %62, null
-  br i1 %.not.i46.i, label %"$plan_model.exit", label %then.i.i
+  %86 = load ptr, ptr %library.i, align 8
+  %.not.i68.i = icmp eq ptr %86, null
+  br i1 %.not.i68.i, label %"$plan_model.exit", label %then.i.i
 
 then.i.i:                                         ; preds = %"$plan_on.exit.i"
-  %63 = call i32 @dlclose(ptr nonnull %62)
+  %87 = call i32 @dlclose(ptr nonnull %86)
   br label %"$plan_model.exit"
 
-"$plan_model.exit":                               ; preds = %then.i24, %else.i, %merge5.i, %merge.i, %"$plan_on.exit.i", %then.i.i
-  %common.ret.op.i = phi i32 [ %47, %then.i24 ], [ %48, %else.i ], [ %52, %merge5.i ], [ %57, %merge.i ], [ %common.ret.op.i.i, %"$plan_on.exit.i" ], [ %common.ret.op.i.i, %then.i.i ]
-  call void @llvm.lifetime.end.p0(i64 4128, ptr nonnull %library.i)
+"$plan_model.exit":                               ; preds = %then.i24, %else.i, %merge5.i, %66, %"$Library.open_for_plans.exit.i", %else16.i, %"$Library.open.exit.i", %"$plan_on.exit.i", %then.i.i
+  %common.ret.op.i = phi i32 [ %47, %then.i24 ], [ %48, %else.i ], [ %52, %merge5.i ], [ %70, %"$Library.open_for_plans.exit.i" ], [ %79, %"$Library.open.exit.i" ], [ %69, %66 ], [ %72, %else16.i ], [ %common.ret.op.i66.i, %"$plan_on.exit.i" ], [ %common.ret.op.i66.i, %then.i.i ]
+  call void @llvm.lifetime.end.p0(i64 4136, ptr nonnull %library.i)
   call fastcc void @"$Model.close"(ptr nonnull %source)
   br label %common.ret
 }
@@ -41053,398 +41134,436 @@ merge9:                                           ; preds = %"$Problems.describe
   br label %common.ret
 }
 
-define internal fastcc i32 @"$Library.open"(ptr %0, ptr %1, ptr readonly %2, ptr %3) unnamed_addr {
+define internal fastcc noundef i32 @"$device.resolve_kind"(ptr %0, ptr nocapture writeonly %1, ptr %2) unnamed_addr {
 entry:
-  %raw.i73.i = alloca [1024 x i8], align 1
-  %raw.i69.i = alloca [1024 x i8], align 1
-  %raw.i.i35 = alloca [1024 x i8], align 1
+  %raw.i = alloca [1024 x i8], align 1
+  %found = alloca %48, align 8
+  %3 = icmp eq ptr %0, null
+  br i1 %3, label %then, label %or.lhs.false.i
+
+or.lhs.false.i:                                   ; preds = %entry
+  %4 = load i8, ptr %0, align 1
+  %5 = icmp eq i8 %4, 0
+  br i1 %5, label %then, label %"$device.is_automatic.exit"
+
+"$device.is_automatic.exit":                      ; preds = %or.lhs.false.i
+  %6 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %0, ptr noundef nonnull dereferenceable(5) @"$string.64")
+  %7 = icmp eq i32 %6, 0
+  br i1 %7, label %then, label %merge
+
+then:                                             ; preds = %entry, %or.lhs.false.i, %"$device.is_automatic.exit"
+  %8 = call fastcc i32 @"$Gpus.find"(ptr nonnull %found, ptr %2)
+  %.not = icmp eq i32 %8, 0
+  br i1 %.not, label %merge1, label %common.ret
+
+common.ret:                                       ; preds = %then, %"$printable.clean.exit", %merge8, %then9, %then5
+  %common.ret.op = phi i32 [ 0, %then5 ], [ 0, %then9 ], [ 1, %merge8 ], [ 1, %"$printable.clean.exit" ], [ %8, %then ]
+  ret i32 %common.ret.op
+
+merge1:                                           ; preds = %then
+  %found.val = load i32, ptr %found, align 8
+  %9 = icmp sgt i32 %found.val, 0
+  %spec.select.i = select i1 %9, ptr @"$string.96", ptr @"$string.97"
+  br label %merge
+
+merge:                                            ; preds = %"$device.is_automatic.exit", %merge1
+  %chosen.0 = phi ptr [ %spec.select.i, %merge1 ], [ %0, %"$device.is_automatic.exit" ]
+  %10 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %11 = icmp eq i32 %10, 0
+  br i1 %11, label %then5, label %merge4
+
+then5:                                            ; preds = %merge
+  store i32 7696483, ptr %1, align 1
+  br label %common.ret
+
+merge4:                                           ; preds = %merge
+  %12 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0, ptr noundef nonnull dereferenceable(5) @"$string.96")
+  %13 = icmp eq i32 %12, 0
+  br i1 %13, label %then9, label %merge8
+
+then9:                                            ; preds = %merge4
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %1, ptr noundef nonnull align 1 dereferenceable(5) @"$string.96", i64 5, i1 false)
+  br label %common.ret
+
+merge8:                                           ; preds = %merge4
+  %.not25 = icmp eq ptr %2, null
+  br i1 %.not25, label %common.ret, label %then13
+
+then13:                                           ; preds = %merge8
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.659", ptr %0)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
+  %15 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %15, i64 1023)
+  %16 = icmp sgt i64 %15, 0
+  br i1 %16, label %then2.i.i, label %"$printable.clean.exit"
+
+then2.i.i:                                        ; preds = %then13
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %2, i64 %spec.select.i.i, i1 false)
+  br label %"$printable.clean.exit"
+
+"$printable.clean.exit":                          ; preds = %then13, %then2.i.i
+  %17 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %17, align 1
+  %18 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %19 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %19, i64 %18)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
+  br label %common.ret
+}
+
+define internal fastcc i32 @"$Library.open_found"(ptr %0, i1 zeroext %1, ptr readonly %2, ptr %3) unnamed_addr {
+entry:
+  %raw.i80.i = alloca [1024 x i8], align 1
+  %raw.i76.i = alloca [1024 x i8], align 1
+  %raw.i.i12 = alloca [1024 x i8], align 1
   %info.i.i.i = alloca %49, align 8
-  %raw.i.i24 = alloca [1024 x i8], align 1
+  %raw.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %info.i.i = alloca %50, align 8
   %folder.i = alloca [4096 x i8], align 2
-  %raw.i.i = alloca [1024 x i8], align 1
-  %found.i = alloca %48, align 8
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4128) %0, i8 0, i64 4128, i1 false)
-  %4 = getelementptr i8, ptr %0, i64 16
-  call void @llvm.lifetime.start.p0(i64 4112, ptr nonnull %found.i)
-  %5 = icmp eq ptr %1, null
-  br i1 %5, label %then.i, label %or.lhs.false.i.i
-
-or.lhs.false.i.i:                                 ; preds = %entry
-  %6 = load i8, ptr %1, align 1
-  %7 = icmp eq i8 %6, 0
-  br i1 %7, label %then.i, label %"$device.is_automatic.exit.i"
-
-"$device.is_automatic.exit.i":                    ; preds = %or.lhs.false.i.i
-  %8 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %1, ptr noundef nonnull dereferenceable(5) @"$string.64")
-  %9 = icmp eq i32 %8, 0
-  br i1 %9, label %then.i, label %merge.i
-
-then.i:                                           ; preds = %"$device.is_automatic.exit.i", %or.lhs.false.i.i, %entry
-  %10 = call fastcc i32 @"$Gpus.find"(ptr nonnull %found.i, ptr %3)
-  %.not.i = icmp eq i32 %10, 0
-  br i1 %.not.i, label %merge1.i, label %"$device.resolve_kind.exit.thread"
-
-merge1.i:                                         ; preds = %then.i
-  %found.val.i = load i32, ptr %found.i, align 8
-  %11 = icmp sgt i32 %found.val.i, 0
-  %spec.select.i.i = select i1 %11, ptr @"$string.96", ptr @"$string.97"
-  br label %merge.i
-
-merge.i:                                          ; preds = %merge1.i, %"$device.is_automatic.exit.i"
-  %chosen.0.i = phi ptr [ %spec.select.i.i, %merge1.i ], [ %1, %"$device.is_automatic.exit.i" ]
-  %12 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(4) @"$string.97")
-  %13 = icmp eq i32 %12, 0
-  br i1 %13, label %then5.i, label %merge4.i
-
-then5.i:                                          ; preds = %merge.i
-  store i32 7696483, ptr %4, align 1
-  br label %merge
-
-merge4.i:                                         ; preds = %merge.i
-  %14 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %chosen.0.i, ptr noundef nonnull dereferenceable(5) @"$string.96")
-  %15 = icmp eq i32 %14, 0
-  br i1 %15, label %then9.i, label %merge8.i
-
-then9.i:                                          ; preds = %merge4.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %4, ptr noundef nonnull align 1 dereferenceable(5) @"$string.96", i64 5, i1 false)
-  br label %merge
-
-merge8.i:                                         ; preds = %merge4.i
-  %.not25.i = icmp eq ptr %3, null
-  br i1 %.not25.i, label %"$device.resolve_kind.exit.thread", label %then13.i
-
-then13.i:                                         ; preds = %merge8.i
-  %16 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.659", ptr %1)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %17 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %17, i64 1023)
-  %18 = icmp sgt i64 %17, 0
-  br i1 %18, label %then2.i.i.i, label %"$printable.clean.exit.i"
-
-then2.i.i.i:                                      ; preds = %then13.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i"
-
-"$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then13.i
-  %19 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %19, align 1
-  %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %21 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %21, i64 %20)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
-  br label %"$device.resolve_kind.exit.thread"
-
-"$device.resolve_kind.exit.thread":               ; preds = %merge8.i, %"$printable.clean.exit.i", %then.i
-  %common.ret.op.i.ph = phi i32 [ %10, %then.i ], [ 1, %"$printable.clean.exit.i" ], [ 1, %merge8.i ]
-  call void @llvm.lifetime.end.p0(i64 4112, ptr nonnull %found.i)
-  br label %common.ret
-
-common.ret:                                       ; preds = %or.lhs.false.i41, %"$Library.locate.exit", %"$device.resolve_kind.exit.thread", %"$Library.close.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i26, %"$Library.locate.exit" ], [ %common.ret.op.i40.ph57, %"$Library.close.exit" ], [ %common.ret.op.i.ph, %"$device.resolve_kind.exit.thread" ], [ 0, %or.lhs.false.i41 ]
-  ret i32 %common.ret.op
-
-merge:                                            ; preds = %then9.i, %then5.i
-  call void @llvm.lifetime.end.p0(i64 4112, ptr nonnull %found.i)
   call void @llvm.lifetime.start.p0(i64 4096, ptr nonnull %folder.i)
-  %22 = icmp eq ptr %2, null
-  br i1 %22, label %then.i29, label %or.end.i
+  %4 = icmp eq ptr %2, null
+  br i1 %4, label %then.i, label %or.end.i
 
-or.end.i:                                         ; preds = %merge
-  %23 = load i8, ptr %2, align 1
-  %24 = icmp eq i8 %23, 0
-  br i1 %24, label %then.i29, label %else.i
+or.end.i:                                         ; preds = %entry
+  %5 = load i8, ptr %2, align 1
+  %6 = icmp eq i8 %5, 0
+  br i1 %6, label %then.i, label %else.i
 
-then.i29:                                         ; preds = %or.end.i, %merge
+then.i:                                           ; preds = %or.end.i, %entry
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %info.i.i)
-  %25 = call i32 @dladdr(ptr nonnull @"$anchor", ptr nonnull %info.i.i)
-  %26 = icmp eq i32 %25, 0
-  br i1 %26, label %then.i.i, label %or.lhs.false.i.i30
+  %7 = call i32 @dladdr(ptr nonnull @"$anchor", ptr nonnull %info.i.i)
+  %8 = icmp eq i32 %7, 0
+  br i1 %8, label %then.i.i, label %or.lhs.false.i.i
 
-then.i.i:                                         ; preds = %or.lhs.false.i.i30, %then.i29
+then.i.i:                                         ; preds = %or.lhs.false.i.i, %then.i
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$own_folder.exit.i", label %then3.i.i
 
-or.lhs.false.i.i30:                               ; preds = %then.i29
-  %27 = load ptr, ptr %info.i.i, align 8
-  %28 = icmp eq ptr %27, null
-  br i1 %28, label %then.i.i, label %merge.i.i
+or.lhs.false.i.i:                                 ; preds = %then.i
+  %9 = load ptr, ptr %info.i.i, align 8
+  %10 = icmp eq ptr %9, null
+  br i1 %10, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %3, ptr noundef nonnull align 1 dereferenceable(64) @"$string.660", i64 64, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
-  %30 = icmp sgt i64 %29, 0
-  br i1 %30, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %11 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %11, i64 1023)
+  %12 = icmp sgt i64 %11, 0
+  br i1 %12, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then3.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then3.i.i
-  %31 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %31, align 1
-  %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %33 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %33, i64 %32)
+  %13 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %13, align 1
+  %14 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %15 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %15, i64 %14)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$own_folder.exit.i"
 
-merge.i.i:                                        ; preds = %or.lhs.false.i.i30
-  %34 = call ptr @strrchr(ptr noundef nonnull dereferenceable(1) %27, i32 47)
-  %35 = icmp eq ptr %34, null
-  br i1 %35, label %then6.i.i, label %merge5.i.i
+merge.i.i:                                        ; preds = %or.lhs.false.i.i
+  %16 = call ptr @strrchr(ptr noundef nonnull dereferenceable(1) %9, i32 47)
+  %17 = icmp eq ptr %16, null
+  br i1 %17, label %then6.i.i, label %merge5.i.i
 
 then6.i.i:                                        ; preds = %merge.i.i
   store i16 46, ptr %folder.i, align 2
-  br label %merge.i32
+  br label %"$own_folder.exit.thread.i"
 
 merge5.i.i:                                       ; preds = %merge.i.i
-  %36 = ptrtoint ptr %34 to i64
-  %37 = ptrtoint ptr %27 to i64
-  %38 = sub i64 %36, %37
-  %spec.select.i.i.i31 = call i64 @llvm.smin.i64(i64 %38, i64 4095)
-  %39 = icmp sgt i64 %38, 0
-  br i1 %39, label %then2.i.i.i33, label %"$text.copy_into.exit.i.i"
+  %18 = ptrtoint ptr %16 to i64
+  %19 = ptrtoint ptr %9 to i64
+  %20 = sub i64 %18, %19
+  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %20, i64 4095)
+  %21 = icmp sgt i64 %20, 0
+  br i1 %21, label %then2.i.i.i, label %"$text.copy_into.exit.i.i"
 
-then2.i.i.i33:                                    ; preds = %merge5.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 2 %folder.i, ptr nonnull align 1 %27, i64 %spec.select.i.i.i31, i1 false)
+then2.i.i.i:                                      ; preds = %merge5.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 2 %folder.i, ptr nonnull align 1 %9, i64 %spec.select.i.i.i, i1 false)
   br label %"$text.copy_into.exit.i.i"
 
-"$text.copy_into.exit.i.i":                       ; preds = %then2.i.i.i33, %merge5.i.i
-  %40 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i.i31
-  store i8 0, ptr %40, align 1
-  br label %merge.i32
+"$text.copy_into.exit.i.i":                       ; preds = %then2.i.i.i, %merge5.i.i
+  %22 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %22, align 1
+  br label %"$own_folder.exit.thread.i"
+
+"$own_folder.exit.thread.i":                      ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
+  br label %merge.i
 
 "$own_folder.exit.i":                             ; preds = %"$printable.clean.exit.i.i", %then.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
   br label %"$Library.locate.exit"
 
 else.i:                                           ; preds = %or.end.i
-  %41 = call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %2)
-  %spec.select.i.i25 = call i64 @llvm.smin.i64(i64 %41, i64 4095)
-  %42 = icmp sgt i64 %41, 0
-  br i1 %42, label %then2.i.i, label %merge.thread.i
+  %23 = tail call i64 @strlen(ptr noundef nonnull readonly dereferenceable(1) %2)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %23, i64 4095)
+  %24 = icmp sgt i64 %23, 0
+  br i1 %24, label %then2.i.i, label %"$text.copy_into.exit.i"
 
 then2.i.i:                                        ; preds = %else.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 2 %folder.i, ptr nonnull readonly align 1 %2, i64 %spec.select.i.i25, i1 false)
-  br label %merge.thread.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 2 %folder.i, ptr nonnull readonly align 1 %2, i64 %spec.select.i.i, i1 false)
+  br label %"$text.copy_into.exit.i"
 
-merge.i32:                                        ; preds = %"$text.copy_into.exit.i.i", %then6.i.i
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %info.i.i)
-  %43 = getelementptr i8, ptr %0, i64 32
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.661", ptr nonnull %folder.i, ptr %4)
-  %45 = icmp sgt i32 %44, 4095
-  br i1 %45, label %then5.i27, label %and.lhs.true.i
+"$text.copy_into.exit.i":                         ; preds = %then2.i.i, %else.i
+  %25 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i
+  store i8 0, ptr %25, align 1
+  br label %merge.i
 
-merge.thread.i:                                   ; preds = %then2.i.i, %else.i
-  %46 = getelementptr i8, ptr %folder.i, i64 %spec.select.i.i25
-  store i8 0, ptr %46, align 1
-  %47 = getelementptr i8, ptr %0, i64 32
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %47, i64 4096, ptr nonnull @"$string.661", ptr nonnull %folder.i, ptr %4)
-  %49 = icmp sgt i32 %48, 4095
-  br i1 %49, label %then5.i27, label %merge2
+merge.i:                                          ; preds = %"$text.copy_into.exit.i", %"$own_folder.exit.thread.i"
+  %26 = phi i1 [ false, %"$text.copy_into.exit.i" ], [ true, %"$own_folder.exit.thread.i" ]
+  %27 = getelementptr i8, ptr %0, i64 32
+  %28 = getelementptr i8, ptr %0, i64 16
+  %29 = getelementptr i8, ptr %0, i64 4128
+  %30 = load i8, ptr %29, align 1
+  %31 = trunc i8 %30 to i1
+  br i1 %31, label %and.lhs.true.i.i, label %merge.i33.i
 
-then5.i27:                                        ; preds = %merge.thread.i, %merge.i32
-  %.not30.i = icmp eq ptr %3, null
-  br i1 %.not30.i, label %"$Library.locate.exit", label %then8.i
+and.lhs.true.i.i:                                 ; preds = %merge.i
+  %32 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %33 = icmp eq i32 %32, 0
+  br i1 %33, label %merge.i33.i, label %"$Library.suffix.exit.i"
 
-then8.i:                                          ; preds = %then5.i27
-  %50 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.662", i32 4064)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i24)
-  %51 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i31.i = call i64 @llvm.smin.i64(i64 %51, i64 1023)
-  %52 = icmp sgt i64 %51, 0
-  br i1 %52, label %then2.i.i33.i, label %"$printable.clean.exit.i28"
+merge.i33.i:                                      ; preds = %and.lhs.true.i.i, %merge.i
+  br label %"$Library.suffix.exit.i"
 
-then2.i.i33.i:                                    ; preds = %then8.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i24, ptr nonnull align 1 %3, i64 %spec.select.i.i31.i, i1 false)
-  br label %"$printable.clean.exit.i28"
+"$Library.suffix.exit.i":                         ; preds = %merge.i33.i, %and.lhs.true.i.i
+  %common.ret.op.i34.i = phi ptr [ @"$string.87", %merge.i33.i ], [ @"$string.662", %and.lhs.true.i.i ]
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.661", ptr nonnull %folder.i, ptr %28, ptr nonnull %common.ret.op.i34.i)
+  %35 = icmp sgt i32 %34, 4095
+  br i1 %35, label %then5.i, label %merge4.i
 
-"$printable.clean.exit.i28":                      ; preds = %then2.i.i33.i, %then8.i
-  %53 = getelementptr i8, ptr %raw.i.i24, i64 %spec.select.i.i31.i
-  store i8 0, ptr %53, align 1
-  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i24)
-  %55 = ptrtoint ptr %raw.i.i24 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %55, i64 %54)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i24)
+then5.i:                                          ; preds = %"$Library.suffix.exit.i"
+  %.not32.i = icmp eq ptr %3, null
+  br i1 %.not32.i, label %"$Library.locate.exit", label %then8.i
+
+then8.i:                                          ; preds = %then5.i
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.663", i32 4064)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
+  %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i35.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
+  %38 = icmp sgt i64 %37, 0
+  br i1 %38, label %then2.i.i37.i, label %"$printable.clean.exit.i"
+
+then2.i.i37.i:                                    ; preds = %then8.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i35.i, i1 false)
+  br label %"$printable.clean.exit.i"
+
+"$printable.clean.exit.i":                        ; preds = %then2.i.i37.i, %then8.i
+  %39 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i35.i
+  store i8 0, ptr %39, align 1
+  %40 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %41 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %41, i64 %40)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %"$Library.locate.exit"
 
+merge4.i:                                         ; preds = %"$Library.suffix.exit.i"
+  br i1 %26, label %and.lhs.true.i, label %merge
+
 then12.i:                                         ; preds = %and.lhs.true.i
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %43, i64 4096, ptr nonnull @"$string.663", ptr %4)
-  br label %merge2
+  %42 = load i8, ptr %29, align 1
+  %43 = trunc i8 %42 to i1
+  br i1 %43, label %and.lhs.true.i40.i, label %merge.i38.i
 
-and.lhs.true.i:                                   ; preds = %merge.i32
+and.lhs.true.i40.i:                               ; preds = %then12.i
+  %44 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %45 = icmp eq i32 %44, 0
+  br i1 %45, label %merge.i38.i, label %"$Library.suffix.exit41.i"
+
+merge.i38.i:                                      ; preds = %and.lhs.true.i40.i, %then12.i
+  br label %"$Library.suffix.exit41.i"
+
+"$Library.suffix.exit41.i":                       ; preds = %merge.i38.i, %and.lhs.true.i40.i
+  %common.ret.op.i39.i = phi ptr [ @"$string.87", %merge.i38.i ], [ @"$string.662", %and.lhs.true.i40.i ]
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.664", ptr %28, ptr nonnull %common.ret.op.i39.i)
+  br label %merge
+
+and.lhs.true.i:                                   ; preds = %merge4.i
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i)
-  %57 = call i32 @stat(ptr readonly %43, ptr nonnull %info.i.i.i)
-  %.not.i.i.i = icmp eq i32 %57, 0
-  %58 = getelementptr inbounds i8, ptr %info.i.i.i, i64 24
-  %59 = load i32, ptr %58, align 8
-  %60 = and i32 %59, 61440
+  %47 = call i32 @stat(ptr readonly %27, ptr nonnull %info.i.i.i)
+  %.not.i.i.i = icmp eq i32 %47, 0
+  %48 = getelementptr inbounds i8, ptr %info.i.i.i, i64 24
+  %49 = load i32, ptr %48, align 8
+  %50 = and i32 %49, 61440
   call void @llvm.lifetime.end.p0(i64 144, ptr nonnull %info.i.i.i)
-  %61 = icmp ne i32 %60, 0
-  %62 = select i1 %.not.i.i.i, i1 %61, i1 false
-  br i1 %62, label %merge2, label %then12.i
+  %51 = icmp ne i32 %50, 0
+  %52 = select i1 %.not.i.i.i, i1 %51, i1 false
+  br i1 %52, label %merge, label %then12.i
 
-"$Library.locate.exit":                           ; preds = %"$own_folder.exit.i", %then5.i27, %"$printable.clean.exit.i28"
-  %common.ret.op.i26 = phi i32 [ 1, %then5.i27 ], [ 1, %"$printable.clean.exit.i28" ], [ 5, %"$own_folder.exit.i" ]
+"$Library.locate.exit":                           ; preds = %"$own_folder.exit.i", %then5.i, %"$printable.clean.exit.i"
+  %common.ret.op.i = phi i32 [ 1, %then5.i ], [ 1, %"$printable.clean.exit.i" ], [ 5, %"$own_folder.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 4096, ptr nonnull %folder.i)
   br label %common.ret
 
-merge2:                                           ; preds = %and.lhs.true.i, %then12.i, %merge.thread.i
+common.ret:                                       ; preds = %or.lhs.false31.i, %"$Library.locate.exit", %"$Library.close.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i, %"$Library.locate.exit" ], [ %common.ret.op.i15.ph, %"$Library.close.exit" ], [ 0, %or.lhs.false31.i ]
+  ret i32 %common.ret.op
+
+merge:                                            ; preds = %merge4.i, %and.lhs.true.i, %"$Library.suffix.exit41.i"
   call void @llvm.lifetime.end.p0(i64 4096, ptr nonnull %folder.i)
-  br i1 %5, label %"$device.is_automatic.exit", label %or.lhs.false.i
+  %53 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %54 = icmp eq i32 %53, 0
+  br i1 %54, label %merge.i14, label %or.lhs.false.i
 
-or.rhs.i:                                         ; preds = %or.lhs.false.i
-  %63 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %1, ptr noundef nonnull dereferenceable(5) @"$string.64")
-  %64 = icmp eq i32 %63, 0
-  br label %"$device.is_automatic.exit"
+then.i13:                                         ; preds = %or.lhs.false.i
+  %55 = call fastcc ptr @"$gpus.open_driver"()
+  br label %merge.i14
 
-or.lhs.false.i:                                   ; preds = %merge2
-  %65 = load i8, ptr %1, align 1
-  %66 = icmp eq i8 %65, 0
-  br i1 %66, label %"$device.is_automatic.exit", label %or.rhs.i
+merge.i14:                                        ; preds = %or.lhs.false.i, %then.i13, %merge
+  %56 = call ptr @dlopen(ptr %27, i32 4098)
+  store ptr %56, ptr %0, align 8
+  %57 = icmp eq ptr %56, null
+  br i1 %57, label %then2.i, label %merge1.i
 
-"$device.is_automatic.exit":                      ; preds = %merge2, %or.rhs.i, %or.lhs.false.i
-  %67 = phi i1 [ true, %or.lhs.false.i ], [ true, %merge2 ], [ %64, %or.rhs.i ]
-  %68 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.97")
-  %69 = icmp eq i32 %68, 0
-  br i1 %69, label %merge.i37, label %then.i36
+or.lhs.false.i:                                   ; preds = %merge
+  %58 = load i8, ptr %29, align 1
+  %59 = trunc i8 %58 to i1
+  br i1 %59, label %merge.i14, label %then.i13
 
-then.i36:                                         ; preds = %"$device.is_automatic.exit"
-  %70 = call fastcc ptr @"$gpus.open_driver"()
-  br label %merge.i37
+then2.i:                                          ; preds = %merge.i14
+  %60 = load i8, ptr %29, align 1
+  %61 = trunc i8 %60 to i1
+  br i1 %61, label %merge4.i16, label %else6.i
 
-merge.i37:                                        ; preds = %then.i36, %"$device.is_automatic.exit"
-  %71 = getelementptr i8, ptr %0, i64 32
-  %72 = call ptr @dlopen(ptr %71, i32 4098)
-  store ptr %72, ptr %0, align 8
-  %73 = icmp eq ptr %72, null
-  br i1 %73, label %then2.i, label %merge1.i38
+else6.i:                                          ; preds = %then2.i
+  %62 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %63 = icmp eq i32 %62, 0
+  %spec.select.i = select i1 %63, ptr @"$string.665", ptr @"$string.667"
+  br label %merge4.i16
 
-then2.i:                                          ; preds = %merge.i37
-  %.not67.i = icmp eq ptr %3, null
-  br i1 %.not67.i, label %"$Library.close.exit", label %then11.i
+merge4.i16:                                       ; preds = %else6.i, %then2.i
+  %builds.0.i = phi ptr [ @"$string.666", %then2.i ], [ %spec.select.i, %else6.i ]
+  br i1 %1, label %and.lhs.true.i20, label %merge9.i
 
-then11.i:                                         ; preds = %then2.i
-  %74 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %4, ptr noundef nonnull dereferenceable(4) @"$string.97")
-  %75 = icmp eq i32 %74, 0
-  %spec.select68.i = select i1 %75, ptr @"$string.87", ptr @"$string.666"
-  %spec.select77.i = select i1 %67, ptr %spec.select68.i, ptr @"$string.87"
-  %spec.select.i = select i1 %75, ptr @"$string.664", ptr @"$string.665"
-  %76 = call ptr @dlerror()
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.667", ptr nonnull %spec.select77.i, ptr %4, ptr %76, ptr nonnull %spec.select.i)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i35)
-  %78 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i42 = call i64 @llvm.smin.i64(i64 %78, i64 1023)
-  %79 = icmp sgt i64 %78, 0
-  br i1 %79, label %then2.i.i.i44, label %"$printable.clean.exit.i43"
+merge9.i:                                         ; preds = %and.lhs.true.i20, %merge4.i16
+  %hint.0.i = phi ptr [ @"$string.87", %merge4.i16 ], [ %spec.select84.i, %and.lhs.true.i20 ]
+  %.not74.i = icmp eq ptr %3, null
+  br i1 %.not74.i, label %then3, label %then14.i
 
-then2.i.i.i44:                                    ; preds = %then11.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i35, ptr nonnull align 1 %3, i64 %spec.select.i.i.i42, i1 false)
-  br label %"$printable.clean.exit.i43"
+and.lhs.true.i20:                                 ; preds = %merge4.i16
+  %64 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %65 = icmp eq i32 %64, 0
+  %66 = or i1 %65, %61
+  %spec.select84.i = select i1 %66, ptr @"$string.87", ptr @"$string.668"
+  br label %merge9.i
 
-"$printable.clean.exit.i43":                      ; preds = %then2.i.i.i44, %then11.i
-  %80 = getelementptr i8, ptr %raw.i.i35, i64 %spec.select.i.i.i42
-  store i8 0, ptr %80, align 1
-  %81 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i35)
-  %82 = ptrtoint ptr %raw.i.i35 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %82, i64 %81)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i35)
-  br label %then8
+then14.i:                                         ; preds = %merge9.i
+  %67 = call ptr @dlerror()
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", ptr nonnull %hint.0.i, ptr %28, ptr %67, ptr nonnull %builds.0.i)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i12)
+  %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i17 = call i64 @llvm.smin.i64(i64 %69, i64 1023)
+  %70 = icmp sgt i64 %69, 0
+  br i1 %70, label %then2.i.i.i19, label %"$printable.clean.exit.i18"
 
-merge1.i38:                                       ; preds = %merge.i37
-  %83 = call ptr @dlsym(ptr nonnull %72, ptr nonnull @"$string.668")
-  %84 = icmp eq ptr %83, null
-  br i1 %84, label %then14.i, label %merge13.i
+then2.i.i.i19:                                    ; preds = %then14.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i12, ptr nonnull align 1 %3, i64 %spec.select.i.i.i17, i1 false)
+  br label %"$printable.clean.exit.i18"
 
-then14.i:                                         ; preds = %merge1.i38
-  %.not66.i = icmp eq ptr %3, null
-  br i1 %.not66.i, label %then8, label %then18.i
+"$printable.clean.exit.i18":                      ; preds = %then2.i.i.i19, %then14.i
+  %71 = getelementptr i8, ptr %raw.i.i12, i64 %spec.select.i.i.i17
+  store i8 0, ptr %71, align 1
+  %72 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i12)
+  %73 = ptrtoint ptr %raw.i.i12 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %73, i64 %72)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i12)
+  br label %then3
 
-then18.i:                                         ; preds = %then14.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", ptr %71, ptr nonnull @"$string.668")
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i)
-  %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i70.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
-  %87 = icmp sgt i64 %86, 0
-  br i1 %87, label %then2.i.i71.i, label %"$printable.clean.exit72.i"
+merge1.i:                                         ; preds = %merge.i14
+  %74 = call ptr @dlsym(ptr nonnull %56, ptr nonnull @"$string.670")
+  %75 = icmp eq ptr %74, null
+  br i1 %75, label %then17.i, label %merge16.i
 
-then2.i.i71.i:                                    ; preds = %then18.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i69.i, ptr nonnull align 1 %3, i64 %spec.select.i.i70.i, i1 false)
-  br label %"$printable.clean.exit72.i"
+then17.i:                                         ; preds = %merge1.i
+  %.not73.i = icmp eq ptr %3, null
+  br i1 %.not73.i, label %then3, label %then21.i
 
-"$printable.clean.exit72.i":                      ; preds = %then2.i.i71.i, %then18.i
-  %88 = getelementptr i8, ptr %raw.i69.i, i64 %spec.select.i.i70.i
-  store i8 0, ptr %88, align 1
-  %89 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i69.i)
-  %90 = ptrtoint ptr %raw.i69.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %90, i64 %89)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i69.i)
-  br label %then8
+then21.i:                                         ; preds = %then17.i
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", ptr %27, ptr nonnull @"$string.670")
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i76.i)
+  %77 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i77.i = call i64 @llvm.smin.i64(i64 %77, i64 1023)
+  %78 = icmp sgt i64 %77, 0
+  br i1 %78, label %then2.i.i78.i, label %"$printable.clean.exit79.i"
 
-merge13.i:                                        ; preds = %merge1.i38
-  %91 = getelementptr i8, ptr %0, i64 8
-  %92 = call i32 %83(i32 15, ptr %91, ptr %3)
-  %.not.i39 = icmp eq i32 %92, 0
-  br i1 %.not.i39, label %merge21.i, label %then8
+then2.i.i78.i:                                    ; preds = %then21.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i76.i, ptr nonnull align 1 %3, i64 %spec.select.i.i77.i, i1 false)
+  br label %"$printable.clean.exit79.i"
 
-merge21.i:                                        ; preds = %merge13.i
-  %93 = load ptr, ptr %91, align 8
-  %94 = icmp eq ptr %93, null
-  br i1 %94, label %then26.i, label %or.lhs.false28.i
+"$printable.clean.exit79.i":                      ; preds = %then2.i.i78.i, %then21.i
+  %79 = getelementptr i8, ptr %raw.i76.i, i64 %spec.select.i.i77.i
+  store i8 0, ptr %79, align 1
+  %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i76.i)
+  %81 = ptrtoint ptr %raw.i76.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %81, i64 %80)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i76.i)
+  br label %then3
 
-then26.i:                                         ; preds = %or.lhs.false28.i, %or.lhs.false.i41, %merge21.i
-  %.not65.i = icmp eq ptr %3, null
-  br i1 %.not65.i, label %then8, label %then31.i
+merge16.i:                                        ; preds = %merge1.i
+  %82 = getelementptr i8, ptr %0, i64 8
+  %83 = call i32 %74(i32 15, ptr %82, ptr %3)
+  %.not.i = icmp eq i32 %83, 0
+  br i1 %.not.i, label %merge24.i, label %then3
 
-or.lhs.false.i41:                                 ; preds = %or.lhs.false28.i
-  %95 = getelementptr i8, ptr %93, i64 4
-  %96 = load i32, ptr %95, align 4
-  %.not64.i = icmp eq i32 %96, 464
-  br i1 %.not64.i, label %common.ret, label %then26.i
+merge24.i:                                        ; preds = %merge16.i
+  %84 = load ptr, ptr %82, align 8
+  %85 = icmp eq ptr %84, null
+  br i1 %85, label %then29.i, label %or.lhs.false32.i
 
-or.lhs.false28.i:                                 ; preds = %merge21.i
-  %97 = load i32, ptr %93, align 4
-  %.not63.i = icmp eq i32 %97, 15
-  br i1 %.not63.i, label %or.lhs.false.i41, label %then26.i
+then29.i:                                         ; preds = %or.lhs.false32.i, %or.lhs.false31.i, %merge24.i
+  %.not72.i = icmp eq ptr %3, null
+  br i1 %.not72.i, label %then3, label %then35.i
 
-then31.i:                                         ; preds = %then26.i
-  %98 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", ptr %71)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i)
-  %99 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i74.i = call i64 @llvm.smin.i64(i64 %99, i64 1023)
-  %100 = icmp sgt i64 %99, 0
-  br i1 %100, label %then2.i.i75.i, label %"$printable.clean.exit76.i"
+or.lhs.false31.i:                                 ; preds = %or.lhs.false32.i
+  %86 = getelementptr i8, ptr %84, i64 4
+  %87 = load i32, ptr %86, align 4
+  %.not71.i = icmp eq i32 %87, 464
+  br i1 %.not71.i, label %common.ret, label %then29.i
 
-then2.i.i75.i:                                    ; preds = %then31.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i73.i, ptr nonnull align 1 %3, i64 %spec.select.i.i74.i, i1 false)
-  br label %"$printable.clean.exit76.i"
+or.lhs.false32.i:                                 ; preds = %merge24.i
+  %88 = load i32, ptr %84, align 4
+  %.not70.i = icmp eq i32 %88, 15
+  br i1 %.not70.i, label %or.lhs.false31.i, label %then29.i
 
-"$printable.clean.exit76.i":                      ; preds = %then2.i.i75.i, %then31.i
-  %101 = getelementptr i8, ptr %raw.i73.i, i64 %spec.select.i.i74.i
-  store i8 0, ptr %101, align 1
-  %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i)
-  %103 = ptrtoint ptr %raw.i73.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %103, i64 %102)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i73.i)
-  br label %then8
+then35.i:                                         ; preds = %then29.i
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", ptr %27)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i80.i)
+  %90 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i81.i = call i64 @llvm.smin.i64(i64 %90, i64 1023)
+  %91 = icmp sgt i64 %90, 0
+  br i1 %91, label %then2.i.i82.i, label %"$printable.clean.exit83.i"
 
-then8:                                            ; preds = %"$printable.clean.exit.i43", %then14.i, %"$printable.clean.exit72.i", %then26.i, %"$printable.clean.exit76.i", %merge13.i
-  %common.ret.op.i40.ph.ph = phi i32 [ 4, %"$printable.clean.exit.i43" ], [ 4, %then14.i ], [ 4, %"$printable.clean.exit72.i" ], [ 4, %then26.i ], [ 4, %"$printable.clean.exit76.i" ], [ %92, %merge13.i ]
-  %.pr = load ptr, ptr %0, align 8
-  %.not.i45 = icmp eq ptr %.pr, null
-  br i1 %.not.i45, label %"$Library.close.exit", label %then.i46
+then2.i.i82.i:                                    ; preds = %then35.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i80.i, ptr nonnull align 1 %3, i64 %spec.select.i.i81.i, i1 false)
+  br label %"$printable.clean.exit83.i"
 
-then.i46:                                         ; preds = %then8
-  %104 = call i32 @dlclose(ptr nonnull %.pr)
+"$printable.clean.exit83.i":                      ; preds = %then2.i.i82.i, %then35.i
+  %92 = getelementptr i8, ptr %raw.i80.i, i64 %spec.select.i.i81.i
+  store i8 0, ptr %92, align 1
+  %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i80.i)
+  %94 = ptrtoint ptr %raw.i80.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %94, i64 %93)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i80.i)
+  br label %then3
+
+then3:                                            ; preds = %merge9.i, %"$printable.clean.exit.i18", %then17.i, %"$printable.clean.exit79.i", %then29.i, %"$printable.clean.exit83.i", %merge16.i
+  %common.ret.op.i15.ph = phi i32 [ %83, %merge16.i ], [ 4, %"$printable.clean.exit83.i" ], [ 4, %then29.i ], [ 4, %"$printable.clean.exit79.i" ], [ 4, %then17.i ], [ 4, %"$printable.clean.exit.i18" ], [ 4, %merge9.i ]
+  %95 = load ptr, ptr %0, align 8
+  %.not.i21 = icmp eq ptr %95, null
+  br i1 %.not.i21, label %"$Library.close.exit", label %then.i22
+
+then.i22:                                         ; preds = %then3
+  %96 = call i32 @dlclose(ptr nonnull %95)
   br label %"$Library.close.exit"
 
-"$Library.close.exit":                            ; preds = %then2.i, %then8, %then.i46
-  %common.ret.op.i40.ph57 = phi i32 [ %common.ret.op.i40.ph.ph, %then8 ], [ %common.ret.op.i40.ph.ph, %then.i46 ], [ 4, %then2.i ]
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4128) %0, i8 0, i64 4128, i1 false)
+"$Library.close.exit":                            ; preds = %then3, %then.i22
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4136) %0, i8 0, i64 4136, i1 false)
   br label %common.ret
 }
 
@@ -41601,7 +41720,7 @@ merge9.loopexit:                                  ; preds = %"$Planning.plan_for
 merge9:                                           ; preds = %merge9.loopexit, %"$Planning.plan_for.exit.i"
   %world_size.150 = phi i32 [ 2, %"$Planning.plan_for.exit.i" ], [ %39, %merge9.loopexit ]
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i)
-  call void @llvm.lifetime.start.p0(i64 1032, ptr nonnull %larger.i)
+  call void @llvm.lifetime.start.p0(i64 1168, ptr nonnull %larger.i)
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i34)
   %40 = getelementptr i8, ptr %4, i64 128
   %41 = load i64, ptr %40, align 8
@@ -41629,7 +41748,7 @@ merge1.i.i38:                                     ; preds = %merge.i.i35
 "$Planning.most_devices.exit.i40":                ; preds = %merge1.i.i38, %merge9
   %most.0.i = phi i32 [ 8, %merge9 ], [ %spec.select.i39, %merge1.i.i38 ]
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i34)
-  %49 = getelementptr i8, ptr %0, i64 512
+  %49 = getelementptr i8, ptr %0, i64 520
   %50 = load i8, ptr %49, align 1
   %51 = trunc i8 %50 to i1
   %.not2431.i = icmp sgt i32 %world_size.150, %most.0.i
@@ -41648,15 +41767,15 @@ merge3.i:                                         ; preds = %whilebody.i41
   br i1 %.not26.i, label %merge7.i, label %then8.i
 
 then8.i:                                          ; preds = %merge3.i
-  %54 = getelementptr i8, ptr %0, i64 513
+  %54 = getelementptr i8, ptr %0, i64 521
   %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %54)
   %56 = getelementptr i8, ptr %54, i64 %55
   %57 = sub i64 512, %55
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.724", ptr nonnull %refusal.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.740", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(1032) %0, ptr noundef nonnull align 8 dereferenceable(1032) %larger.i, i64 1032, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(1168) %0, ptr noundef nonnull align 8 dereferenceable(1168) %larger.i, i64 1168, i1 false)
   %world_size.0.i = shl i32 %world_size.033.i, 1
   %59 = load i8, ptr %49, align 1
   %60 = trunc i8 %59 to i1
@@ -41667,7 +41786,7 @@ merge7.i:                                         ; preds = %merge3.i
 "$Planning.grow.exit":                            ; preds = %whilebody.i41, %merge7.i, %"$Planning.most_devices.exit.thread.i", %"$Planning.most_devices.exit.i40", %then8.i
   %common.ret.op.i37 = phi i32 [ 0, %then8.i ], [ %47, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i40" ], [ %52, %whilebody.i41 ], [ 0, %merge7.i ]
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i)
-  call void @llvm.lifetime.end.p0(i64 1032, ptr nonnull %larger.i)
+  call void @llvm.lifetime.end.p0(i64 1168, ptr nonnull %larger.i)
   br label %common.ret
 }
 
@@ -41735,7 +41854,7 @@ then.i:                                           ; preds = %"$options.fill_defa
 
 then2.i:                                          ; preds = %then.i
   %19 = sext i32 %18 to i64
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", i64 %19, i64 0, i64 64)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i64 %19, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -41767,7 +41886,7 @@ then5.i:                                          ; preds = %merge.i
 
 then10.i:                                         ; preds = %then5.i
   %28 = sext i32 %27 to i64
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i64 %28, i64 0, i64 65536)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.674", i64 %28, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i426.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i427.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -41799,7 +41918,7 @@ then14.i:                                         ; preds = %merge4.i
 
 then19.i:                                         ; preds = %then14.i
   %37 = sext i32 %36 to i64
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i64 %37, i64 0, i64 67108864)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i64 %37, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i430.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i431.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -41830,7 +41949,7 @@ then23.i:                                         ; preds = %merge13.i
 
 then28.i:                                         ; preds = %then23.i
   %45 = sext i32 %8 to i64
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.674", i64 %45, i64 1, i64 65536)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", i64 %45, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i434.i)
   %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i435.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -41862,7 +41981,7 @@ then32.i:                                         ; preds = %merge22.i
 
 then37.i:                                         ; preds = %then32.i
   %54 = sext i32 %53 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i64 %54, i64 0, i64 1073741824)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.677", i64 %54, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41878,7 +41997,7 @@ then41.i:                                         ; preds = %merge31.i
 
 then46.i:                                         ; preds = %then41.i
   %58 = sext i32 %57 to i64
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", i64 %58, i64 0, i64 2)
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.678", i64 %58, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41894,7 +42013,7 @@ then50.i:                                         ; preds = %merge40.i
 
 then55.i:                                         ; preds = %then50.i
   %62 = sext i32 %61 to i64
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.677", i64 %62, i64 0, i64 4096)
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.679", i64 %62, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41910,7 +42029,7 @@ then59.i:                                         ; preds = %merge49.i
 
 then64.i:                                         ; preds = %then59.i
   %66 = sext i32 %65 to i64
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.678", i64 %66, i64 0, i64 1048576)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.680", i64 %66, i64 0, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41926,7 +42045,7 @@ then68.i:                                         ; preds = %merge58.i
 
 then73.i:                                         ; preds = %then68.i
   %70 = sext i32 %69 to i64
-  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.679", i64 %70, i64 0, i64 67108864)
+  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.681", i64 %70, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41941,7 +42060,7 @@ then77.i:                                         ; preds = %merge67.i
 
 then82.i:                                         ; preds = %then77.i
   %73 = sext i32 %12 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.680", i64 %73, i64 1, i64 16777216)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.682", i64 %73, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41957,7 +42076,7 @@ then86.i:                                         ; preds = %merge76.i
 
 then91.i:                                         ; preds = %then86.i
   %77 = sext i32 %76 to i64
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.681", i64 %77, i64 0, i64 1)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.683", i64 %77, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41974,7 +42093,7 @@ then95.i:                                         ; preds = %merge85.i
 
 then100.i:                                        ; preds = %then95.i
   %82 = sext i32 %80 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.682", i64 %82, i64 -1, i64 2)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.684", i64 %82, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41990,7 +42109,7 @@ then104.i:                                        ; preds = %merge94.i
 
 then109.i:                                        ; preds = %then104.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.683", i64 %86, i64 0, i64 65536)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.685", i64 %86, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42007,7 +42126,7 @@ then113.i:                                        ; preds = %merge103.i
 
 then118.i:                                        ; preds = %then113.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.684", i64 %91, i64 -1, i64 1)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.686", i64 %91, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42024,7 +42143,7 @@ then122.i:                                        ; preds = %merge112.i
 
 then127.i:                                        ; preds = %then122.i
   %96 = sext i32 %94 to i64
-  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.685", i64 %96, i64 -1, i64 1)
+  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.687", i64 %96, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42040,7 +42159,7 @@ then131.i:                                        ; preds = %merge121.i
 
 then136.i:                                        ; preds = %then131.i
   %100 = sext i32 %99 to i64
-  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.686", i64 %100, i64 0, i64 1)
+  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.688", i64 %100, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42056,7 +42175,7 @@ then140.i:                                        ; preds = %merge130.i
 
 then145.i:                                        ; preds = %then140.i
   %104 = sext i32 %103 to i64
-  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.687", i64 %104, i64 0, i64 1)
+  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.689", i64 %104, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42072,7 +42191,7 @@ then149.i:                                        ; preds = %merge139.i
 
 then154.i:                                        ; preds = %then149.i
   %108 = sext i32 %107 to i64
-  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.688", i64 %108, i64 0, i64 65536)
+  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.690", i64 %108, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42088,7 +42207,7 @@ then158.i:                                        ; preds = %merge148.i
 
 then163.i:                                        ; preds = %then158.i
   %112 = sext i32 %111 to i64
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.689", i64 %112, i64 0, i64 1)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.691", i64 %112, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42105,7 +42224,7 @@ then167.i:                                        ; preds = %merge157.i
 
 then172.i:                                        ; preds = %then167.i
   %117 = sext i32 %115 to i64
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.690", i64 %117, i64 -1, i64 3600000)
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.692", i64 %117, i64 -1, i64 3600000)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42120,7 +42239,7 @@ then176.i:                                        ; preds = %merge166.i
 
 then181.i:                                        ; preds = %then176.i
   %120 = sext i32 %16 to i64
-  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.691", i64 %120, i64 1, i64 8)
+  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.693", i64 %120, i64 1, i64 8)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42138,7 +42257,7 @@ then185.i:                                        ; preds = %merge175.i
   br i1 %.not379.i, label %common.ret, label %then190.i
 
 then190.i:                                        ; preds = %then185.i
-  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.692", i64 %123, i64 0, i64 1152921504606846976)
+  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.694", i64 %123, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42154,7 +42273,7 @@ then194.i:                                        ; preds = %merge184.i
 
 then199.i:                                        ; preds = %then194.i
   %130 = sext i32 %129 to i64
-  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.693", i64 %130, i64 0, i64 100)
+  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.695", i64 %130, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42172,7 +42291,7 @@ then203.i:                                        ; preds = %merge193.i
   br i1 %.not.i, label %common.ret, label %then208.i
 
 then208.i:                                        ; preds = %then203.i
-  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.694", i64 %133, i64 0, i64 1152921504606846976)
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.696", i64 %133, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42187,7 +42306,7 @@ then7:                                            ; preds = %merge2
   br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.695", i32 %107)
+  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.697", i32 %107)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %140 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %140, i64 1023)
@@ -42218,7 +42337,7 @@ then14:                                           ; preds = %merge6
   br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(76) %3, ptr noundef nonnull align 1 dereferenceable(76) @"$string.696", i64 76, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(76) %3, ptr noundef nonnull align 1 dereferenceable(76) @"$string.698", i64 76, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -42249,7 +42368,7 @@ then23:                                           ; preds = %merge13
   br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.697", i32 %36, i32 %152)
+  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i32 %36, i32 %152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %155 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %155, i64 1023)
@@ -42330,7 +42449,7 @@ then.i.i:                                         ; preds = %then
   br i1 %.not9.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.698", i32 %1, i32 %11)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -42369,7 +42488,7 @@ then2.i:                                          ; preds = %or.lhs.false2.i.i
   br i1 %.not41.i, label %common.ret, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.699", i32 %1, ptr %21)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.701", i32 %1, ptr %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -42407,7 +42526,7 @@ then10.i:                                         ; preds = %merge1.i
 
 then14.i:                                         ; preds = %then10.i
   %36 = getelementptr i8, ptr %9, i64 32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", ptr %36)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.702", ptr %36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -42454,7 +42573,7 @@ then.i.i13:                                       ; preds = %merge
   br i1 %.not9.i.i14, label %"$Library.describe.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i13
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.698", i32 %1, i32 %11)
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i11)
   %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i16 = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -42785,6 +42904,8 @@ entry:
   %raw.i.i62.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i93.i = alloca [1024 x i8], align 1
+  %excess.i.i = alloca [32 x i8], align 1
+  %wanted.i.i = alloca [32 x i8], align 1
   %raw.i63.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
   %wanted = alloca %95, align 8
@@ -42806,13 +42927,13 @@ entry:
   %17 = icmp eq i32 %16, 0
   %18 = zext i1 %17 to i8
   %19 = getelementptr inbounds i8, ptr %2, i64 16
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1032) %19, i8 0, i64 1016, i1 false)
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1168) %19, i8 0, i64 1152, i1 false)
   store ptr %8, ptr %2, align 8
   %20 = getelementptr i8, ptr %2, i64 8
   store ptr %12, ptr %20, align 8
   %21 = getelementptr i8, ptr %2, i64 328
   store i8 %18, ptr %21, align 1
-  %22 = getelementptr i8, ptr %2, i64 512
+  %22 = getelementptr i8, ptr %2, i64 520
   store i8 1, ptr %22, align 1
   %23 = getelementptr i8, ptr %8, i64 40
   %24 = getelementptr i8, ptr %2, i64 168
@@ -42856,7 +42977,7 @@ then.i.i:                                         ; preds = %merge1.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %41 = getelementptr i8, ptr %14, i64 60
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.701", ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", ptr %41)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -42989,7 +43110,7 @@ and.lhs.true15.i.i:                               ; preds = %merge9.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
   %100 = getelementptr i8, ptr %14, i64 60
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.702", i32 %98, ptr %100, i32 %95)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %98, ptr %100, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i63.i.i)
   %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i64.i.i = call i64 @llvm.smin.i64(i64 %102, i64 1023)
@@ -43010,6 +43131,8 @@ then2.i.i65.i.i:                                  ; preds = %then18.i.i
   br label %"$Plan.make.exit"
 
 merge5.i:                                         ; preds = %and.lhs.true15.i.i, %merge9.i.i
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %excess.i.i)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %wanted.i.i)
   %107 = getelementptr i8, ptr %2, i64 248
   %108 = load i64, ptr %107, align 8
   %109 = getelementptr i8, ptr %2, i64 352
@@ -43020,134 +43143,212 @@ merge5.i:                                         ; preds = %and.lhs.true15.i.i,
   br i1 %112, label %then.i96.i, label %merge.i94.i
 
 then.i96.i:                                       ; preds = %merge5.i
-  %.not.i.i = icmp eq ptr %3, null
-  br i1 %.not.i.i, label %"$Plan.make.exit", label %then2.i97.i
+  %113 = icmp sgt i64 %108, 999999999
+  br i1 %113, label %then.i.i.i, label %merge.i.i.i
 
-then2.i97.i:                                      ; preds = %then.i96.i
-  %113 = getelementptr i8, ptr %14, i64 60
-  %114 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", i64 %108, ptr %113, i64 %111)
+then.i.i.i:                                       ; preds = %then.i96.i
+  %114 = uitofp nneg i64 %108 to double
+  %115 = fdiv double %114, 1.000000e+09
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.705", double %115, ptr nonnull @"$string.706")
+  br label %"$write_size.exit.i.i"
+
+merge.i.i.i:                                      ; preds = %then.i96.i
+  %117 = icmp sgt i64 %108, 999999
+  br i1 %117, label %then2.i.i.i, label %merge1.i.i.i
+
+then2.i.i.i:                                      ; preds = %merge.i.i.i
+  %118 = uitofp nneg i64 %108 to double
+  %119 = fdiv double %118, 1.000000e+06
+  %120 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.705", double %119, ptr nonnull @"$string.707")
+  br label %"$write_size.exit.i.i"
+
+merge1.i.i.i:                                     ; preds = %merge.i.i.i
+  %121 = icmp sgt i64 %108, 999
+  br i1 %121, label %then6.i.i.i, label %merge5.i.i.i
+
+then6.i.i.i:                                      ; preds = %merge1.i.i.i
+  %122 = uitofp nneg i64 %108 to double
+  %123 = fdiv double %122, 1.000000e+03
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.705", double %123, ptr nonnull @"$string.708")
+  br label %"$write_size.exit.i.i"
+
+merge5.i.i.i:                                     ; preds = %merge1.i.i.i
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.709", i64 %108)
+  br label %"$write_size.exit.i.i"
+
+"$write_size.exit.i.i":                           ; preds = %merge5.i.i.i, %then6.i.i.i, %then2.i.i.i, %then.i.i.i
+  %126 = load i64, ptr %109, align 8
+  %127 = load i64, ptr %110, align 8
+  %128 = sub i64 %126, %127
+  %129 = icmp sgt i64 %128, 999999999
+  br i1 %129, label %then.i32.i.i, label %merge.i27.i.i
+
+then.i32.i.i:                                     ; preds = %"$write_size.exit.i.i"
+  %130 = uitofp nneg i64 %128 to double
+  %131 = fdiv double %130, 1.000000e+09
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.705", double %131, ptr nonnull @"$string.706")
+  br label %"$write_size.exit33.i.i"
+
+merge.i27.i.i:                                    ; preds = %"$write_size.exit.i.i"
+  %133 = icmp sgt i64 %128, 999999
+  br i1 %133, label %then2.i31.i.i, label %merge1.i28.i.i
+
+then2.i31.i.i:                                    ; preds = %merge.i27.i.i
+  %134 = uitofp nneg i64 %128 to double
+  %135 = fdiv double %134, 1.000000e+06
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.705", double %135, ptr nonnull @"$string.707")
+  br label %"$write_size.exit33.i.i"
+
+merge1.i28.i.i:                                   ; preds = %merge.i27.i.i
+  %137 = icmp sgt i64 %128, 999
+  br i1 %137, label %then6.i30.i.i, label %merge5.i29.i.i
+
+then6.i30.i.i:                                    ; preds = %merge1.i28.i.i
+  %138 = uitofp nneg i64 %128 to double
+  %139 = fdiv double %138, 1.000000e+03
+  %140 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.705", double %139, ptr nonnull @"$string.708")
+  br label %"$write_size.exit33.i.i"
+
+merge5.i29.i.i:                                   ; preds = %merge1.i28.i.i
+  %141 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.709", i64 %128)
+  br label %"$write_size.exit33.i.i"
+
+"$write_size.exit33.i.i":                         ; preds = %merge5.i29.i.i, %then6.i30.i.i, %then2.i31.i.i, %then.i32.i.i
+  %.not.i.i = icmp eq ptr %3, null
+  br i1 %.not.i.i, label %"$Plan.choose_memory.exit.i", label %then2.i97.i
+
+then2.i97.i:                                      ; preds = %"$write_size.exit33.i.i"
+  %142 = getelementptr i8, ptr %14, i64 60
+  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull %wanted.i.i, ptr nonnull %excess.i.i, ptr %142)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i)
-  %115 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i98.i = call i64 @llvm.smin.i64(i64 %115, i64 1023)
-  %116 = icmp sgt i64 %115, 0
-  br i1 %116, label %then2.i.i.i100.i, label %"$printable.clean.exit.i99.i"
+  %144 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i98.i = call i64 @llvm.smin.i64(i64 %144, i64 1023)
+  %145 = icmp sgt i64 %144, 0
+  br i1 %145, label %then2.i.i.i100.i, label %"$printable.clean.exit.i99.i"
 
 then2.i.i.i100.i:                                 ; preds = %then2.i97.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i93.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i98.i, i1 false)
   br label %"$printable.clean.exit.i99.i"
 
 "$printable.clean.exit.i99.i":                    ; preds = %then2.i.i.i100.i, %then2.i97.i
-  %117 = getelementptr i8, ptr %raw.i.i93.i, i64 %spec.select.i.i.i98.i
-  store i8 0, ptr %117, align 1
-  %118 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i93.i)
-  %119 = ptrtoint ptr %raw.i.i93.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %119, i64 %118)
+  %146 = getelementptr i8, ptr %raw.i.i93.i, i64 %spec.select.i.i.i98.i
+  store i8 0, ptr %146, align 1
+  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i93.i)
+  %148 = ptrtoint ptr %raw.i.i93.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %148, i64 %147)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i93.i)
-  br label %"$Plan.make.exit"
+  br label %"$Plan.choose_memory.exit.i"
 
 merge.i94.i:                                      ; preds = %merge5.i
-  %120 = icmp eq i64 %108, 0
-  br i1 %120, label %then5.i.i, label %merge10.i
+  %149 = icmp eq i64 %108, 0
+  br i1 %149, label %then5.i.i, label %merge10.i
 
 then5.i.i:                                        ; preds = %merge.i94.i
-  %121 = getelementptr i8, ptr %2, i64 292
-  %122 = load i32, ptr %121, align 4
-  %123 = icmp eq i32 %122, 0
-  br i1 %123, label %then8.i.i, label %merge7.i.i
+  %150 = getelementptr i8, ptr %2, i64 292
+  %151 = load i32, ptr %150, align 4
+  %152 = icmp eq i32 %151, 0
+  br i1 %152, label %then8.i.i, label %merge7.i.i
 
 then8.i.i:                                        ; preds = %then5.i.i
-  %124 = load i8, ptr %21, align 1
-  %125 = trunc i8 %124 to i1
-  %126 = select i1 %125, i32 90, i32 97
+  %153 = load i8, ptr %21, align 1
+  %154 = trunc i8 %153 to i1
+  %155 = select i1 %154, i32 90, i32 97
   br label %merge7.i.i
 
 merge7.i.i:                                       ; preds = %then8.i.i, %then5.i.i
-  %hundredths.0.i.i = phi i32 [ %126, %then8.i.i ], [ %122, %then5.i.i ]
-  %127 = sdiv i64 %111, 100
-  %128 = sext i32 %hundredths.0.i.i to i64
-  %129 = mul i64 %127, %128
-  store i64 %129, ptr %109, align 8
+  %hundredths.0.i.i = phi i32 [ %155, %then8.i.i ], [ %151, %then5.i.i ]
+  %156 = sdiv i64 %111, 100
+  %157 = sext i32 %hundredths.0.i.i to i64
+  %158 = mul i64 %156, %157
+  store i64 %158, ptr %109, align 8
   br label %merge10.i
 
+"$Plan.choose_memory.exit.i":                     ; preds = %"$printable.clean.exit.i99.i", %"$write_size.exit33.i.i"
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %excess.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %wanted.i.i)
+  br label %"$Plan.make.exit"
+
 merge10.i:                                        ; preds = %merge7.i.i, %merge.i94.i
-  %130 = getelementptr i8, ptr %2, i64 172
-  %131 = load i32, ptr %130, align 4, !noalias !86
-  %132 = getelementptr i8, ptr %2, i64 216
-  %133 = load i32, ptr %132, align 4, !noalias !86
-  %134 = getelementptr i8, ptr %54, i64 116
-  %135 = load i32, ptr %134, align 4
-  %136 = srem i32 %135, %131
-  %.not.i.i.i = icmp eq i32 %136, 0
-  br i1 %.not.i.i.i, label %merge.i104.i, label %then.i.i.i
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %excess.i.i)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %wanted.i.i)
+  %159 = getelementptr i8, ptr %2, i64 172
+  %160 = load i32, ptr %159, align 4, !noalias !86
+  %161 = getelementptr i8, ptr %2, i64 216
+  %162 = load i32, ptr %161, align 4, !noalias !86
+  %163 = getelementptr i8, ptr %54, i64 116
+  %164 = load i32, ptr %163, align 4
+  %165 = srem i32 %164, %160
+  %.not.i.i.i = icmp eq i32 %165, 0
+  br i1 %.not.i.i.i, label %merge.i106.i, label %then.i.i103.i
 
-then.i.i.i:                                       ; preds = %merge10.i
+then.i.i103.i:                                    ; preds = %merge10.i
   %.not9.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i.i
+  br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i104.i
 
-then2.i.i.i:                                      ; preds = %then.i.i.i
-  %137 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %131, ptr nonnull @"$string.189", i32 %135)
+then2.i.i104.i:                                   ; preds = %then.i.i103.i
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.711", i32 %160, ptr nonnull @"$string.189", i32 %164)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  %138 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %138, i64 1023)
-  %139 = icmp sgt i64 %138, 0
-  br i1 %139, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+  %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %167, i64 1023)
+  %168 = icmp sgt i64 %167, 0
+  br i1 %168, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
-then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
+then2.i.i.i.i.i:                                  ; preds = %then2.i.i104.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i"
 
-"$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i.i
-  %140 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
-  store i8 0, ptr %140, align 1
-  %141 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
-  %142 = ptrtoint ptr %raw.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %142, i64 %141)
+"$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i104.i
+  %169 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+  store i8 0, ptr %169, align 1
+  %170 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %171 = ptrtoint ptr %raw.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %171, i64 %170)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %"$Plan.make.exit"
 
-merge.i104.i:                                     ; preds = %merge10.i
-  %143 = getelementptr i8, ptr %54, i64 120
-  %144 = load i32, ptr %143, align 4
-  %145 = srem i32 %144, %131
-  %.not.i63.i.i = icmp eq i32 %145, 0
+merge.i106.i:                                     ; preds = %merge10.i
+  %172 = getelementptr i8, ptr %54, i64 120
+  %173 = load i32, ptr %172, align 4
+  %174 = srem i32 %173, %160
+  %.not.i63.i.i = icmp eq i32 %174, 0
   br i1 %.not.i63.i.i, label %merge2.i.i, label %then.i64.i.i
 
-then.i64.i.i:                                     ; preds = %merge.i104.i
+then.i64.i.i:                                     ; preds = %merge.i106.i
   %.not9.i65.i.i = icmp eq ptr %3, null
   br i1 %.not9.i65.i.i, label %"$Plan.make.exit", label %then2.i66.i.i
 
 then2.i66.i.i:                                    ; preds = %then.i64.i.i
-  %146 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %131, ptr nonnull @"$string.190", i32 %144)
+  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.711", i32 %160, ptr nonnull @"$string.190", i32 %173)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
-  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i67.i.i = call i64 @llvm.smin.i64(i64 %147, i64 1023)
-  %148 = icmp sgt i64 %147, 0
-  br i1 %148, label %then2.i.i.i70.i.i, label %"$printable.clean.exit.i68.i.i"
+  %176 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i67.i.i = call i64 @llvm.smin.i64(i64 %176, i64 1023)
+  %177 = icmp sgt i64 %176, 0
+  br i1 %177, label %then2.i.i.i70.i.i, label %"$printable.clean.exit.i68.i.i"
 
 then2.i.i.i70.i.i:                                ; preds = %then2.i66.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i67.i.i, i1 false)
   br label %"$printable.clean.exit.i68.i.i"
 
 "$printable.clean.exit.i68.i.i":                  ; preds = %then2.i.i.i70.i.i, %then2.i66.i.i
-  %149 = getelementptr i8, ptr %raw.i.i62.i.i, i64 %spec.select.i.i.i67.i.i
-  store i8 0, ptr %149, align 1
-  %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i)
-  %151 = ptrtoint ptr %raw.i.i62.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %151, i64 %150)
+  %178 = getelementptr i8, ptr %raw.i.i62.i.i, i64 %spec.select.i.i.i67.i.i
+  store i8 0, ptr %178, align 1
+  %179 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i)
+  %180 = ptrtoint ptr %raw.i.i62.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %180, i64 %179)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   br label %"$Plan.make.exit"
 
-merge2.i.i:                                       ; preds = %merge.i104.i
-  %152 = getelementptr i8, ptr %54, i64 164
-  %.val60.i.i = load i32, ptr %152, align 4
-  %153 = icmp sgt i32 %.val60.i.i, 0
-  br i1 %153, label %then7.i.i, label %merge6.i.i
+merge2.i.i:                                       ; preds = %merge.i106.i
+  %181 = getelementptr i8, ptr %54, i64 164
+  %.val60.i.i = load i32, ptr %181, align 4
+  %182 = icmp sgt i32 %.val60.i.i, 0
+  br i1 %182, label %then7.i.i, label %merge6.i.i
 
 then7.i.i:                                        ; preds = %merge2.i.i
-  %154 = getelementptr i8, ptr %54, i64 160
-  %155 = load i32, ptr %154, align 4
-  %156 = srem i32 %155, %131
-  %.not.i73.i.i = icmp eq i32 %156, 0
+  %183 = getelementptr i8, ptr %54, i64 160
+  %184 = load i32, ptr %183, align 4
+  %185 = srem i32 %184, %160
+  %.not.i73.i.i = icmp eq i32 %185, 0
   br i1 %.not.i73.i.i, label %merge6.i.i, label %then.i74.i.i
 
 then.i74.i.i:                                     ; preds = %then7.i.i
@@ -43155,40 +43356,40 @@ then.i74.i.i:                                     ; preds = %then7.i.i
   br i1 %.not9.i75.i.i, label %"$Plan.make.exit", label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i74.i.i
-  %157 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %131, ptr nonnull @"$string.193", i32 %155)
+  %186 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.711", i32 %160, ptr nonnull @"$string.193", i32 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
-  %158 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i77.i.i = call i64 @llvm.smin.i64(i64 %158, i64 1023)
-  %159 = icmp sgt i64 %158, 0
-  br i1 %159, label %then2.i.i.i80.i.i, label %"$printable.clean.exit.i78.i.i"
+  %187 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i77.i.i = call i64 @llvm.smin.i64(i64 %187, i64 1023)
+  %188 = icmp sgt i64 %187, 0
+  br i1 %188, label %then2.i.i.i80.i.i, label %"$printable.clean.exit.i78.i.i"
 
 then2.i.i.i80.i.i:                                ; preds = %then2.i76.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i, i1 false)
   br label %"$printable.clean.exit.i78.i.i"
 
 "$printable.clean.exit.i78.i.i":                  ; preds = %then2.i.i.i80.i.i, %then2.i76.i.i
-  %160 = getelementptr i8, ptr %raw.i.i72.i.i, i64 %spec.select.i.i.i77.i.i
-  store i8 0, ptr %160, align 1
-  %161 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i)
-  %162 = ptrtoint ptr %raw.i.i72.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %162, i64 %161)
+  %189 = getelementptr i8, ptr %raw.i.i72.i.i, i64 %spec.select.i.i.i77.i.i
+  store i8 0, ptr %189, align 1
+  %190 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i)
+  %191 = ptrtoint ptr %raw.i.i72.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %191, i64 %190)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
   br label %"$Plan.make.exit"
 
 merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
-  %163 = getelementptr i8, ptr %54, i64 108
-  %.val58.i.i = load i32, ptr %163, align 4
-  %164 = icmp slt i32 %.val60.i.i, %.val58.i.i
-  br i1 %164, label %merge14.i.i, label %merge15.i
+  %192 = getelementptr i8, ptr %54, i64 108
+  %.val58.i.i = load i32, ptr %192, align 4
+  %193 = icmp slt i32 %.val60.i.i, %.val58.i.i
+  br i1 %193, label %merge14.i.i, label %merge15.i
 
 merge14.i.i:                                      ; preds = %merge6.i.i
-  %165 = getelementptr i8, ptr %54, i64 176
-  %.val.i.i = load i32, ptr %165, align 4
-  %166 = getelementptr i8, ptr %54, i64 180
-  %.val57.i.i = load i32, ptr %166, align 4
-  %167 = mul i32 %.val57.i.i, %.val.i.i
-  %168 = srem i32 %167, %131
-  %.not.i83.i.i = icmp eq i32 %168, 0
+  %194 = getelementptr i8, ptr %54, i64 176
+  %.val.i.i = load i32, ptr %194, align 4
+  %195 = getelementptr i8, ptr %54, i64 180
+  %.val57.i.i = load i32, ptr %195, align 4
+  %196 = mul i32 %.val57.i.i, %.val.i.i
+  %197 = srem i32 %196, %160
+  %.not.i83.i.i = icmp eq i32 %197, 0
   br i1 %.not.i83.i.i, label %merge19.i.i, label %then.i84.i.i
 
 then.i84.i.i:                                     ; preds = %merge14.i.i
@@ -43196,71 +43397,71 @@ then.i84.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not9.i85.i.i, label %"$Plan.make.exit", label %then2.i86.i.i
 
 then2.i86.i.i:                                    ; preds = %then.i84.i.i
-  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %131, ptr nonnull @"$string.705", i32 %167)
+  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.711", i32 %160, ptr nonnull @"$string.712", i32 %196)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
-  %170 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i87.i.i = call i64 @llvm.smin.i64(i64 %170, i64 1023)
-  %171 = icmp sgt i64 %170, 0
-  br i1 %171, label %then2.i.i.i90.i.i, label %"$printable.clean.exit.i88.i.i"
+  %199 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i87.i.i = call i64 @llvm.smin.i64(i64 %199, i64 1023)
+  %200 = icmp sgt i64 %199, 0
+  br i1 %200, label %then2.i.i.i90.i.i, label %"$printable.clean.exit.i88.i.i"
 
 then2.i.i.i90.i.i:                                ; preds = %then2.i86.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i87.i.i, i1 false)
   br label %"$printable.clean.exit.i88.i.i"
 
 "$printable.clean.exit.i88.i.i":                  ; preds = %then2.i.i.i90.i.i, %then2.i86.i.i
-  %172 = getelementptr i8, ptr %raw.i.i82.i.i, i64 %spec.select.i.i.i87.i.i
-  store i8 0, ptr %172, align 1
-  %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i)
-  %174 = ptrtoint ptr %raw.i.i82.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %174, i64 %173)
+  %201 = getelementptr i8, ptr %raw.i.i82.i.i, i64 %spec.select.i.i.i87.i.i
+  store i8 0, ptr %201, align 1
+  %202 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i)
+  %203 = ptrtoint ptr %raw.i.i82.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %203, i64 %202)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
   br label %"$Plan.make.exit"
 
 merge19.i.i:                                      ; preds = %merge14.i.i
-  %175 = icmp eq i32 %133, 2
-  br i1 %175, label %then24.i.i, label %merge23.i.i
+  %204 = icmp eq i32 %162, 2
+  br i1 %204, label %then24.i.i, label %merge23.i.i
 
 then24.i.i:                                       ; preds = %merge19.i.i
-  %176 = getelementptr i8, ptr %54, i64 168
-  %177 = load i32, ptr %176, align 4
-  %178 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.706", i32 %177, i32 %131, ptr %3)
+  %205 = getelementptr i8, ptr %54, i64 168
+  %206 = load i32, ptr %205, align 4
+  %207 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.713", i32 %206, i32 %160, ptr %3)
   br label %"$Layout.check.exit.i"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %179 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.707", i32 %.val57.i.i, i32 %131, ptr %3)
+  %208 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.714", i32 %.val57.i.i, i32 %160, ptr %3)
   br label %"$Layout.check.exit.i"
 
 "$Layout.check.exit.i":                           ; preds = %merge23.i.i, %then24.i.i
-  %common.ret.op.i103.i = phi i32 [ %178, %then24.i.i ], [ %179, %merge23.i.i ]
-  %.not88.i = icmp eq i32 %common.ret.op.i103.i, 0
+  %common.ret.op.i105.i = phi i32 [ %207, %then24.i.i ], [ %208, %merge23.i.i ]
+  %.not88.i = icmp eq i32 %common.ret.op.i105.i, 0
   br i1 %.not88.i, label %merge15.i, label %"$Plan.make.exit"
 
 merge15.i:                                        ; preds = %"$Layout.check.exit.i", %merge6.i.i
-  %180 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
-  %.not89.i = icmp eq i32 %180, 0
+  %209 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
+  %.not89.i = icmp eq i32 %209, 0
   br i1 %.not89.i, label %merge20.i, label %"$Plan.make.exit"
 
 merge20.i:                                        ; preds = %merge15.i
-  %181 = call fastcc i32 @"$Plan.measure_weights"(ptr nonnull %2, ptr %3)
-  %.not90.i = icmp eq i32 %181, 0
+  %210 = call fastcc i32 @"$Plan.measure_weights"(ptr nonnull %2, ptr %3)
+  %.not90.i = icmp eq i32 %210, 0
   br i1 %.not90.i, label %merge25.i, label %"$Plan.make.exit"
 
 merge25.i:                                        ; preds = %merge20.i
-  %182 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
-  %.not91.i = icmp eq i32 %182, 0
+  %211 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
+  %.not91.i = icmp eq i32 %211, 0
   br i1 %.not91.i, label %merge30.i, label %"$Plan.make.exit"
 
 merge30.i:                                        ; preds = %merge25.i
-  %183 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
-  %.not92.i = icmp eq i32 %183, 0
+  %212 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
+  %.not92.i = icmp eq i32 %212, 0
   br i1 %.not92.i, label %merge35.i, label %"$Plan.make.exit"
 
 merge35.i:                                        ; preds = %merge30.i
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %2)
   br label %"$Plan.make.exit"
 
-"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit66.i.i", %then.i96.i, %"$printable.clean.exit.i99.i", %then.i.i.i, %"$printable.clean.exit.i.i.i", %then.i64.i.i, %"$printable.clean.exit.i68.i.i", %then.i74.i.i, %"$printable.clean.exit.i78.i.i", %then.i84.i.i, %"$printable.clean.exit.i88.i.i", %"$Layout.check.exit.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i, %merge35.i
-  %common.ret.op.i = phi i32 [ 0, %merge35.i ], [ %25, %entry ], [ 1, %"$Layout.check.exit.i" ], [ %180, %merge15.i ], [ %181, %merge20.i ], [ %182, %merge25.i ], [ 1, %merge30.i ], [ 3, %then.i96.i ], [ 3, %"$printable.clean.exit.i99.i" ], [ 1, %"$printable.clean.exit66.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ], [ 1, %then.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i64.i.i ], [ 1, %"$printable.clean.exit.i68.i.i" ], [ 1, %then.i74.i.i ], [ 1, %"$printable.clean.exit.i78.i.i" ], [ 1, %then.i84.i.i ], [ 1, %"$printable.clean.exit.i88.i.i" ]
+"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit66.i.i", %"$Plan.choose_memory.exit.i", %then.i.i103.i, %"$printable.clean.exit.i.i.i", %then.i64.i.i, %"$printable.clean.exit.i68.i.i", %then.i74.i.i, %"$printable.clean.exit.i78.i.i", %then.i84.i.i, %"$printable.clean.exit.i88.i.i", %"$Layout.check.exit.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i, %merge35.i
+  %common.ret.op.i = phi i32 [ 0, %merge35.i ], [ %25, %entry ], [ 3, %"$Plan.choose_memory.exit.i" ], [ 1, %"$Layout.check.exit.i" ], [ %209, %merge15.i ], [ %210, %merge20.i ], [ %211, %merge25.i ], [ 1, %merge30.i ], [ 1, %"$printable.clean.exit66.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ], [ 1, %then.i.i103.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i64.i.i ], [ 1, %"$printable.clean.exit.i68.i.i" ], [ 1, %then.i74.i.i ], [ 1, %"$printable.clean.exit.i78.i.i" ], [ 1, %then.i84.i.i ], [ 1, %"$printable.clean.exit.i88.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -43277,7 +43478,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.711", i32 %2, ptr %0, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -43377,7 +43578,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.708", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.715", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
@@ -43670,7 +43871,7 @@ then2.i.i:                                        ; preds = %forbody.i
   %146 = getelementptr i8, ptr %145, i64 8
   %147 = load ptr, ptr %146, align 8
   %148 = load i32, ptr %5, align 4
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.711", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.718", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %150, i64 1023)
@@ -43738,7 +43939,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.709", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.716", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -44306,7 +44507,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.710", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.717", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -44409,7 +44610,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.710", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.717", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -44616,8 +44817,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).715.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).715.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).722.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).722.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -44691,7 +44892,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).715.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).722.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -44705,9 +44906,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:37).715.exit"
+  br label %"$anon (./terra/plan/sizes.t:37).722.exit"
 
-"$anon (./terra/plan/sizes.t:37).715.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:37).722.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -44890,7 +45091,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.712", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.719", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -45279,7 +45480,7 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
   %82 = load i32, ptr %16, align 4, !noalias !110
@@ -45287,7 +45488,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 192
   %85 = getelementptr i8, ptr %0, i64 416
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -45817,7 +46018,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -46425,7 +46626,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 208
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.716", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.723", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -46453,6 +46654,7 @@ common.ret:                                       ; preds = %entry, %"$printable
 ; Function Attrs: nofree nounwind
 define internal fastcc void @"$Plan.choose_pages"(ptr nocapture %0) unnamed_addr #0 {
 entry:
+  %advice.i = alloca [128 x i8], align 1
   %reason.i = alloca [512 x i8], align 1
   %1 = getelementptr i8, ptr %0, i64 352
   %2 = load i64, ptr %1, align 8
@@ -46486,8 +46688,8 @@ entry:
 
 "$Plan.room_for_pages.exit.thread":               ; preds = %entry
   %25 = sub i64 %2, %7
-  %.in.i51 = getelementptr i8, ptr %0, i64 384
-  %26 = load i64, ptr %.in.i51, align 8
+  %.in.i60 = getelementptr i8, ptr %0, i64 384
+  %26 = load i64, ptr %.in.i60, align 8
   %27 = sdiv i64 %25, %26
   %28 = getelementptr i8, ptr %0, i64 60
   %29 = load i32, ptr %28, align 4
@@ -46497,6 +46699,7 @@ entry:
 then.i:                                           ; preds = %"$Plan.room_for_pages.exit.thread", %"$Plan.room_for_pages.exit"
   %31 = phi i32 [ %29, %"$Plan.room_for_pages.exit.thread" ], [ %23, %"$Plan.room_for_pages.exit" ]
   %32 = phi i64 [ %27, %"$Plan.room_for_pages.exit.thread" ], [ %21, %"$Plan.room_for_pages.exit" ]
+  %.in.i63 = phi ptr [ %.in.i60, %"$Plan.room_for_pages.exit.thread" ], [ %.in.i, %"$Plan.room_for_pages.exit" ]
   %33 = zext nneg i32 %31 to i64
   br label %"$Plan.most_pages_of_pool.exit"
 
@@ -46524,6 +46727,7 @@ and.lhs.true4.i:                                  ; preds = %"$Plan.room_for_pag
 
 "$Plan.most_pages_of_pool.exit":                  ; preds = %"$Plan.room_for_pages.exit.thread", %then.i, %then2.i, %and.lhs.true.i, %and.lhs.true4.i
   %47 = phi i64 [ %32, %then.i ], [ %21, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
+  %.in.i61 = phi ptr [ %.in.i63, %then.i ], [ %.in.i, %then2.i ], [ %.in.i, %and.lhs.true4.i ], [ %.in.i, %and.lhs.true.i ], [ %.in.i60, %"$Plan.room_for_pages.exit.thread" ]
   %common.ret.op.i = phi i64 [ %33, %then.i ], [ %40, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
   %48 = getelementptr i8, ptr %0, i64 200
   %49 = load i32, ptr %48, align 4
@@ -46548,30 +46752,41 @@ and.lhs.true4.i:                                  ; preds = %"$Plan.room_for_pag
   %64 = tail call i64 @llvm.smin.i64(i64 %num_pages.0, i64 %.sext)
   %num_pages.1 = select i1 %63, i64 %64, i64 %num_pages.0
   %65 = icmp slt i64 %num_pages.1, %53
-  %or.cond52 = select i1 %58, i1 %65, i1 false
-  br i1 %or.cond52, label %then7, label %else8
+  %or.cond66 = select i1 %58, i1 %65, i1 false
+  br i1 %or.cond66, label %then7, label %else8
 
 then7:                                            ; preds = %"$Plan.most_pages_of_pool.exit"
+  call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %advice.i)
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 204
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.717", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
-  %69 = getelementptr i8, ptr %0, i64 512
-  store i8 0, ptr %69, align 1
-  %70 = getelementptr i8, ptr %0, i64 513
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %70, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason.i)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.724", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %69 = load i32, ptr %51, align 4
+  %70 = load i32, ptr %60, align 4
+  %71 = sext i32 %70 to i64
+  %72 = mul i64 %num_pages.0, %71
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.725", i32 %69, i64 %72)
+  %74 = getelementptr i8, ptr %0, i64 520
+  store i8 0, ptr %74, align 1
+  %75 = getelementptr i8, ptr %0, i64 521
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason.i)
+  %77 = getelementptr i8, ptr %0, i64 1033
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 128, ptr nonnull @"$string.16", ptr nonnull %advice.i)
+  call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %advice.i)
   call void @llvm.lifetime.end.p0(i64 512, ptr nonnull %reason.i)
   br label %merge6
 
 else8:                                            ; preds = %"$Plan.most_pages_of_pool.exit"
-  %72 = icmp sgt i64 %num_pages.1, %.sext
-  br i1 %72, label %then10, label %else11
+  %79 = icmp sgt i64 %num_pages.1, %.sext
+  br i1 %79, label %then10, label %else11
 
 then10:                                           ; preds = %else8
-  %73 = getelementptr i8, ptr %0, i64 512
-  store i8 0, ptr %73, align 1
-  %74 = getelementptr i8, ptr %0, i64 513
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %74, ptr noundef nonnull align 1 dereferenceable(52) @"$string.718", i64 52, i1 false)
+  %80 = getelementptr i8, ptr %0, i64 520
+  store i8 0, ptr %80, align 1
+  %81 = getelementptr i8, ptr %0, i64 521
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %81, ptr noundef nonnull align 1 dereferenceable(57) @"$string.726", i64 57, i1 false)
+  %82 = getelementptr i8, ptr %0, i64 1033
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %82, ptr noundef nonnull align 1 dereferenceable(26) @"$string.727", i64 26, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -46582,8 +46797,8 @@ then12:                                           ; preds = %else11
   br label %merge6
 
 else13:                                           ; preds = %else11
-  %75 = icmp sgt i64 %num_pages.1, %47
-  br i1 %75, label %then14, label %merge6
+  %83 = icmp sgt i64 %num_pages.1, %47
+  br i1 %83, label %then14, label %merge6
 
 then14:                                           ; preds = %else13
   tail call fastcc void @"$Plan.refuse_memory"(ptr nonnull %0, i64 %num_pages.1)
@@ -46591,3229 +46806,3654 @@ then14:                                           ; preds = %else13
 
 merge6:                                           ; preds = %else13, %then14, %then12, %then10, %then7
   %num_pages.2 = phi i64 [ %num_pages.1, %then7 ], [ %num_pages.1, %then10 ], [ 0, %then12 ], [ %num_pages.1, %then14 ], [ %num_pages.1, %else13 ]
-  %76 = trunc i64 %num_pages.2 to i32
-  %77 = getelementptr i8, ptr %0, i64 376
-  store i32 %76, ptr %77, align 4
+  %84 = trunc i64 %num_pages.2 to i32
+  %85 = getelementptr i8, ptr %0, i64 376
+  store i32 %84, ptr %85, align 4
+  %86 = getelementptr i8, ptr %0, i64 520
+  %87 = load i8, ptr %86, align 1
+  %88 = trunc i8 %87 to i1
+  br i1 %88, label %then17, label %merge16
+
+then17:                                           ; preds = %merge6
+  %89 = load i64, ptr %3, align 8
+  %90 = load i64, ptr %5, align 8
+  %91 = add i64 %90, %89
+  %92 = load i8, ptr %8, align 1
+  %93 = trunc i8 %92 to i1
+  br i1 %93, label %then.i3.i, label %"$Plan.bytes_with.exit"
+
+then.i3.i:                                        ; preds = %then17
+  %94 = getelementptr i8, ptr %0, i64 172
+  %95 = load i32, ptr %94, align 4
+  %96 = sext i32 %95 to i64
+  %97 = mul i64 %91, %96
+  %98 = getelementptr i8, ptr %0, i64 416
+  %99 = load i64, ptr %98, align 8
+  %100 = add i64 %97, %99
+  br label %"$Plan.bytes_with.exit"
+
+"$Plan.bytes_with.exit":                          ; preds = %then17, %then.i3.i
+  %fixed.0.i5.i = phi i64 [ %100, %then.i3.i ], [ %91, %then17 ]
+  %common.ret.op.i.i56 = phi i64 [ %96, %then.i3.i ], [ 1, %then17 ]
+  %.pn.i57 = load i64, ptr %.in.i61, align 8
+  %101 = mul i64 %common.ret.op.i.i56, %num_pages.2
+  %102 = mul i64 %101, %.pn.i57
+  %103 = add i64 %102, %fixed.0.i5.i
+  %104 = getelementptr i8, ptr %0, i64 512
+  store i64 %103, ptr %104, align 8
+  br label %merge16
+
+merge16:                                          ; preds = %merge6, %"$Plan.bytes_with.exit"
   ret void
 }
 
 ; Function Attrs: nofree nounwind
 define internal fastcc void @"$Plan.refuse_memory"(ptr nocapture %0, i64 %1) unnamed_addr #0 {
 entry:
-  %suggestion = alloca [128 x i8], align 1
+  %request = alloca [64 x i8], align 1
+  %advice = alloca [128 x i8], align 1
   %reason = alloca [512 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 392
-  %3 = load i64, ptr %2, align 8
-  %4 = getelementptr i8, ptr %0, i64 400
-  %5 = load i64, ptr %4, align 8
-  %6 = add i64 %5, %3
-  %7 = getelementptr i8, ptr %0, i64 328
-  %8 = load i8, ptr %7, align 1
-  %9 = trunc i8 %8 to i1
-  br i1 %9, label %then.i4.i.i, label %"$Plan.num_sharing.exit"
+  %missing = alloca [32 x i8], align 1
+  %available = alloca [32 x i8], align 1
+  %needed = alloca [32 x i8], align 1
+  %cache = alloca [32 x i8], align 1
+  %buffers = alloca [32 x i8], align 1
+  %weights = alloca [32 x i8], align 1
+  %2 = getelementptr i8, ptr %0, i64 328
+  %3 = load i8, ptr %2, align 1
+  %4 = trunc i8 %3 to i1
+  br i1 %4, label %then.i3.i, label %"$Plan.num_sharing.exit"
 
 "$Plan.num_sharing.exit":                         ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 384
-  %11 = load i64, ptr %10, align 8
-  %12 = mul i64 %11, %1
-  %13 = add i64 %12, %6
-  br label %"$Plan.room_for_pages.exit.i"
+  %5 = getelementptr i8, ptr %0, i64 392
+  %6 = load i64, ptr %5, align 8
+  %7 = getelementptr i8, ptr %0, i64 400
+  %8 = load i64, ptr %7, align 8
+  %9 = add i64 %8, %6
+  br label %"$Plan.bytes_with.exit"
 
-then.i4.i.i:                                      ; preds = %entry
-  %14 = getelementptr i8, ptr %0, i64 172
-  %15 = load i32, ptr %14, align 4
-  %16 = sext i32 %15 to i64
-  %17 = mul i64 %6, %16
-  %18 = getelementptr i8, ptr %0, i64 416
-  %19 = load i64, ptr %18, align 8
-  %20 = add i64 %17, %19
-  %21 = getelementptr i8, ptr %0, i64 384
-  %22 = load i64, ptr %21, align 8
-  %23 = mul i64 %22, %1
-  %24 = mul i64 %23, %16
-  %25 = add i64 %20, %24
-  br label %"$Plan.room_for_pages.exit.i"
+then.i3.i:                                        ; preds = %entry
+  %10 = getelementptr i8, ptr %0, i64 172
+  %11 = load i32, ptr %10, align 4
+  %12 = sext i32 %11 to i64
+  %13 = getelementptr i8, ptr %0, i64 392
+  %14 = load i64, ptr %13, align 8
+  %15 = getelementptr i8, ptr %0, i64 400
+  %16 = load i64, ptr %15, align 8
+  %17 = add i64 %16, %14
+  %18 = mul i64 %17, %12
+  %19 = getelementptr i8, ptr %0, i64 416
+  %20 = load i64, ptr %19, align 8
+  %21 = add i64 %18, %20
+  br label %"$Plan.bytes_with.exit"
 
-"$Plan.room_for_pages.exit.i":                    ; preds = %"$Plan.num_sharing.exit", %then.i4.i.i
-  %26 = phi i64 [ %25, %then.i4.i.i ], [ %13, %"$Plan.num_sharing.exit" ]
-  %27 = phi ptr [ %21, %then.i4.i.i ], [ %10, %"$Plan.num_sharing.exit" ]
-  %28 = phi i64 [ %22, %then.i4.i.i ], [ %11, %"$Plan.num_sharing.exit" ]
-  %.pn.i.i = phi i64 [ %20, %then.i4.i.i ], [ %6, %"$Plan.num_sharing.exit" ]
-  %common.ret.op.i.i.i = phi i64 [ %16, %then.i4.i.i ], [ 1, %"$Plan.num_sharing.exit" ]
-  %29 = getelementptr i8, ptr %0, i64 352
-  %30 = load i64, ptr %29, align 8
-  %31 = sub i64 %30, %.pn.i.i
-  %32 = mul i64 %common.ret.op.i.i.i, %28
-  %33 = sdiv i64 %31, %32
-  %34 = getelementptr i8, ptr %0, i64 208
-  %35 = load i32, ptr %34, align 4
-  %36 = icmp slt i64 %33, 1
-  br i1 %36, label %then.i18, label %else.i
+"$Plan.bytes_with.exit":                          ; preds = %"$Plan.num_sharing.exit", %then.i3.i
+  %22 = phi ptr [ %15, %then.i3.i ], [ %7, %"$Plan.num_sharing.exit" ]
+  %23 = phi i64 [ %14, %then.i3.i ], [ %6, %"$Plan.num_sharing.exit" ]
+  %24 = phi ptr [ %13, %then.i3.i ], [ %5, %"$Plan.num_sharing.exit" ]
+  %common.ret.op.i61 = phi i64 [ %12, %then.i3.i ], [ 1, %"$Plan.num_sharing.exit" ]
+  %fixed.0.i5.i = phi i64 [ %21, %then.i3.i ], [ %9, %"$Plan.num_sharing.exit" ]
+  %.pn.in.i = getelementptr i8, ptr %0, i64 384
+  %.pn.i = load i64, ptr %.pn.in.i, align 8
+  %25 = mul i64 %common.ret.op.i61, %1
+  %26 = mul i64 %25, %.pn.i
+  %27 = add i64 %26, %fixed.0.i5.i
+  %28 = getelementptr i8, ptr %0, i64 512
+  store i64 %27, ptr %28, align 8
+  %29 = mul i64 %common.ret.op.i61, %23
+  %30 = icmp sgt i64 %29, 999999999
+  br i1 %30, label %then.i18, label %merge.i
 
-then.i18:                                         ; preds = %"$Plan.room_for_pages.exit.i"
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(101) %suggestion, ptr noundef nonnull align 1 dereferenceable(101) @"$string.719", i64 101, i1 false)
-  br label %"$Plan.suggest.exit"
+then.i18:                                         ; preds = %"$Plan.bytes_with.exit"
+  %31 = uitofp nneg i64 %29 to double
+  %32 = fdiv double %31, 1.000000e+09
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.705", double %32, ptr nonnull @"$string.706")
+  br label %"$write_size.exit"
 
-else.i:                                           ; preds = %"$Plan.room_for_pages.exit.i"
-  %37 = getelementptr i8, ptr %0, i64 212
-  %38 = load i32, ptr %37, align 4
-  %39 = icmp eq i32 %38, 0
-  br i1 %39, label %then1.i, label %else2.i
+merge.i:                                          ; preds = %"$Plan.bytes_with.exit"
+  %34 = icmp sgt i64 %29, 999999
+  br i1 %34, label %then2.i, label %merge1.i
+
+then2.i:                                          ; preds = %merge.i
+  %35 = uitofp nneg i64 %29 to double
+  %36 = fdiv double %35, 1.000000e+06
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.705", double %36, ptr nonnull @"$string.707")
+  br label %"$write_size.exit"
+
+merge1.i:                                         ; preds = %merge.i
+  %38 = icmp sgt i64 %29, 999
+  br i1 %38, label %then6.i, label %merge5.i
+
+then6.i:                                          ; preds = %merge1.i
+  %39 = uitofp nneg i64 %29 to double
+  %40 = fdiv double %39, 1.000000e+03
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.705", double %40, ptr nonnull @"$string.708")
+  br label %"$write_size.exit"
+
+merge5.i:                                         ; preds = %merge1.i
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.709", i64 %29)
+  br label %"$write_size.exit"
+
+"$write_size.exit":                               ; preds = %then.i18, %then2.i, %then6.i, %merge5.i
+  %43 = load i64, ptr %22, align 8
+  %44 = mul i64 %43, %common.ret.op.i61
+  %45 = icmp sgt i64 %44, 999999999
+  br i1 %45, label %then.i24, label %merge.i19
+
+then.i24:                                         ; preds = %"$write_size.exit"
+  %46 = uitofp nneg i64 %44 to double
+  %47 = fdiv double %46, 1.000000e+09
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.705", double %47, ptr nonnull @"$string.706")
+  br label %"$write_size.exit25"
+
+merge.i19:                                        ; preds = %"$write_size.exit"
+  %49 = icmp sgt i64 %44, 999999
+  br i1 %49, label %then2.i23, label %merge1.i20
+
+then2.i23:                                        ; preds = %merge.i19
+  %50 = uitofp nneg i64 %44 to double
+  %51 = fdiv double %50, 1.000000e+06
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.705", double %51, ptr nonnull @"$string.707")
+  br label %"$write_size.exit25"
+
+merge1.i20:                                       ; preds = %merge.i19
+  %53 = icmp sgt i64 %44, 999
+  br i1 %53, label %then6.i22, label %merge5.i21
+
+then6.i22:                                        ; preds = %merge1.i20
+  %54 = uitofp nneg i64 %44 to double
+  %55 = fdiv double %54, 1.000000e+03
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.705", double %55, ptr nonnull @"$string.708")
+  br label %"$write_size.exit25"
+
+merge5.i21:                                       ; preds = %merge1.i20
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.709", i64 %44)
+  br label %"$write_size.exit25"
+
+"$write_size.exit25":                             ; preds = %then.i24, %then2.i23, %then6.i22, %merge5.i21
+  %58 = load i64, ptr %.pn.in.i, align 8
+  %59 = mul i64 %25, %58
+  %60 = icmp sgt i64 %59, 999999999
+  br i1 %60, label %then.i31, label %merge.i26
+
+then.i31:                                         ; preds = %"$write_size.exit25"
+  %61 = uitofp nneg i64 %59 to double
+  %62 = fdiv double %61, 1.000000e+09
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.705", double %62, ptr nonnull @"$string.706")
+  br label %"$write_size.exit32"
+
+merge.i26:                                        ; preds = %"$write_size.exit25"
+  %64 = icmp sgt i64 %59, 999999
+  br i1 %64, label %then2.i30, label %merge1.i27
+
+then2.i30:                                        ; preds = %merge.i26
+  %65 = uitofp nneg i64 %59 to double
+  %66 = fdiv double %65, 1.000000e+06
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.705", double %66, ptr nonnull @"$string.707")
+  br label %"$write_size.exit32"
+
+merge1.i27:                                       ; preds = %merge.i26
+  %68 = icmp sgt i64 %59, 999
+  br i1 %68, label %then6.i29, label %merge5.i28
+
+then6.i29:                                        ; preds = %merge1.i27
+  %69 = uitofp nneg i64 %59 to double
+  %70 = fdiv double %69, 1.000000e+03
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.705", double %70, ptr nonnull @"$string.708")
+  br label %"$write_size.exit32"
+
+merge5.i28:                                       ; preds = %merge1.i27
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.709", i64 %59)
+  br label %"$write_size.exit32"
+
+"$write_size.exit32":                             ; preds = %then.i31, %then2.i30, %then6.i29, %merge5.i28
+  %73 = load i64, ptr %28, align 8
+  %74 = icmp sgt i64 %73, 999999999
+  br i1 %74, label %then.i38, label %merge.i33
+
+then.i38:                                         ; preds = %"$write_size.exit32"
+  %75 = uitofp nneg i64 %73 to double
+  %76 = fdiv double %75, 1.000000e+09
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.705", double %76, ptr nonnull @"$string.706")
+  br label %"$write_size.exit39"
+
+merge.i33:                                        ; preds = %"$write_size.exit32"
+  %78 = icmp sgt i64 %73, 999999
+  br i1 %78, label %then2.i37, label %merge1.i34
+
+then2.i37:                                        ; preds = %merge.i33
+  %79 = uitofp nneg i64 %73 to double
+  %80 = fdiv double %79, 1.000000e+06
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.705", double %80, ptr nonnull @"$string.707")
+  br label %"$write_size.exit39"
+
+merge1.i34:                                       ; preds = %merge.i33
+  %82 = icmp sgt i64 %73, 999
+  br i1 %82, label %then6.i36, label %merge5.i35
+
+then6.i36:                                        ; preds = %merge1.i34
+  %83 = uitofp nneg i64 %73 to double
+  %84 = fdiv double %83, 1.000000e+03
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.705", double %84, ptr nonnull @"$string.708")
+  br label %"$write_size.exit39"
+
+merge5.i35:                                       ; preds = %merge1.i34
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.709", i64 %73)
+  br label %"$write_size.exit39"
+
+"$write_size.exit39":                             ; preds = %then.i38, %then2.i37, %then6.i36, %merge5.i35
+  %87 = getelementptr i8, ptr %0, i64 352
+  %88 = load i64, ptr %87, align 8
+  %89 = icmp sgt i64 %88, 999999999
+  br i1 %89, label %then.i45, label %merge.i40
+
+then.i45:                                         ; preds = %"$write_size.exit39"
+  %90 = uitofp nneg i64 %88 to double
+  %91 = fdiv double %90, 1.000000e+09
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.705", double %91, ptr nonnull @"$string.706")
+  br label %"$write_size.exit46"
+
+merge.i40:                                        ; preds = %"$write_size.exit39"
+  %93 = icmp sgt i64 %88, 999999
+  br i1 %93, label %then2.i44, label %merge1.i41
+
+then2.i44:                                        ; preds = %merge.i40
+  %94 = uitofp nneg i64 %88 to double
+  %95 = fdiv double %94, 1.000000e+06
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.705", double %95, ptr nonnull @"$string.707")
+  br label %"$write_size.exit46"
+
+merge1.i41:                                       ; preds = %merge.i40
+  %97 = icmp sgt i64 %88, 999
+  br i1 %97, label %then6.i43, label %merge5.i42
+
+then6.i43:                                        ; preds = %merge1.i41
+  %98 = uitofp nneg i64 %88 to double
+  %99 = fdiv double %98, 1.000000e+03
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.705", double %99, ptr nonnull @"$string.708")
+  br label %"$write_size.exit46"
+
+merge5.i42:                                       ; preds = %merge1.i41
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.709", i64 %88)
+  br label %"$write_size.exit46"
+
+"$write_size.exit46":                             ; preds = %then.i45, %then2.i44, %then6.i43, %merge5.i42
+  %102 = load i64, ptr %28, align 8
+  %103 = load i64, ptr %87, align 8
+  %104 = sub i64 %102, %103
+  %105 = icmp sgt i64 %104, 999999999
+  br i1 %105, label %then.i52, label %merge.i47
+
+then.i52:                                         ; preds = %"$write_size.exit46"
+  %106 = uitofp nneg i64 %104 to double
+  %107 = fdiv double %106, 1.000000e+09
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.705", double %107, ptr nonnull @"$string.706")
+  br label %"$write_size.exit53"
+
+merge.i47:                                        ; preds = %"$write_size.exit46"
+  %109 = icmp sgt i64 %104, 999999
+  br i1 %109, label %then2.i51, label %merge1.i48
+
+then2.i51:                                        ; preds = %merge.i47
+  %110 = uitofp nneg i64 %104 to double
+  %111 = fdiv double %110, 1.000000e+06
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.705", double %111, ptr nonnull @"$string.707")
+  br label %"$write_size.exit53"
+
+merge1.i48:                                       ; preds = %merge.i47
+  %113 = icmp sgt i64 %104, 999
+  br i1 %113, label %then6.i50, label %merge5.i49
+
+then6.i50:                                        ; preds = %merge1.i48
+  %114 = uitofp nneg i64 %104 to double
+  %115 = fdiv double %114, 1.000000e+03
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.705", double %115, ptr nonnull @"$string.708")
+  br label %"$write_size.exit53"
+
+merge5.i49:                                       ; preds = %merge1.i48
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.709", i64 %104)
+  br label %"$write_size.exit53"
+
+"$write_size.exit53":                             ; preds = %then.i52, %then2.i51, %then6.i50, %merge5.i49
+  store i8 0, ptr %request, align 1
+  %118 = getelementptr i8, ptr %0, i64 212
+  %119 = load i32, ptr %118, align 4
+  %120 = icmp sgt i32 %119, 0
+  br i1 %120, label %then.i55, label %else.i
+
+then.i55:                                         ; preds = %"$write_size.exit53"
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.728", i64 %1)
+  br label %"$Plan.write_request.exit"
+
+else.i:                                           ; preds = %"$write_size.exit53"
+  %122 = getelementptr i8, ptr %0, i64 52
+  %123 = load i32, ptr %122, align 4
+  %124 = icmp sgt i32 %123, 0
+  br i1 %124, label %then1.i, label %"$Plan.write_request.exit"
 
 then1.i:                                          ; preds = %else.i
-  %40 = sext i32 %35 to i64
-  %41 = mul i64 %33, %40
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.720", i64 %41)
-  br label %"$Plan.suggest.exit"
+  %125 = getelementptr i8, ptr %0, i64 204
+  %126 = load i32, ptr %125, align 4
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.729", i32 %126)
+  br label %"$Plan.write_request.exit"
 
-else2.i:                                          ; preds = %else.i
-  %43 = getelementptr i8, ptr %0, i64 360
-  %44 = load i32, ptr %43, align 4
-  %45 = sext i32 %44 to i64
-  %.not.i = icmp slt i64 %33, %45
+"$Plan.write_request.exit":                       ; preds = %then.i55, %else.i, %then1.i
+  %128 = load i8, ptr %2, align 1
+  %129 = trunc i8 %128 to i1
+  %130 = select i1 %129, ptr @"$string.87", ptr @"$string.731"
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.730", ptr nonnull %weights, ptr nonnull %buffers, ptr nonnull %cache, ptr nonnull %request, ptr nonnull %needed, ptr nonnull %130, ptr nonnull %available, ptr nonnull %missing)
+  %132 = load i64, ptr %87, align 8
+  %133 = load i64, ptr %24, align 8
+  %134 = load i64, ptr %22, align 8
+  %135 = add i64 %134, %133
+  %136 = load i8, ptr %2, align 1
+  %137 = trunc i8 %136 to i1
+  br i1 %137, label %then.i4.i.i, label %"$Plan.room_for_pages.exit.i"
+
+then.i4.i.i:                                      ; preds = %"$Plan.write_request.exit"
+  %138 = getelementptr i8, ptr %0, i64 172
+  %139 = load i32, ptr %138, align 4
+  %140 = sext i32 %139 to i64
+  %141 = mul i64 %135, %140
+  %142 = getelementptr i8, ptr %0, i64 416
+  %143 = load i64, ptr %142, align 8
+  %144 = add i64 %141, %143
+  br label %"$Plan.room_for_pages.exit.i"
+
+"$Plan.room_for_pages.exit.i":                    ; preds = %then.i4.i.i, %"$Plan.write_request.exit"
+  %.pn.i.i = phi i64 [ %144, %then.i4.i.i ], [ %135, %"$Plan.write_request.exit" ]
+  %common.ret.op.i.i.i = phi i64 [ %140, %then.i4.i.i ], [ 1, %"$Plan.write_request.exit" ]
+  %145 = sub i64 %132, %.pn.i.i
+  %146 = load i64, ptr %.pn.in.i, align 8
+  %147 = mul i64 %146, %common.ret.op.i.i.i
+  %148 = sdiv i64 %145, %147
+  %149 = getelementptr i8, ptr %0, i64 208
+  %150 = load i32, ptr %149, align 4
+  %151 = icmp slt i64 %148, 1
+  br i1 %151, label %then.i59, label %else.i56
+
+then.i59:                                         ; preds = %"$Plan.room_for_pages.exit.i"
+  %152 = load i64, ptr %28, align 8
+  %153 = sub i64 %152, %132
+  br i1 %137, label %"$Plan.num_sharing.exit.thread.i", label %else.i.i
+
+"$Plan.num_sharing.exit.thread.i":                ; preds = %then.i59
+  %154 = getelementptr i8, ptr %0, i64 172
+  %155 = load i32, ptr %154, align 4
+  %156 = sext i32 %155 to i64
+  %157 = mul i64 %134, %156
+  %.not2528.i = icmp sgt i64 %153, %157
+  %158 = select i1 %.not2528.i, ptr @"$string.87", ptr @"$string.732"
+  br label %"$Plan.more_memory.exit.i"
+
+else.i.i:                                         ; preds = %then.i59
+  %.not25.i = icmp sgt i64 %153, %134
+  %159 = select i1 %.not25.i, ptr @"$string.87", ptr @"$string.732"
+  %160 = getelementptr i8, ptr %0, i64 172
+  %161 = load i32, ptr %160, align 4
+  %162 = icmp slt i32 %161, 8
+  %spec.select.i.i = select i1 %162, ptr @"$string.735", ptr @"$string.736"
+  br label %"$Plan.more_memory.exit.i"
+
+"$Plan.more_memory.exit.i":                       ; preds = %else.i.i, %"$Plan.num_sharing.exit.thread.i"
+  %163 = phi ptr [ %159, %else.i.i ], [ %158, %"$Plan.num_sharing.exit.thread.i" ]
+  %common.ret.op.i26.i = phi ptr [ %spec.select.i.i, %else.i.i ], [ @"$string.734", %"$Plan.num_sharing.exit.thread.i" ]
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.733", ptr nonnull %common.ret.op.i26.i, ptr nonnull %163)
+  br label %"$Plan.advise.exit"
+
+else.i56:                                         ; preds = %"$Plan.room_for_pages.exit.i"
+  %165 = load i32, ptr %118, align 4
+  %166 = icmp eq i32 %165, 0
+  br i1 %166, label %then1.i58, label %else2.i
+
+then1.i58:                                        ; preds = %else.i56
+  %167 = sext i32 %150 to i64
+  %168 = mul i64 %148, %167
+  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.737", i64 %168)
+  br label %"$Plan.advise.exit"
+
+else2.i:                                          ; preds = %else.i56
+  %170 = getelementptr i8, ptr %0, i64 360
+  %171 = load i32, ptr %170, align 4
+  %172 = sext i32 %171 to i64
+  %.not.i = icmp slt i64 %148, %172
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.721", i64 %33)
-  br label %"$Plan.suggest.exit"
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.738", i64 %148)
+  br label %"$Plan.advise.exit"
 
 else4.i:                                          ; preds = %else2.i
-  %47 = sext i32 %35 to i64
-  %48 = mul nsw i64 %33, %47
-  %49 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %suggestion, i64 128, ptr nonnull @"$string.722", i64 %33, i64 %48)
-  br label %"$Plan.suggest.exit"
+  %174 = sext i32 %150 to i64
+  %175 = mul nsw i64 %148, %174
+  %176 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.739", i64 %148, i64 %175)
+  br label %"$Plan.advise.exit"
 
-"$Plan.suggest.exit":                             ; preds = %then.i18, %then1.i, %then3.i, %else4.i
-  %50 = load i64, ptr %2, align 8
-  %51 = load i8, ptr %7, align 1
-  %52 = trunc i8 %51 to i1
-  br i1 %52, label %then.i26, label %"$Plan.num_sharing.exit24"
-
-"$Plan.num_sharing.exit24":                       ; preds = %"$Plan.suggest.exit"
-  %53 = load i64, ptr %4, align 8
-  br label %"$Plan.num_sharing.exit27"
-
-then.i26:                                         ; preds = %"$Plan.suggest.exit"
-  %54 = getelementptr i8, ptr %0, i64 172
-  %55 = load i32, ptr %54, align 4
-  %56 = sext i32 %55 to i64
-  %57 = mul i64 %50, %56
-  %58 = load i64, ptr %4, align 8
-  %59 = mul i64 %58, %56
-  br label %"$Plan.num_sharing.exit27"
-
-"$Plan.num_sharing.exit27":                       ; preds = %"$Plan.num_sharing.exit24", %then.i26
-  %60 = phi i64 [ %59, %then.i26 ], [ %53, %"$Plan.num_sharing.exit24" ]
-  %61 = phi i64 [ %57, %then.i26 ], [ %50, %"$Plan.num_sharing.exit24" ]
-  %common.ret.op.i25 = phi i64 [ %56, %then.i26 ], [ 1, %"$Plan.num_sharing.exit24" ]
-  %62 = load i64, ptr %27, align 8
-  %63 = mul i64 %62, %common.ret.op.i25
-  %64 = getelementptr i8, ptr %0, i64 204
-  %65 = load i32, ptr %64, align 4
-  %66 = getelementptr i8, ptr %0, i64 360
-  %67 = load i32, ptr %66, align 4
-  %68 = load i64, ptr %29, align 8
-  %69 = sub i64 %26, %68
-  %70 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.723", i64 %61, i64 %60, i64 %1, i64 %63, i32 %65, i32 %67, i64 %26, i64 %68, i64 %69, ptr nonnull %suggestion)
-  %71 = getelementptr i8, ptr %0, i64 512
-  store i8 0, ptr %71, align 1
-  %72 = getelementptr i8, ptr %0, i64 513
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %72, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason)
+"$Plan.advise.exit":                              ; preds = %"$Plan.more_memory.exit.i", %then1.i58, %then3.i, %else4.i
+  %177 = getelementptr i8, ptr %0, i64 520
+  store i8 0, ptr %177, align 1
+  %178 = getelementptr i8, ptr %0, i64 521
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %178, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason)
+  %180 = getelementptr i8, ptr %0, i64 1033
+  %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %180, i64 128, ptr nonnull @"$string.16", ptr nonnull %advice)
   ret void
 }
 
 ; Function Attrs: nounwind
-define internal fastcc void @"$write_plan"(ptr %0, ptr nocapture readonly %1, ptr nocapture readonly %2) unnamed_addr #4 {
+define internal fastcc void @"$write_plan"(ptr %0, ptr nocapture readonly %1, ptr nocapture readonly %2, i64 %3) unnamed_addr #4 {
 entry:
   %unbound.i.i.i = alloca %18, align 8
   %shape.i.i = alloca %105, align 8
-  %3 = alloca %105, align 8
+  %4 = alloca %105, align 8
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
-  %4 = load ptr, ptr %1, align 8
-  %5 = getelementptr i8, ptr %4, i64 8
-  %6 = load ptr, ptr %5, align 8
+  %5 = load ptr, ptr %1, align 8
+  %6 = getelementptr i8, ptr %5, i64 8
+  %7 = load ptr, ptr %6, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.627")
-  %7 = getelementptr i8, ptr %0, i64 8
-  %8 = load i64, ptr %7, align 8
-  %9 = add i64 %8, 1
-  %10 = getelementptr i8, ptr %0, i64 16
-  %11 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i = icmp slt i64 %11, %9
+  %8 = getelementptr i8, ptr %0, i64 8
+  %9 = load i64, ptr %8, align 8
+  %10 = add i64 %9, 1
+  %11 = getelementptr i8, ptr %0, i64 16
+  %12 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i = icmp slt i64 %12, %10
   %.pre.i.i.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %entry
-  %12 = shl i64 %11, 1
-  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %12, i64 %9)
+  %13 = shl i64 %12, 1
+  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %13, i64 %10)
   %spec.store.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i, i64 8)
-  %13 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %spec.store.select.i.i.i.i.i.i)
-  %14 = icmp eq ptr %13, null
-  br i1 %14, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
+  %14 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %spec.store.select.i.i.i.i.i.i)
+  %15 = icmp eq ptr %14, null
+  br i1 %15, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
-  store ptr %13, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %10, align 8
-  %.pre10.i.i.i.i.i = load i64, ptr %7, align 8
+  store ptr %14, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %11, align 8
+  %.pre10.i.i.i.i.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i.i":            ; preds = %merge7.i.i.i.i.i.i, %entry
-  %15 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %8, %entry ]
-  %16 = phi ptr [ %13, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %entry ]
-  %17 = getelementptr i8, ptr %16, i64 %15
-  store i8 58, ptr %17, align 1
-  %18 = load i64, ptr %7, align 8
-  %19 = add i64 %18, 1
-  store i64 %19, ptr %7, align 8
+  %16 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %9, %entry ]
+  %17 = phi ptr [ %14, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %entry ]
+  %18 = getelementptr i8, ptr %17, i64 %16
+  store i8 58, ptr %18, align 1
+  %19 = load i64, ptr %8, align 8
+  %20 = add i64 %19, 1
+  store i64 %20, ptr %8, align 8
   br label %"$JsonWriter.string_field.exit.i"
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
-  %20 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %20, align 1
+  %21 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %21, align 1
   br label %"$JsonWriter.string_field.exit.i"
 
 "$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.89.exit.thread.i.i.i.i"
-  %21 = getelementptr i8, ptr %0, i64 32
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %6)
-  %22 = getelementptr i8, ptr %4, i64 40
+  %22 = getelementptr i8, ptr %0, i64 32
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %7)
+  %23 = getelementptr i8, ptr %5, i64 40
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.628")
-  %23 = load i64, ptr %7, align 8
-  %24 = add i64 %23, 1
-  %25 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i15.i = icmp slt i64 %25, %24
+  %24 = load i64, ptr %8, align 8
+  %25 = add i64 %24, 1
+  %26 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i15.i = icmp slt i64 %26, %25
   %.pre.i.i.i.i16.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i15.i, label %merge.i.i.i.i.i18.i, label %"$Vector.push.89.exit.thread.i.i.i17.i"
 
 merge.i.i.i.i.i18.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
-  %26 = shl i64 %25, 1
-  %spec.select.i.i.i.i.i19.i = tail call i64 @llvm.smax.i64(i64 %26, i64 %24)
+  %27 = shl i64 %26, 1
+  %spec.select.i.i.i.i.i19.i = tail call i64 @llvm.smax.i64(i64 %27, i64 %25)
   %spec.store.select.i.i.i.i.i20.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i19.i, i64 8)
-  %27 = tail call ptr @realloc(ptr %.pre.i.i.i.i16.i, i64 %spec.store.select.i.i.i.i.i20.i)
-  %28 = icmp eq ptr %27, null
-  br i1 %28, label %then.i.i.i23.i, label %merge7.i.i.i.i.i21.i
+  %28 = tail call ptr @realloc(ptr %.pre.i.i.i.i16.i, i64 %spec.store.select.i.i.i.i.i20.i)
+  %29 = icmp eq ptr %28, null
+  br i1 %29, label %then.i.i.i23.i, label %merge7.i.i.i.i.i21.i
 
 merge7.i.i.i.i.i21.i:                             ; preds = %merge.i.i.i.i.i18.i
-  store ptr %27, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i20.i, ptr %10, align 8
-  %.pre10.i.i.i.i22.i = load i64, ptr %7, align 8
+  store ptr %28, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i20.i, ptr %11, align 8
+  %.pre10.i.i.i.i22.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i17.i"
 
 "$Vector.push.89.exit.thread.i.i.i17.i":          ; preds = %merge7.i.i.i.i.i21.i, %"$JsonWriter.string_field.exit.i"
-  %29 = phi i64 [ %.pre10.i.i.i.i22.i, %merge7.i.i.i.i.i21.i ], [ %23, %"$JsonWriter.string_field.exit.i" ]
-  %30 = phi ptr [ %27, %merge7.i.i.i.i.i21.i ], [ %.pre.i.i.i.i16.i, %"$JsonWriter.string_field.exit.i" ]
-  %31 = getelementptr i8, ptr %30, i64 %29
-  store i8 58, ptr %31, align 1
-  %32 = load i64, ptr %7, align 8
-  %33 = add i64 %32, 1
-  store i64 %33, ptr %7, align 8
+  %30 = phi i64 [ %.pre10.i.i.i.i22.i, %merge7.i.i.i.i.i21.i ], [ %24, %"$JsonWriter.string_field.exit.i" ]
+  %31 = phi ptr [ %28, %merge7.i.i.i.i.i21.i ], [ %.pre.i.i.i.i16.i, %"$JsonWriter.string_field.exit.i" ]
+  %32 = getelementptr i8, ptr %31, i64 %30
+  store i8 58, ptr %32, align 1
+  %33 = load i64, ptr %8, align 8
+  %34 = add i64 %33, 1
+  store i64 %34, ptr %8, align 8
   br label %"$JsonWriter.string_field.exit24.i"
 
 then.i.i.i23.i:                                   ; preds = %merge.i.i.i.i.i18.i
-  %34 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %34, align 1
+  %35 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %35, align 1
   br label %"$JsonWriter.string_field.exit24.i"
 
 "$JsonWriter.string_field.exit24.i":              ; preds = %then.i.i.i23.i, %"$Vector.push.89.exit.thread.i.i.i17.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %22)
-  %35 = getelementptr i8, ptr %4, i64 776
-  %36 = load i64, ptr %35, align 8
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %23)
+  %36 = getelementptr i8, ptr %5, i64 776
+  %37 = load i64, ptr %36, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.630")
-  %37 = load i64, ptr %7, align 8
-  %38 = add i64 %37, 1
-  %39 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i25.i = icmp slt i64 %39, %38
+  %38 = load i64, ptr %8, align 8
+  %39 = add i64 %38, 1
+  %40 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i25.i = icmp slt i64 %40, %39
   %.pre.i.i.i.i26.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i25.i, label %merge.i.i.i.i.i28.i, label %"$Vector.push.89.exit.thread.i.i.i27.i"
 
 merge.i.i.i.i.i28.i:                              ; preds = %"$JsonWriter.string_field.exit24.i"
-  %40 = shl i64 %39, 1
-  %spec.select.i.i.i.i.i29.i = tail call i64 @llvm.smax.i64(i64 %40, i64 %38)
+  %41 = shl i64 %40, 1
+  %spec.select.i.i.i.i.i29.i = tail call i64 @llvm.smax.i64(i64 %41, i64 %39)
   %spec.store.select.i.i.i.i.i30.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i29.i, i64 8)
-  %41 = tail call ptr @realloc(ptr %.pre.i.i.i.i26.i, i64 %spec.store.select.i.i.i.i.i30.i)
-  %42 = icmp eq ptr %41, null
-  br i1 %42, label %then.i.i.i33.i, label %merge7.i.i.i.i.i31.i
+  %42 = tail call ptr @realloc(ptr %.pre.i.i.i.i26.i, i64 %spec.store.select.i.i.i.i.i30.i)
+  %43 = icmp eq ptr %42, null
+  br i1 %43, label %then.i.i.i33.i, label %merge7.i.i.i.i.i31.i
 
 merge7.i.i.i.i.i31.i:                             ; preds = %merge.i.i.i.i.i28.i
-  store ptr %41, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i30.i, ptr %10, align 8
-  %.pre10.i.i.i.i32.i = load i64, ptr %7, align 8
+  store ptr %42, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i30.i, ptr %11, align 8
+  %.pre10.i.i.i.i32.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i27.i"
 
 "$Vector.push.89.exit.thread.i.i.i27.i":          ; preds = %merge7.i.i.i.i.i31.i, %"$JsonWriter.string_field.exit24.i"
-  %43 = phi i64 [ %.pre10.i.i.i.i32.i, %merge7.i.i.i.i.i31.i ], [ %37, %"$JsonWriter.string_field.exit24.i" ]
-  %44 = phi ptr [ %41, %merge7.i.i.i.i.i31.i ], [ %.pre.i.i.i.i26.i, %"$JsonWriter.string_field.exit24.i" ]
-  %45 = getelementptr i8, ptr %44, i64 %43
-  store i8 58, ptr %45, align 1
-  %46 = load i64, ptr %7, align 8
-  %47 = add i64 %46, 1
-  store i64 %47, ptr %7, align 8
+  %44 = phi i64 [ %.pre10.i.i.i.i32.i, %merge7.i.i.i.i.i31.i ], [ %38, %"$JsonWriter.string_field.exit24.i" ]
+  %45 = phi ptr [ %42, %merge7.i.i.i.i.i31.i ], [ %.pre.i.i.i.i26.i, %"$JsonWriter.string_field.exit24.i" ]
+  %46 = getelementptr i8, ptr %45, i64 %44
+  store i8 58, ptr %46, align 1
+  %47 = load i64, ptr %8, align 8
+  %48 = add i64 %47, 1
+  store i64 %48, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit.i"
 
 then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
-  %48 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %48, align 1
+  %49 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %49, align 1
   br label %"$JsonWriter.integer_field.exit.i"
 
 "$JsonWriter.integer_field.exit.i":               ; preds = %then.i.i.i33.i, %"$Vector.push.89.exit.thread.i.i.i27.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %36)
-  %49 = load i64, ptr %35, align 8
-  %50 = getelementptr i8, ptr %4, i64 784
-  %51 = load i64, ptr %50, align 8
-  %52 = add i64 %51, %49
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.725")
-  %53 = load i64, ptr %7, align 8
-  %54 = add i64 %53, 1
-  %55 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i34.i = icmp slt i64 %55, %54
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %37)
+  %50 = load i64, ptr %36, align 8
+  %51 = getelementptr i8, ptr %5, i64 784
+  %52 = load i64, ptr %51, align 8
+  %53 = add i64 %52, %50
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
+  %54 = load i64, ptr %8, align 8
+  %55 = add i64 %54, 1
+  %56 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i34.i = icmp slt i64 %56, %55
   %.pre.i.i.i.i35.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i34.i, label %merge.i.i.i.i.i37.i, label %"$Vector.push.89.exit.thread.i.i.i36.i"
 
 merge.i.i.i.i.i37.i:                              ; preds = %"$JsonWriter.integer_field.exit.i"
-  %56 = shl i64 %55, 1
-  %spec.select.i.i.i.i.i38.i = tail call i64 @llvm.smax.i64(i64 %56, i64 %54)
+  %57 = shl i64 %56, 1
+  %spec.select.i.i.i.i.i38.i = tail call i64 @llvm.smax.i64(i64 %57, i64 %55)
   %spec.store.select.i.i.i.i.i39.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i38.i, i64 8)
-  %57 = tail call ptr @realloc(ptr %.pre.i.i.i.i35.i, i64 %spec.store.select.i.i.i.i.i39.i)
-  %58 = icmp eq ptr %57, null
-  br i1 %58, label %then.i.i.i42.i, label %merge7.i.i.i.i.i40.i
+  %58 = tail call ptr @realloc(ptr %.pre.i.i.i.i35.i, i64 %spec.store.select.i.i.i.i.i39.i)
+  %59 = icmp eq ptr %58, null
+  br i1 %59, label %then.i.i.i42.i, label %merge7.i.i.i.i.i40.i
 
 merge7.i.i.i.i.i40.i:                             ; preds = %merge.i.i.i.i.i37.i
-  store ptr %57, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i39.i, ptr %10, align 8
-  %.pre10.i.i.i.i41.i = load i64, ptr %7, align 8
+  store ptr %58, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i39.i, ptr %11, align 8
+  %.pre10.i.i.i.i41.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i36.i"
 
 "$Vector.push.89.exit.thread.i.i.i36.i":          ; preds = %merge7.i.i.i.i.i40.i, %"$JsonWriter.integer_field.exit.i"
-  %59 = phi i64 [ %.pre10.i.i.i.i41.i, %merge7.i.i.i.i.i40.i ], [ %53, %"$JsonWriter.integer_field.exit.i" ]
-  %60 = phi ptr [ %57, %merge7.i.i.i.i.i40.i ], [ %.pre.i.i.i.i35.i, %"$JsonWriter.integer_field.exit.i" ]
-  %61 = getelementptr i8, ptr %60, i64 %59
-  store i8 58, ptr %61, align 1
-  %62 = load i64, ptr %7, align 8
-  %63 = add i64 %62, 1
-  store i64 %63, ptr %7, align 8
+  %60 = phi i64 [ %.pre10.i.i.i.i41.i, %merge7.i.i.i.i.i40.i ], [ %54, %"$JsonWriter.integer_field.exit.i" ]
+  %61 = phi ptr [ %58, %merge7.i.i.i.i.i40.i ], [ %.pre.i.i.i.i35.i, %"$JsonWriter.integer_field.exit.i" ]
+  %62 = getelementptr i8, ptr %61, i64 %60
+  store i8 58, ptr %62, align 1
+  %63 = load i64, ptr %8, align 8
+  %64 = add i64 %63, 1
+  store i64 %64, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit43.i"
 
 then.i.i.i42.i:                                   ; preds = %merge.i.i.i.i.i37.i
-  %64 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %64, align 1
+  %65 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %65, align 1
   br label %"$JsonWriter.integer_field.exit43.i"
 
 "$JsonWriter.integer_field.exit43.i":             ; preds = %then.i.i.i42.i, %"$Vector.push.89.exit.thread.i.i.i36.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %52)
-  %65 = getelementptr i8, ptr %4, i64 792
-  %66 = load i64, ptr %65, align 8
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %53)
+  %66 = getelementptr i8, ptr %5, i64 792
+  %67 = load i64, ptr %66, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.632")
-  %67 = load i64, ptr %7, align 8
-  %68 = add i64 %67, 1
-  %69 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i44.i = icmp slt i64 %69, %68
+  %68 = load i64, ptr %8, align 8
+  %69 = add i64 %68, 1
+  %70 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i44.i = icmp slt i64 %70, %69
   %.pre.i.i.i.i45.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i44.i, label %merge.i.i.i.i.i47.i, label %"$Vector.push.89.exit.thread.i.i.i46.i"
 
 merge.i.i.i.i.i47.i:                              ; preds = %"$JsonWriter.integer_field.exit43.i"
-  %70 = shl i64 %69, 1
-  %spec.select.i.i.i.i.i48.i = tail call i64 @llvm.smax.i64(i64 %70, i64 %68)
+  %71 = shl i64 %70, 1
+  %spec.select.i.i.i.i.i48.i = tail call i64 @llvm.smax.i64(i64 %71, i64 %69)
   %spec.store.select.i.i.i.i.i49.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i48.i, i64 8)
-  %71 = tail call ptr @realloc(ptr %.pre.i.i.i.i45.i, i64 %spec.store.select.i.i.i.i.i49.i)
-  %72 = icmp eq ptr %71, null
-  br i1 %72, label %then.i.i.i52.i, label %merge7.i.i.i.i.i50.i
+  %72 = tail call ptr @realloc(ptr %.pre.i.i.i.i45.i, i64 %spec.store.select.i.i.i.i.i49.i)
+  %73 = icmp eq ptr %72, null
+  br i1 %73, label %then.i.i.i52.i, label %merge7.i.i.i.i.i50.i
 
 merge7.i.i.i.i.i50.i:                             ; preds = %merge.i.i.i.i.i47.i
-  store ptr %71, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i49.i, ptr %10, align 8
-  %.pre10.i.i.i.i51.i = load i64, ptr %7, align 8
+  store ptr %72, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i49.i, ptr %11, align 8
+  %.pre10.i.i.i.i51.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i46.i"
 
 "$Vector.push.89.exit.thread.i.i.i46.i":          ; preds = %merge7.i.i.i.i.i50.i, %"$JsonWriter.integer_field.exit43.i"
-  %73 = phi i64 [ %.pre10.i.i.i.i51.i, %merge7.i.i.i.i.i50.i ], [ %67, %"$JsonWriter.integer_field.exit43.i" ]
-  %74 = phi ptr [ %71, %merge7.i.i.i.i.i50.i ], [ %.pre.i.i.i.i45.i, %"$JsonWriter.integer_field.exit43.i" ]
-  %75 = getelementptr i8, ptr %74, i64 %73
-  store i8 58, ptr %75, align 1
-  %76 = load i64, ptr %7, align 8
-  %77 = add i64 %76, 1
-  store i64 %77, ptr %7, align 8
+  %74 = phi i64 [ %.pre10.i.i.i.i51.i, %merge7.i.i.i.i.i50.i ], [ %68, %"$JsonWriter.integer_field.exit43.i" ]
+  %75 = phi ptr [ %72, %merge7.i.i.i.i.i50.i ], [ %.pre.i.i.i.i45.i, %"$JsonWriter.integer_field.exit43.i" ]
+  %76 = getelementptr i8, ptr %75, i64 %74
+  store i8 58, ptr %76, align 1
+  %77 = load i64, ptr %8, align 8
+  %78 = add i64 %77, 1
+  store i64 %78, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit53.i"
 
 then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
-  %78 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %78, align 1
+  %79 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %79, align 1
   br label %"$JsonWriter.integer_field.exit53.i"
 
 "$JsonWriter.integer_field.exit53.i":             ; preds = %then.i.i.i52.i, %"$Vector.push.89.exit.thread.i.i.i46.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %66)
-  %79 = load i64, ptr %65, align 8
-  %80 = getelementptr i8, ptr %4, i64 800
-  %81 = load i64, ptr %80, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.726")
-  %82 = load i64, ptr %7, align 8
-  %83 = add i64 %82, 1
-  %84 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i54.i = icmp slt i64 %84, %83
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
+  %80 = load i64, ptr %66, align 8
+  %81 = getelementptr i8, ptr %5, i64 800
+  %82 = load i64, ptr %81, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
+  %83 = load i64, ptr %8, align 8
+  %84 = add i64 %83, 1
+  %85 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i54.i = icmp slt i64 %85, %84
   %.pre.i.i.i.i55.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i54.i, label %merge.i.i.i.i.i57.i, label %"$Vector.push.89.exit.thread.i.i.i56.i"
 
 merge.i.i.i.i.i57.i:                              ; preds = %"$JsonWriter.integer_field.exit53.i"
-  %85 = shl i64 %84, 1
-  %spec.select.i.i.i.i.i58.i = tail call i64 @llvm.smax.i64(i64 %85, i64 %83)
+  %86 = shl i64 %85, 1
+  %spec.select.i.i.i.i.i58.i = tail call i64 @llvm.smax.i64(i64 %86, i64 %84)
   %spec.store.select.i.i.i.i.i59.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i58.i, i64 8)
-  %86 = tail call ptr @realloc(ptr %.pre.i.i.i.i55.i, i64 %spec.store.select.i.i.i.i.i59.i)
-  %87 = icmp eq ptr %86, null
-  br i1 %87, label %then.i.i.i62.i, label %merge7.i.i.i.i.i60.i
+  %87 = tail call ptr @realloc(ptr %.pre.i.i.i.i55.i, i64 %spec.store.select.i.i.i.i.i59.i)
+  %88 = icmp eq ptr %87, null
+  br i1 %88, label %then.i.i.i62.i, label %merge7.i.i.i.i.i60.i
 
 merge7.i.i.i.i.i60.i:                             ; preds = %merge.i.i.i.i.i57.i
-  store ptr %86, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i59.i, ptr %10, align 8
-  %.pre10.i.i.i.i61.i = load i64, ptr %7, align 8
+  store ptr %87, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i59.i, ptr %11, align 8
+  %.pre10.i.i.i.i61.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i56.i"
 
 "$Vector.push.89.exit.thread.i.i.i56.i":          ; preds = %merge7.i.i.i.i.i60.i, %"$JsonWriter.integer_field.exit53.i"
-  %88 = phi i64 [ %.pre10.i.i.i.i61.i, %merge7.i.i.i.i.i60.i ], [ %82, %"$JsonWriter.integer_field.exit53.i" ]
-  %89 = phi ptr [ %86, %merge7.i.i.i.i.i60.i ], [ %.pre.i.i.i.i55.i, %"$JsonWriter.integer_field.exit53.i" ]
-  %90 = getelementptr i8, ptr %89, i64 %88
-  store i8 58, ptr %90, align 1
-  %91 = load i64, ptr %7, align 8
-  %92 = add i64 %91, 1
-  store i64 %92, ptr %7, align 8
+  %89 = phi i64 [ %.pre10.i.i.i.i61.i, %merge7.i.i.i.i.i60.i ], [ %83, %"$JsonWriter.integer_field.exit53.i" ]
+  %90 = phi ptr [ %87, %merge7.i.i.i.i.i60.i ], [ %.pre.i.i.i.i55.i, %"$JsonWriter.integer_field.exit53.i" ]
+  %91 = getelementptr i8, ptr %90, i64 %89
+  store i8 58, ptr %91, align 1
+  %92 = load i64, ptr %8, align 8
+  %93 = add i64 %92, 1
+  store i64 %93, ptr %8, align 8
   br label %"$write_model.exit"
 
 then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
-  %93 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %93, align 1
+  %94 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %94, align 1
   br label %"$write_model.exit"
 
 "$write_model.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i56.i", %then.i.i.i62.i
-  %94 = add i64 %81, %79
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %94)
-  %95 = getelementptr i8, ptr %4, i64 768
-  %96 = load i8, ptr %95, align 1
-  %97 = icmp ne i8 %96, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.727", i1 zeroext %97)
+  %95 = add i64 %82, %80
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %95)
+  %96 = getelementptr i8, ptr %5, i64 768
+  %97 = load i8, ptr %96, align 1
+  %98 = icmp ne i8 %97, 0
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.743", i1 zeroext %98)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.95")
-  %98 = load i64, ptr %7, align 8
-  %99 = add i64 %98, 1
-  %100 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %100, %99
+  %99 = load i64, ptr %8, align 8
+  %100 = add i64 %99, 1
+  %101 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %101, %100
   %.pre.i.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$write_model.exit"
-  %101 = shl i64 %100, 1
-  %spec.select.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %101, i64 %99)
+  %102 = shl i64 %101, 1
+  %spec.select.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %102, i64 %100)
   %spec.store.select.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i, i64 8)
-  %102 = tail call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
-  %103 = icmp eq ptr %102, null
-  br i1 %103, label %then.i.i.i, label %merge7.i.i.i.i.i
+  %103 = tail call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
+  %104 = icmp eq ptr %103, null
+  br i1 %104, label %then.i.i.i, label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  store ptr %102, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %10, align 8
-  %.pre10.i.i.i.i = load i64, ptr %7, align 8
+  store ptr %103, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %11, align 8
+  %.pre10.i.i.i.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i":              ; preds = %merge7.i.i.i.i.i, %"$write_model.exit"
-  %104 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %98, %"$write_model.exit" ]
-  %105 = phi ptr [ %102, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_model.exit" ]
-  %106 = getelementptr i8, ptr %105, i64 %104
-  store i8 58, ptr %106, align 1
-  %107 = load i64, ptr %7, align 8
-  %108 = add i64 %107, 1
-  store i64 %108, ptr %7, align 8
+  %105 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %99, %"$write_model.exit" ]
+  %106 = phi ptr [ %103, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_model.exit" ]
+  %107 = getelementptr i8, ptr %106, i64 %105
+  store i8 58, ptr %107, align 1
+  %108 = load i64, ptr %8, align 8
+  %109 = add i64 %108, 1
+  store i64 %109, ptr %8, align 8
   br label %"$JsonWriter.string_field.exit"
 
 then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
-  %109 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %109, align 1
+  %110 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %110, align 1
   br label %"$JsonWriter.string_field.exit"
 
 "$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.89.exit.thread.i.i.i", %then.i.i.i
-  store i8 0, ptr %21, align 1
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
-  %110 = getelementptr i8, ptr %1, i64 172
-  %111 = load i32, ptr %110, align 4
-  %112 = sext i32 %111 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.728")
-  %113 = load i64, ptr %7, align 8
-  %114 = add i64 %113, 1
-  %115 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i31 = icmp slt i64 %115, %114
-  %.pre.i.i.i.i32 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i31, label %merge.i.i.i.i.i34, label %"$Vector.push.89.exit.thread.i.i.i33"
+  %111 = getelementptr i8, ptr %1, i64 172
+  %112 = load i32, ptr %111, align 4
+  %113 = sext i32 %112 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
+  %114 = load i64, ptr %8, align 8
+  %115 = add i64 %114, 1
+  %116 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i36 = icmp slt i64 %116, %115
+  %.pre.i.i.i.i37 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i36, label %merge.i.i.i.i.i39, label %"$Vector.push.89.exit.thread.i.i.i38"
 
-merge.i.i.i.i.i34:                                ; preds = %"$JsonWriter.string_field.exit"
-  %116 = shl i64 %115, 1
-  %spec.select.i.i.i.i.i35 = tail call i64 @llvm.smax.i64(i64 %116, i64 %114)
-  %spec.store.select.i.i.i.i.i36 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35, i64 8)
-  %117 = tail call ptr @realloc(ptr %.pre.i.i.i.i32, i64 %spec.store.select.i.i.i.i.i36)
-  %118 = icmp eq ptr %117, null
-  br i1 %118, label %then.i.i.i39, label %merge7.i.i.i.i.i37
+merge.i.i.i.i.i39:                                ; preds = %"$JsonWriter.string_field.exit"
+  %117 = shl i64 %116, 1
+  %spec.select.i.i.i.i.i40 = tail call i64 @llvm.smax.i64(i64 %117, i64 %115)
+  %spec.store.select.i.i.i.i.i41 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i40, i64 8)
+  %118 = tail call ptr @realloc(ptr %.pre.i.i.i.i37, i64 %spec.store.select.i.i.i.i.i41)
+  %119 = icmp eq ptr %118, null
+  br i1 %119, label %then.i.i.i44, label %merge7.i.i.i.i.i42
 
-merge7.i.i.i.i.i37:                               ; preds = %merge.i.i.i.i.i34
-  store ptr %117, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i36, ptr %10, align 8
-  %.pre10.i.i.i.i38 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i33"
+merge7.i.i.i.i.i42:                               ; preds = %merge.i.i.i.i.i39
+  store ptr %118, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i41, ptr %11, align 8
+  %.pre10.i.i.i.i43 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i38"
 
-"$Vector.push.89.exit.thread.i.i.i33":            ; preds = %merge7.i.i.i.i.i37, %"$JsonWriter.string_field.exit"
-  %119 = phi i64 [ %.pre10.i.i.i.i38, %merge7.i.i.i.i.i37 ], [ %113, %"$JsonWriter.string_field.exit" ]
-  %120 = phi ptr [ %117, %merge7.i.i.i.i.i37 ], [ %.pre.i.i.i.i32, %"$JsonWriter.string_field.exit" ]
-  %121 = getelementptr i8, ptr %120, i64 %119
-  store i8 58, ptr %121, align 1
-  %122 = load i64, ptr %7, align 8
-  %123 = add i64 %122, 1
-  store i64 %123, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i38":            ; preds = %merge7.i.i.i.i.i42, %"$JsonWriter.string_field.exit"
+  %120 = phi i64 [ %.pre10.i.i.i.i43, %merge7.i.i.i.i.i42 ], [ %114, %"$JsonWriter.string_field.exit" ]
+  %121 = phi ptr [ %118, %merge7.i.i.i.i.i42 ], [ %.pre.i.i.i.i37, %"$JsonWriter.string_field.exit" ]
+  %122 = getelementptr i8, ptr %121, i64 %120
+  store i8 58, ptr %122, align 1
+  %123 = load i64, ptr %8, align 8
+  %124 = add i64 %123, 1
+  store i64 %124, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit"
 
-then.i.i.i39:                                     ; preds = %merge.i.i.i.i.i34
-  %124 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %124, align 1
+then.i.i.i44:                                     ; preds = %merge.i.i.i.i.i39
+  %125 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %125, align 1
   br label %"$JsonWriter.integer_field.exit"
 
-"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.89.exit.thread.i.i.i33", %then.i.i.i39
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %112)
-  %125 = getelementptr i8, ptr %1, i64 216
-  %126 = load i32, ptr %125, align 4
-  %127 = icmp eq i32 %126, 1
-  %128 = icmp eq i32 %126, 2
-  %spec.select.i = select i1 %128, ptr @"$string.732", ptr @"$string.219"
-  %common.ret.op.i = select i1 %127, ptr @"$string.731", ptr %spec.select.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.729")
-  %129 = load i64, ptr %7, align 8
-  %130 = add i64 %129, 1
-  %131 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i40 = icmp slt i64 %131, %130
-  %.pre.i.i.i.i41 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i40, label %merge.i.i.i.i.i43, label %"$Vector.push.89.exit.thread.i.i.i42"
+"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.89.exit.thread.i.i.i38", %then.i.i.i44
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %113)
+  %126 = getelementptr i8, ptr %1, i64 216
+  %127 = load i32, ptr %126, align 4
+  %128 = icmp eq i32 %127, 1
+  %129 = icmp eq i32 %127, 2
+  %spec.select.i = select i1 %129, ptr @"$string.748", ptr @"$string.219"
+  %common.ret.op.i = select i1 %128, ptr @"$string.747", ptr %spec.select.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
+  %130 = load i64, ptr %8, align 8
+  %131 = add i64 %130, 1
+  %132 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i45 = icmp slt i64 %132, %131
+  %.pre.i.i.i.i46 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i45, label %merge.i.i.i.i.i48, label %"$Vector.push.89.exit.thread.i.i.i47"
 
-merge.i.i.i.i.i43:                                ; preds = %"$JsonWriter.integer_field.exit"
-  %132 = shl i64 %131, 1
-  %spec.select.i.i.i.i.i44 = tail call i64 @llvm.smax.i64(i64 %132, i64 %130)
-  %spec.store.select.i.i.i.i.i45 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i44, i64 8)
-  %133 = tail call ptr @realloc(ptr %.pre.i.i.i.i41, i64 %spec.store.select.i.i.i.i.i45)
-  %134 = icmp eq ptr %133, null
-  br i1 %134, label %then.i.i.i48, label %merge7.i.i.i.i.i46
+merge.i.i.i.i.i48:                                ; preds = %"$JsonWriter.integer_field.exit"
+  %133 = shl i64 %132, 1
+  %spec.select.i.i.i.i.i49 = tail call i64 @llvm.smax.i64(i64 %133, i64 %131)
+  %spec.store.select.i.i.i.i.i50 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i49, i64 8)
+  %134 = tail call ptr @realloc(ptr %.pre.i.i.i.i46, i64 %spec.store.select.i.i.i.i.i50)
+  %135 = icmp eq ptr %134, null
+  br i1 %135, label %then.i.i.i53, label %merge7.i.i.i.i.i51
 
-merge7.i.i.i.i.i46:                               ; preds = %merge.i.i.i.i.i43
-  store ptr %133, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i45, ptr %10, align 8
-  %.pre10.i.i.i.i47 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i42"
+merge7.i.i.i.i.i51:                               ; preds = %merge.i.i.i.i.i48
+  store ptr %134, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i50, ptr %11, align 8
+  %.pre10.i.i.i.i52 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i47"
 
-"$Vector.push.89.exit.thread.i.i.i42":            ; preds = %merge7.i.i.i.i.i46, %"$JsonWriter.integer_field.exit"
-  %135 = phi i64 [ %.pre10.i.i.i.i47, %merge7.i.i.i.i.i46 ], [ %129, %"$JsonWriter.integer_field.exit" ]
-  %136 = phi ptr [ %133, %merge7.i.i.i.i.i46 ], [ %.pre.i.i.i.i41, %"$JsonWriter.integer_field.exit" ]
-  %137 = getelementptr i8, ptr %136, i64 %135
-  store i8 58, ptr %137, align 1
-  %138 = load i64, ptr %7, align 8
-  %139 = add i64 %138, 1
-  store i64 %139, ptr %7, align 8
-  br label %"$JsonWriter.string_field.exit49"
+"$Vector.push.89.exit.thread.i.i.i47":            ; preds = %merge7.i.i.i.i.i51, %"$JsonWriter.integer_field.exit"
+  %136 = phi i64 [ %.pre10.i.i.i.i52, %merge7.i.i.i.i.i51 ], [ %130, %"$JsonWriter.integer_field.exit" ]
+  %137 = phi ptr [ %134, %merge7.i.i.i.i.i51 ], [ %.pre.i.i.i.i46, %"$JsonWriter.integer_field.exit" ]
+  %138 = getelementptr i8, ptr %137, i64 %136
+  store i8 58, ptr %138, align 1
+  %139 = load i64, ptr %8, align 8
+  %140 = add i64 %139, 1
+  store i64 %140, ptr %8, align 8
+  br label %"$JsonWriter.string_field.exit54"
 
-then.i.i.i48:                                     ; preds = %merge.i.i.i.i.i43
-  %140 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %140, align 1
-  br label %"$JsonWriter.string_field.exit49"
+then.i.i.i53:                                     ; preds = %merge.i.i.i.i.i48
+  %141 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %141, align 1
+  br label %"$JsonWriter.string_field.exit54"
 
-"$JsonWriter.string_field.exit49":                ; preds = %"$Vector.push.89.exit.thread.i.i.i42", %then.i.i.i48
-  store i8 0, ptr %21, align 1
+"$JsonWriter.string_field.exit54":                ; preds = %"$Vector.push.89.exit.thread.i.i.i47", %then.i.i.i53
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  %141 = getelementptr i8, ptr %1, i64 204
-  %142 = load i32, ptr %141, align 4
-  %143 = sext i32 %142 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.733")
-  %144 = load i64, ptr %7, align 8
-  %145 = add i64 %144, 1
-  %146 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i50 = icmp slt i64 %146, %145
-  %.pre.i.i.i.i.i51 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i50, label %merge.i.i.i.i.i.i56, label %"$Vector.push.89.exit.thread.i.i.i.i52"
+  %142 = getelementptr i8, ptr %1, i64 204
+  %143 = load i32, ptr %142, align 4
+  %144 = sext i32 %143 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
+  %145 = load i64, ptr %8, align 8
+  %146 = add i64 %145, 1
+  %147 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i55 = icmp slt i64 %147, %146
+  %.pre.i.i.i.i.i56 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i55, label %merge.i.i.i.i.i.i61, label %"$Vector.push.89.exit.thread.i.i.i.i57"
 
-merge.i.i.i.i.i.i56:                              ; preds = %"$JsonWriter.string_field.exit49"
-  %147 = shl i64 %146, 1
-  %spec.select.i.i.i.i.i.i57 = tail call i64 @llvm.smax.i64(i64 %147, i64 %145)
-  %spec.store.select.i.i.i.i.i.i58 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i57, i64 8)
-  %148 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i51, i64 %spec.store.select.i.i.i.i.i.i58)
-  %149 = icmp eq ptr %148, null
-  br i1 %149, label %then.i.i.i.i61, label %merge7.i.i.i.i.i.i59
+merge.i.i.i.i.i.i61:                              ; preds = %"$JsonWriter.string_field.exit54"
+  %148 = shl i64 %147, 1
+  %spec.select.i.i.i.i.i.i62 = tail call i64 @llvm.smax.i64(i64 %148, i64 %146)
+  %spec.store.select.i.i.i.i.i.i63 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i62, i64 8)
+  %149 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i56, i64 %spec.store.select.i.i.i.i.i.i63)
+  %150 = icmp eq ptr %149, null
+  br i1 %150, label %then.i.i.i.i66, label %merge7.i.i.i.i.i.i64
 
-merge7.i.i.i.i.i.i59:                             ; preds = %merge.i.i.i.i.i.i56
-  store ptr %148, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i58, ptr %10, align 8
-  %.pre10.i.i.i.i.i60 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i52"
+merge7.i.i.i.i.i.i64:                             ; preds = %merge.i.i.i.i.i.i61
+  store ptr %149, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i63, ptr %11, align 8
+  %.pre10.i.i.i.i.i65 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i57"
 
-"$Vector.push.89.exit.thread.i.i.i.i52":          ; preds = %merge7.i.i.i.i.i.i59, %"$JsonWriter.string_field.exit49"
-  %150 = phi i64 [ %.pre10.i.i.i.i.i60, %merge7.i.i.i.i.i.i59 ], [ %144, %"$JsonWriter.string_field.exit49" ]
-  %151 = phi ptr [ %148, %merge7.i.i.i.i.i.i59 ], [ %.pre.i.i.i.i.i51, %"$JsonWriter.string_field.exit49" ]
-  %152 = getelementptr i8, ptr %151, i64 %150
-  store i8 58, ptr %152, align 1
-  %153 = load i64, ptr %7, align 8
-  %154 = add i64 %153, 1
-  store i64 %154, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit.i53"
+"$Vector.push.89.exit.thread.i.i.i.i57":          ; preds = %merge7.i.i.i.i.i.i64, %"$JsonWriter.string_field.exit54"
+  %151 = phi i64 [ %.pre10.i.i.i.i.i65, %merge7.i.i.i.i.i.i64 ], [ %145, %"$JsonWriter.string_field.exit54" ]
+  %152 = phi ptr [ %149, %merge7.i.i.i.i.i.i64 ], [ %.pre.i.i.i.i.i56, %"$JsonWriter.string_field.exit54" ]
+  %153 = getelementptr i8, ptr %152, i64 %151
+  store i8 58, ptr %153, align 1
+  %154 = load i64, ptr %8, align 8
+  %155 = add i64 %154, 1
+  store i64 %155, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit.i58"
 
-then.i.i.i.i61:                                   ; preds = %merge.i.i.i.i.i.i56
-  %155 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %155, align 1
-  br label %"$JsonWriter.integer_field.exit.i53"
+then.i.i.i.i66:                                   ; preds = %merge.i.i.i.i.i.i61
+  %156 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %156, align 1
+  br label %"$JsonWriter.integer_field.exit.i58"
 
-"$JsonWriter.integer_field.exit.i53":             ; preds = %then.i.i.i.i61, %"$Vector.push.89.exit.thread.i.i.i.i52"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %143)
-  %156 = getelementptr i8, ptr %1, i64 52
-  %157 = load i32, ptr %156, align 4
-  %158 = icmp sgt i32 %157, 0
-  br i1 %158, label %"$anon (./terra/base/codes.t:4).735.exit.i", label %else.i.i
+"$JsonWriter.integer_field.exit.i58":             ; preds = %then.i.i.i.i66, %"$Vector.push.89.exit.thread.i.i.i.i57"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %144)
+  %157 = getelementptr i8, ptr %1, i64 52
+  %158 = load i32, ptr %157, align 4
+  %159 = icmp sgt i32 %158, 0
+  br i1 %159, label %"$anon (./terra/base/codes.t:4).751.exit.i", label %else.i.i
 
-else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i53"
-  %159 = load i32, ptr %141, align 4
-  %160 = sext i32 %159 to i64
+else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i58"
+  %160 = load i32, ptr %142, align 4
+  %161 = sext i32 %160 to i64
   %.val.i.i = load ptr, ptr %1, align 8
-  %161 = getelementptr i8, ptr %.val.i.i, i64 148
-  %.val.val.i.i = load i32, ptr %161, align 4
-  %162 = sext i32 %.val.val.i.i to i64
-  %163 = icmp eq i32 %.val.val.i.i, %159
-  br i1 %163, label %"$anon (./terra/base/codes.t:4).735.exit.i", label %else2.i.i
+  %162 = getelementptr i8, ptr %.val.i.i, i64 148
+  %.val.val.i.i = load i32, ptr %162, align 4
+  %163 = sext i32 %.val.val.i.i to i64
+  %164 = icmp eq i32 %.val.val.i.i, %160
+  br i1 %164, label %"$anon (./terra/base/codes.t:4).751.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
-  %164 = getelementptr i8, ptr %1, i64 60
-  %165 = load i32, ptr %164, align 4
-  %166 = icmp eq i32 %165, 0
-  br i1 %166, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i
+  %165 = getelementptr i8, ptr %1, i64 60
+  %166 = load i32, ptr %165, align 4
+  %167 = icmp eq i32 %166, 0
+  br i1 %167, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i
-  %167 = sext i32 %165 to i64
-  %168 = getelementptr i8, ptr %1, i64 208
-  %169 = load i32, ptr %168, align 4
-  %170 = sext i32 %169 to i64
-  %171 = mul nsw i64 %170, %167
-  %172 = tail call i64 @llvm.smin.i64(i64 %162, i64 %171)
+  %168 = sext i32 %166 to i64
+  %169 = getelementptr i8, ptr %1, i64 208
+  %170 = load i32, ptr %169, align 4
+  %171 = sext i32 %170 to i64
+  %172 = mul nsw i64 %171, %168
+  %173 = tail call i64 @llvm.smin.i64(i64 %163, i64 %172)
   br label %"$Plan.positions_of_pool.exit.i.i"
 
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
-  %common.ret.op.i.i.i = phi i64 [ %172, %merge.i.i.i ], [ %162, %else2.i.i ]
-  %173 = icmp eq i64 %common.ret.op.i.i.i, %160
-  %spec.select.i54 = select i1 %173, ptr @"$string.738", ptr @"$string.739"
-  br label %"$anon (./terra/base/codes.t:4).735.exit.i"
+  %common.ret.op.i.i.i = phi i64 [ %173, %merge.i.i.i ], [ %163, %else2.i.i ]
+  %174 = icmp eq i64 %common.ret.op.i.i.i, %161
+  %spec.select.i59 = select i1 %174, ptr @"$string.754", ptr @"$string.755"
+  br label %"$anon (./terra/base/codes.t:4).751.exit.i"
 
-"$anon (./terra/base/codes.t:4).735.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i53"
-  %common.ret.op.i9.i = phi ptr [ @"$string.737", %else.i.i ], [ @"$string.736", %"$JsonWriter.integer_field.exit.i53" ], [ %spec.select.i54, %"$Plan.positions_of_pool.exit.i.i" ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.734")
-  %174 = load i64, ptr %7, align 8
-  %175 = add i64 %174, 1
-  %176 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i10.i = icmp slt i64 %176, %175
+"$anon (./terra/base/codes.t:4).751.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i58"
+  %common.ret.op.i9.i = phi ptr [ @"$string.753", %else.i.i ], [ @"$string.752", %"$JsonWriter.integer_field.exit.i58" ], [ %spec.select.i59, %"$Plan.positions_of_pool.exit.i.i" ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.750")
+  %175 = load i64, ptr %8, align 8
+  %176 = add i64 %175, 1
+  %177 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i10.i = icmp slt i64 %177, %176
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).735.exit.i"
-  %177 = shl i64 %176, 1
-  %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %177, i64 %175)
+merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).751.exit.i"
+  %178 = shl i64 %177, 1
+  %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %178, i64 %176)
   %spec.store.select.i.i.i.i.i15.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i, i64 8)
-  %178 = tail call ptr @realloc(ptr %.pre.i.i.i.i11.i, i64 %spec.store.select.i.i.i.i.i15.i)
-  %179 = icmp eq ptr %178, null
-  br i1 %179, label %then.i.i.i18.i, label %merge7.i.i.i.i.i16.i
+  %179 = tail call ptr @realloc(ptr %.pre.i.i.i.i11.i, i64 %spec.store.select.i.i.i.i.i15.i)
+  %180 = icmp eq ptr %179, null
+  br i1 %180, label %then.i.i.i18.i, label %merge7.i.i.i.i.i16.i
 
 merge7.i.i.i.i.i16.i:                             ; preds = %merge.i.i.i.i.i13.i
-  store ptr %178, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i15.i, ptr %10, align 8
-  %.pre10.i.i.i.i17.i = load i64, ptr %7, align 8
+  store ptr %179, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i15.i, ptr %11, align 8
+  %.pre10.i.i.i.i17.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).735.exit.i"
-  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).735.exit.i" ]
-  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).735.exit.i" ]
-  %182 = getelementptr i8, ptr %181, i64 %180
-  store i8 58, ptr %182, align 1
-  %183 = load i64, ptr %7, align 8
-  %184 = add i64 %183, 1
-  store i64 %184, ptr %7, align 8
-  br label %"$JsonWriter.string_field.exit.i55"
+"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).751.exit.i"
+  %181 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %175, %"$anon (./terra/base/codes.t:4).751.exit.i" ]
+  %182 = phi ptr [ %179, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).751.exit.i" ]
+  %183 = getelementptr i8, ptr %182, i64 %181
+  store i8 58, ptr %183, align 1
+  %184 = load i64, ptr %8, align 8
+  %185 = add i64 %184, 1
+  store i64 %185, ptr %8, align 8
+  br label %"$JsonWriter.string_field.exit.i60"
 
 then.i.i.i18.i:                                   ; preds = %merge.i.i.i.i.i13.i
-  %185 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %185, align 1
-  br label %"$JsonWriter.string_field.exit.i55"
+  %186 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %186, align 1
+  br label %"$JsonWriter.string_field.exit.i60"
 
-"$JsonWriter.string_field.exit.i55":              ; preds = %then.i.i.i18.i, %"$Vector.push.89.exit.thread.i.i.i12.i"
-  store i8 0, ptr %21, align 1
+"$JsonWriter.string_field.exit.i60":              ; preds = %then.i.i.i18.i, %"$Vector.push.89.exit.thread.i.i.i12.i"
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i9.i)
   %.val.i = load ptr, ptr %1, align 8
-  %186 = getelementptr i8, ptr %.val.i, i64 148
-  %.val.val.i = load i32, ptr %186, align 4
-  %187 = sext i32 %.val.val.i to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.740")
-  %188 = load i64, ptr %7, align 8
-  %189 = add i64 %188, 1
-  %190 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i19.i = icmp slt i64 %190, %189
+  %187 = getelementptr i8, ptr %.val.i, i64 148
+  %.val.val.i = load i32, ptr %187, align 4
+  %188 = sext i32 %.val.val.i to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
+  %189 = load i64, ptr %8, align 8
+  %190 = add i64 %189, 1
+  %191 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i19.i = icmp slt i64 %191, %190
   %.pre.i.i.i.i20.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i19.i, label %merge.i.i.i.i.i22.i, label %"$Vector.push.89.exit.thread.i.i.i21.i"
 
-merge.i.i.i.i.i22.i:                              ; preds = %"$JsonWriter.string_field.exit.i55"
-  %191 = shl i64 %190, 1
-  %spec.select.i.i.i.i.i23.i = tail call i64 @llvm.smax.i64(i64 %191, i64 %189)
+merge.i.i.i.i.i22.i:                              ; preds = %"$JsonWriter.string_field.exit.i60"
+  %192 = shl i64 %191, 1
+  %spec.select.i.i.i.i.i23.i = tail call i64 @llvm.smax.i64(i64 %192, i64 %190)
   %spec.store.select.i.i.i.i.i24.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i23.i, i64 8)
-  %192 = tail call ptr @realloc(ptr %.pre.i.i.i.i20.i, i64 %spec.store.select.i.i.i.i.i24.i)
-  %193 = icmp eq ptr %192, null
-  br i1 %193, label %then.i.i.i27.i, label %merge7.i.i.i.i.i25.i
+  %193 = tail call ptr @realloc(ptr %.pre.i.i.i.i20.i, i64 %spec.store.select.i.i.i.i.i24.i)
+  %194 = icmp eq ptr %193, null
+  br i1 %194, label %then.i.i.i27.i, label %merge7.i.i.i.i.i25.i
 
 merge7.i.i.i.i.i25.i:                             ; preds = %merge.i.i.i.i.i22.i
-  store ptr %192, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i24.i, ptr %10, align 8
-  %.pre10.i.i.i.i26.i = load i64, ptr %7, align 8
+  store ptr %193, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i24.i, ptr %11, align 8
+  %.pre10.i.i.i.i26.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i21.i"
 
-"$Vector.push.89.exit.thread.i.i.i21.i":          ; preds = %merge7.i.i.i.i.i25.i, %"$JsonWriter.string_field.exit.i55"
-  %194 = phi i64 [ %.pre10.i.i.i.i26.i, %merge7.i.i.i.i.i25.i ], [ %188, %"$JsonWriter.string_field.exit.i55" ]
-  %195 = phi ptr [ %192, %merge7.i.i.i.i.i25.i ], [ %.pre.i.i.i.i20.i, %"$JsonWriter.string_field.exit.i55" ]
-  %196 = getelementptr i8, ptr %195, i64 %194
-  store i8 58, ptr %196, align 1
-  %197 = load i64, ptr %7, align 8
-  %198 = add i64 %197, 1
-  store i64 %198, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i21.i":          ; preds = %merge7.i.i.i.i.i25.i, %"$JsonWriter.string_field.exit.i60"
+  %195 = phi i64 [ %.pre10.i.i.i.i26.i, %merge7.i.i.i.i.i25.i ], [ %189, %"$JsonWriter.string_field.exit.i60" ]
+  %196 = phi ptr [ %193, %merge7.i.i.i.i.i25.i ], [ %.pre.i.i.i.i20.i, %"$JsonWriter.string_field.exit.i60" ]
+  %197 = getelementptr i8, ptr %196, i64 %195
+  store i8 58, ptr %197, align 1
+  %198 = load i64, ptr %8, align 8
+  %199 = add i64 %198, 1
+  store i64 %199, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit28.i"
 
 then.i.i.i27.i:                                   ; preds = %merge.i.i.i.i.i22.i
-  %199 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %199, align 1
+  %200 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %200, align 1
   br label %"$JsonWriter.integer_field.exit28.i"
 
 "$JsonWriter.integer_field.exit28.i":             ; preds = %then.i.i.i27.i, %"$Vector.push.89.exit.thread.i.i.i21.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %187)
-  %200 = getelementptr i8, ptr %1, i64 200
-  %201 = load i32, ptr %200, align 4
-  %202 = sext i32 %201 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
-  %203 = load i64, ptr %7, align 8
-  %204 = add i64 %203, 1
-  %205 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i29.i = icmp slt i64 %205, %204
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %188)
+  %201 = getelementptr i8, ptr %1, i64 200
+  %202 = load i32, ptr %201, align 4
+  %203 = sext i32 %202 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
+  %204 = load i64, ptr %8, align 8
+  %205 = add i64 %204, 1
+  %206 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i29.i = icmp slt i64 %206, %205
   %.pre.i.i.i.i30.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i29.i, label %merge.i.i.i.i.i32.i, label %"$Vector.push.89.exit.thread.i.i.i31.i"
 
 merge.i.i.i.i.i32.i:                              ; preds = %"$JsonWriter.integer_field.exit28.i"
-  %206 = shl i64 %205, 1
-  %spec.select.i.i.i.i.i33.i = tail call i64 @llvm.smax.i64(i64 %206, i64 %204)
+  %207 = shl i64 %206, 1
+  %spec.select.i.i.i.i.i33.i = tail call i64 @llvm.smax.i64(i64 %207, i64 %205)
   %spec.store.select.i.i.i.i.i34.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i33.i, i64 8)
-  %207 = tail call ptr @realloc(ptr %.pre.i.i.i.i30.i, i64 %spec.store.select.i.i.i.i.i34.i)
-  %208 = icmp eq ptr %207, null
-  br i1 %208, label %then.i.i.i37.i, label %merge7.i.i.i.i.i35.i
+  %208 = tail call ptr @realloc(ptr %.pre.i.i.i.i30.i, i64 %spec.store.select.i.i.i.i.i34.i)
+  %209 = icmp eq ptr %208, null
+  br i1 %209, label %then.i.i.i37.i, label %merge7.i.i.i.i.i35.i
 
 merge7.i.i.i.i.i35.i:                             ; preds = %merge.i.i.i.i.i32.i
-  store ptr %207, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i34.i, ptr %10, align 8
-  %.pre10.i.i.i.i36.i = load i64, ptr %7, align 8
+  store ptr %208, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i34.i, ptr %11, align 8
+  %.pre10.i.i.i.i36.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i31.i"
 
 "$Vector.push.89.exit.thread.i.i.i31.i":          ; preds = %merge7.i.i.i.i.i35.i, %"$JsonWriter.integer_field.exit28.i"
-  %209 = phi i64 [ %.pre10.i.i.i.i36.i, %merge7.i.i.i.i.i35.i ], [ %203, %"$JsonWriter.integer_field.exit28.i" ]
-  %210 = phi ptr [ %207, %merge7.i.i.i.i.i35.i ], [ %.pre.i.i.i.i30.i, %"$JsonWriter.integer_field.exit28.i" ]
-  %211 = getelementptr i8, ptr %210, i64 %209
-  store i8 58, ptr %211, align 1
-  %212 = load i64, ptr %7, align 8
-  %213 = add i64 %212, 1
-  store i64 %213, ptr %7, align 8
+  %210 = phi i64 [ %.pre10.i.i.i.i36.i, %merge7.i.i.i.i.i35.i ], [ %204, %"$JsonWriter.integer_field.exit28.i" ]
+  %211 = phi ptr [ %208, %merge7.i.i.i.i.i35.i ], [ %.pre.i.i.i.i30.i, %"$JsonWriter.integer_field.exit28.i" ]
+  %212 = getelementptr i8, ptr %211, i64 %210
+  store i8 58, ptr %212, align 1
+  %213 = load i64, ptr %8, align 8
+  %214 = add i64 %213, 1
+  store i64 %214, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit38.i"
 
 then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
-  %214 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %214, align 1
+  %215 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %215, align 1
   br label %"$JsonWriter.integer_field.exit38.i"
 
 "$JsonWriter.integer_field.exit38.i":             ; preds = %then.i.i.i37.i, %"$Vector.push.89.exit.thread.i.i.i31.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %202)
-  %215 = getelementptr i8, ptr %1, i64 48
-  %216 = load i32, ptr %215, align 4
-  %217 = icmp sgt i32 %216, 0
-  br i1 %217, label %"$anon (./terra/base/codes.t:4).735.exit49.i", label %else.i39.i
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %203)
+  %216 = getelementptr i8, ptr %1, i64 48
+  %217 = load i32, ptr %216, align 4
+  %218 = icmp sgt i32 %217, 0
+  br i1 %218, label %"$anon (./terra/base/codes.t:4).751.exit49.i", label %else.i39.i
 
 else.i39.i:                                       ; preds = %"$JsonWriter.integer_field.exit38.i"
-  %218 = load i32, ptr %200, align 4
-  %219 = getelementptr i8, ptr %1, i64 328
-  %.val.i40.i = load i8, ptr %219, align 1
-  %220 = trunc i8 %.val.i40.i to i1
-  %221 = select i1 %220, i32 64, i32 256
-  %222 = icmp eq i32 %218, %221
-  br i1 %222, label %"$anon (./terra/base/codes.t:4).735.exit49.i", label %else2.i41.i
+  %219 = load i32, ptr %201, align 4
+  %220 = getelementptr i8, ptr %1, i64 328
+  %.val.i40.i = load i8, ptr %220, align 1
+  %221 = trunc i8 %.val.i40.i to i1
+  %222 = select i1 %221, i32 64, i32 256
+  %223 = icmp eq i32 %219, %222
+  br i1 %223, label %"$anon (./terra/base/codes.t:4).751.exit49.i", label %else2.i41.i
 
 else2.i41.i:                                      ; preds = %else.i39.i
-  %223 = getelementptr i8, ptr %1, i64 60
-  %224 = load i32, ptr %223, align 4
-  %225 = icmp sgt i32 %224, 0
-  %spec.select71.i = select i1 %225, ptr @"$string.738", ptr @"$string.739"
-  br label %"$anon (./terra/base/codes.t:4).735.exit49.i"
+  %224 = getelementptr i8, ptr %1, i64 60
+  %225 = load i32, ptr %224, align 4
+  %226 = icmp sgt i32 %225, 0
+  %spec.select71.i = select i1 %226, ptr @"$string.754", ptr @"$string.755"
+  br label %"$anon (./terra/base/codes.t:4).751.exit49.i"
 
-"$anon (./terra/base/codes.t:4).735.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
-  %common.ret.op.i45.i = phi ptr [ @"$string.219", %else.i39.i ], [ @"$string.736", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
-  %226 = load i64, ptr %7, align 8
-  %227 = add i64 %226, 1
-  %228 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i50.i = icmp slt i64 %228, %227
+"$anon (./terra/base/codes.t:4).751.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
+  %common.ret.op.i45.i = phi ptr [ @"$string.219", %else.i39.i ], [ @"$string.752", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
+  %227 = load i64, ptr %8, align 8
+  %228 = add i64 %227, 1
+  %229 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i50.i = icmp slt i64 %229, %228
   %.pre.i.i.i.i51.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).735.exit49.i"
-  %229 = shl i64 %228, 1
-  %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %229, i64 %227)
+merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).751.exit49.i"
+  %230 = shl i64 %229, 1
+  %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %230, i64 %228)
   %spec.store.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
-  %230 = tail call ptr @realloc(ptr %.pre.i.i.i.i51.i, i64 %spec.store.select.i.i.i.i.i55.i)
-  %231 = icmp eq ptr %230, null
-  br i1 %231, label %then.i.i.i58.i, label %merge7.i.i.i.i.i56.i
+  %231 = tail call ptr @realloc(ptr %.pre.i.i.i.i51.i, i64 %spec.store.select.i.i.i.i.i55.i)
+  %232 = icmp eq ptr %231, null
+  br i1 %232, label %then.i.i.i58.i, label %merge7.i.i.i.i.i56.i
 
 merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
-  store ptr %230, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i55.i, ptr %10, align 8
-  %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
+  store ptr %231, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i55.i, ptr %11, align 8
+  %.pre10.i.i.i.i57.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).735.exit49.i"
-  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).735.exit49.i" ]
-  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).735.exit49.i" ]
-  %234 = getelementptr i8, ptr %233, i64 %232
-  store i8 58, ptr %234, align 1
-  %235 = load i64, ptr %7, align 8
-  %236 = add i64 %235, 1
-  store i64 %236, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).751.exit49.i"
+  %233 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %227, %"$anon (./terra/base/codes.t:4).751.exit49.i" ]
+  %234 = phi ptr [ %231, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).751.exit49.i" ]
+  %235 = getelementptr i8, ptr %234, i64 %233
+  store i8 58, ptr %235, align 1
+  %236 = load i64, ptr %8, align 8
+  %237 = add i64 %236, 1
+  store i64 %237, ptr %8, align 8
   br label %"$write_sizes.exit"
 
 then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
-  %237 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %237, align 1
+  %238 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %238, align 1
   br label %"$write_sizes.exit"
 
 "$write_sizes.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i52.i", %then.i.i.i58.i
-  store i8 0, ptr %21, align 1
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i45.i)
-  %238 = getelementptr i8, ptr %1, i64 224
-  %239 = load i32, ptr %238, align 4
-  %240 = sext i32 %239 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
-  %241 = load i64, ptr %7, align 8
-  %242 = add i64 %241, 1
-  %243 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i62 = icmp slt i64 %243, %242
-  %.pre.i.i.i.i63 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i62, label %merge.i.i.i.i.i65, label %"$Vector.push.89.exit.thread.i.i.i64"
+  %239 = getelementptr i8, ptr %1, i64 224
+  %240 = load i32, ptr %239, align 4
+  %241 = sext i32 %240 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
+  %242 = load i64, ptr %8, align 8
+  %243 = add i64 %242, 1
+  %244 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i67 = icmp slt i64 %244, %243
+  %.pre.i.i.i.i68 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i67, label %merge.i.i.i.i.i70, label %"$Vector.push.89.exit.thread.i.i.i69"
 
-merge.i.i.i.i.i65:                                ; preds = %"$write_sizes.exit"
-  %244 = shl i64 %243, 1
-  %spec.select.i.i.i.i.i66 = tail call i64 @llvm.smax.i64(i64 %244, i64 %242)
-  %spec.store.select.i.i.i.i.i67 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i66, i64 8)
-  %245 = tail call ptr @realloc(ptr %.pre.i.i.i.i63, i64 %spec.store.select.i.i.i.i.i67)
-  %246 = icmp eq ptr %245, null
-  br i1 %246, label %then.i.i.i70, label %merge7.i.i.i.i.i68
+merge.i.i.i.i.i70:                                ; preds = %"$write_sizes.exit"
+  %245 = shl i64 %244, 1
+  %spec.select.i.i.i.i.i71 = tail call i64 @llvm.smax.i64(i64 %245, i64 %243)
+  %spec.store.select.i.i.i.i.i72 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i71, i64 8)
+  %246 = tail call ptr @realloc(ptr %.pre.i.i.i.i68, i64 %spec.store.select.i.i.i.i.i72)
+  %247 = icmp eq ptr %246, null
+  br i1 %247, label %then.i.i.i75, label %merge7.i.i.i.i.i73
 
-merge7.i.i.i.i.i68:                               ; preds = %merge.i.i.i.i.i65
-  store ptr %245, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i67, ptr %10, align 8
-  %.pre10.i.i.i.i69 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i64"
+merge7.i.i.i.i.i73:                               ; preds = %merge.i.i.i.i.i70
+  store ptr %246, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i72, ptr %11, align 8
+  %.pre10.i.i.i.i74 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i69"
 
-"$Vector.push.89.exit.thread.i.i.i64":            ; preds = %merge7.i.i.i.i.i68, %"$write_sizes.exit"
-  %247 = phi i64 [ %.pre10.i.i.i.i69, %merge7.i.i.i.i.i68 ], [ %241, %"$write_sizes.exit" ]
-  %248 = phi ptr [ %245, %merge7.i.i.i.i.i68 ], [ %.pre.i.i.i.i63, %"$write_sizes.exit" ]
-  %249 = getelementptr i8, ptr %248, i64 %247
-  store i8 58, ptr %249, align 1
-  %250 = load i64, ptr %7, align 8
-  %251 = add i64 %250, 1
-  store i64 %251, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit71"
+"$Vector.push.89.exit.thread.i.i.i69":            ; preds = %merge7.i.i.i.i.i73, %"$write_sizes.exit"
+  %248 = phi i64 [ %.pre10.i.i.i.i74, %merge7.i.i.i.i.i73 ], [ %242, %"$write_sizes.exit" ]
+  %249 = phi ptr [ %246, %merge7.i.i.i.i.i73 ], [ %.pre.i.i.i.i68, %"$write_sizes.exit" ]
+  %250 = getelementptr i8, ptr %249, i64 %248
+  store i8 58, ptr %250, align 1
+  %251 = load i64, ptr %8, align 8
+  %252 = add i64 %251, 1
+  store i64 %252, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit76"
 
-then.i.i.i70:                                     ; preds = %merge.i.i.i.i.i65
-  %252 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %252, align 1
-  br label %"$JsonWriter.integer_field.exit71"
+then.i.i.i75:                                     ; preds = %merge.i.i.i.i.i70
+  %253 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %253, align 1
+  br label %"$JsonWriter.integer_field.exit76"
 
-"$JsonWriter.integer_field.exit71":               ; preds = %"$Vector.push.89.exit.thread.i.i.i64", %then.i.i.i70
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %240)
-  %253 = getelementptr i8, ptr %1, i64 332
-  %254 = load i32, ptr %253, align 4
-  %255 = sext i32 %254 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
-  %256 = load i64, ptr %7, align 8
-  %257 = add i64 %256, 1
-  %258 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i72 = icmp slt i64 %258, %257
-  %.pre.i.i.i.i73 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i72, label %merge.i.i.i.i.i75, label %"$Vector.push.89.exit.thread.i.i.i74"
+"$JsonWriter.integer_field.exit76":               ; preds = %"$Vector.push.89.exit.thread.i.i.i69", %then.i.i.i75
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %241)
+  %254 = getelementptr i8, ptr %1, i64 332
+  %255 = load i32, ptr %254, align 4
+  %256 = sext i32 %255 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
+  %257 = load i64, ptr %8, align 8
+  %258 = add i64 %257, 1
+  %259 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i77 = icmp slt i64 %259, %258
+  %.pre.i.i.i.i78 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i77, label %merge.i.i.i.i.i80, label %"$Vector.push.89.exit.thread.i.i.i79"
 
-merge.i.i.i.i.i75:                                ; preds = %"$JsonWriter.integer_field.exit71"
-  %259 = shl i64 %258, 1
-  %spec.select.i.i.i.i.i76 = tail call i64 @llvm.smax.i64(i64 %259, i64 %257)
-  %spec.store.select.i.i.i.i.i77 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i76, i64 8)
-  %260 = tail call ptr @realloc(ptr %.pre.i.i.i.i73, i64 %spec.store.select.i.i.i.i.i77)
-  %261 = icmp eq ptr %260, null
-  br i1 %261, label %then.i.i.i80, label %merge7.i.i.i.i.i78
+merge.i.i.i.i.i80:                                ; preds = %"$JsonWriter.integer_field.exit76"
+  %260 = shl i64 %259, 1
+  %spec.select.i.i.i.i.i81 = tail call i64 @llvm.smax.i64(i64 %260, i64 %258)
+  %spec.store.select.i.i.i.i.i82 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i81, i64 8)
+  %261 = tail call ptr @realloc(ptr %.pre.i.i.i.i78, i64 %spec.store.select.i.i.i.i.i82)
+  %262 = icmp eq ptr %261, null
+  br i1 %262, label %then.i.i.i85, label %merge7.i.i.i.i.i83
 
-merge7.i.i.i.i.i78:                               ; preds = %merge.i.i.i.i.i75
-  store ptr %260, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i77, ptr %10, align 8
-  %.pre10.i.i.i.i79 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i74"
+merge7.i.i.i.i.i83:                               ; preds = %merge.i.i.i.i.i80
+  store ptr %261, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i82, ptr %11, align 8
+  %.pre10.i.i.i.i84 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i79"
 
-"$Vector.push.89.exit.thread.i.i.i74":            ; preds = %merge7.i.i.i.i.i78, %"$JsonWriter.integer_field.exit71"
-  %262 = phi i64 [ %.pre10.i.i.i.i79, %merge7.i.i.i.i.i78 ], [ %256, %"$JsonWriter.integer_field.exit71" ]
-  %263 = phi ptr [ %260, %merge7.i.i.i.i.i78 ], [ %.pre.i.i.i.i73, %"$JsonWriter.integer_field.exit71" ]
-  %264 = getelementptr i8, ptr %263, i64 %262
-  store i8 58, ptr %264, align 1
-  %265 = load i64, ptr %7, align 8
-  %266 = add i64 %265, 1
-  store i64 %266, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit81"
+"$Vector.push.89.exit.thread.i.i.i79":            ; preds = %merge7.i.i.i.i.i83, %"$JsonWriter.integer_field.exit76"
+  %263 = phi i64 [ %.pre10.i.i.i.i84, %merge7.i.i.i.i.i83 ], [ %257, %"$JsonWriter.integer_field.exit76" ]
+  %264 = phi ptr [ %261, %merge7.i.i.i.i.i83 ], [ %.pre.i.i.i.i78, %"$JsonWriter.integer_field.exit76" ]
+  %265 = getelementptr i8, ptr %264, i64 %263
+  store i8 58, ptr %265, align 1
+  %266 = load i64, ptr %8, align 8
+  %267 = add i64 %266, 1
+  store i64 %267, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit86"
 
-then.i.i.i80:                                     ; preds = %merge.i.i.i.i.i75
-  %267 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %267, align 1
-  br label %"$JsonWriter.integer_field.exit81"
+then.i.i.i85:                                     ; preds = %merge.i.i.i.i.i80
+  %268 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %268, align 1
+  br label %"$JsonWriter.integer_field.exit86"
 
-"$JsonWriter.integer_field.exit81":               ; preds = %"$Vector.push.89.exit.thread.i.i.i74", %then.i.i.i80
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %255)
-  %268 = getelementptr i8, ptr %1, i64 324
-  %269 = load i32, ptr %268, align 4
-  %270 = icmp ult i32 %269, 32
-  br i1 %270, label %switch.hole_check, label %merge53.i.i.i
+"$JsonWriter.integer_field.exit86":               ; preds = %"$Vector.push.89.exit.thread.i.i.i79", %then.i.i.i85
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %256)
+  %269 = getelementptr i8, ptr %1, i64 324
+  %270 = load i32, ptr %269, align 4
+  %271 = icmp ult i32 %270, 32
+  br i1 %271, label %switch.hole_check, label %merge53.i.i.i
 
-merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.integer_field.exit81"
-  %271 = icmp eq i32 %269, 32
-  %spec.select.i.i.i = select i1 %271, ptr @"$string.562", ptr @"$string.168"
+merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.integer_field.exit86"
+  %272 = icmp eq i32 %270, 32
+  %spec.select.i.i.i = select i1 %272, ptr @"$string.562", ptr @"$string.168"
   br label %"$kv_dtype_name.exit.i"
 
-switch.hole_check:                                ; preds = %"$JsonWriter.integer_field.exit81"
-  %switch.shifted = lshr i32 -1048569, %269
+switch.hole_check:                                ; preds = %"$JsonWriter.integer_field.exit86"
+  %switch.shifted = lshr i32 -1048569, %270
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %272 = zext nneg i32 %269 to i64
-  %reltable.shift = shl i64 %272, 2
+  %273 = zext nneg i32 %270 to i64
+  %reltable.shift = shl i64 %273, 2
   %reltable.intrinsic = call ptr @llvm.load.relative.i64(ptr @"switch.table.$write_plan.rel", i64 %reltable.shift)
   br label %"$kv_dtype_name.exit.i"
 
 "$kv_dtype_name.exit.i":                          ; preds = %switch.lookup, %merge53.i.i.i
   %common.ret.op.i.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
-  %273 = load i64, ptr %7, align 8
-  %274 = add i64 %273, 1
-  %275 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i82 = icmp slt i64 %275, %274
-  %.pre.i.i.i.i.i83 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i82, label %merge.i.i.i.i.i.i89, label %"$Vector.push.89.exit.thread.i.i.i.i84"
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
+  %274 = load i64, ptr %8, align 8
+  %275 = add i64 %274, 1
+  %276 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i87 = icmp slt i64 %276, %275
+  %.pre.i.i.i.i.i88 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i87, label %merge.i.i.i.i.i.i94, label %"$Vector.push.89.exit.thread.i.i.i.i89"
 
-merge.i.i.i.i.i.i89:                              ; preds = %"$kv_dtype_name.exit.i"
-  %276 = shl i64 %275, 1
-  %spec.select.i.i.i.i.i.i90 = tail call i64 @llvm.smax.i64(i64 %276, i64 %274)
-  %spec.store.select.i.i.i.i.i.i91 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i90, i64 8)
-  %277 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i83, i64 %spec.store.select.i.i.i.i.i.i91)
-  %278 = icmp eq ptr %277, null
-  br i1 %278, label %then.i.i.i.i94, label %merge7.i.i.i.i.i.i92
+merge.i.i.i.i.i.i94:                              ; preds = %"$kv_dtype_name.exit.i"
+  %277 = shl i64 %276, 1
+  %spec.select.i.i.i.i.i.i95 = tail call i64 @llvm.smax.i64(i64 %277, i64 %275)
+  %spec.store.select.i.i.i.i.i.i96 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i95, i64 8)
+  %278 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i88, i64 %spec.store.select.i.i.i.i.i.i96)
+  %279 = icmp eq ptr %278, null
+  br i1 %279, label %then.i.i.i.i99, label %merge7.i.i.i.i.i.i97
 
-merge7.i.i.i.i.i.i92:                             ; preds = %merge.i.i.i.i.i.i89
-  store ptr %277, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i91, ptr %10, align 8
-  %.pre10.i.i.i.i.i93 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i84"
+merge7.i.i.i.i.i.i97:                             ; preds = %merge.i.i.i.i.i.i94
+  store ptr %278, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i96, ptr %11, align 8
+  %.pre10.i.i.i.i.i98 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i89"
 
-"$Vector.push.89.exit.thread.i.i.i.i84":          ; preds = %merge7.i.i.i.i.i.i92, %"$kv_dtype_name.exit.i"
-  %279 = phi i64 [ %.pre10.i.i.i.i.i93, %merge7.i.i.i.i.i.i92 ], [ %273, %"$kv_dtype_name.exit.i" ]
-  %280 = phi ptr [ %277, %merge7.i.i.i.i.i.i92 ], [ %.pre.i.i.i.i.i83, %"$kv_dtype_name.exit.i" ]
-  %281 = getelementptr i8, ptr %280, i64 %279
-  store i8 58, ptr %281, align 1
-  %282 = load i64, ptr %7, align 8
-  %283 = add i64 %282, 1
-  store i64 %283, ptr %7, align 8
-  br label %"$JsonWriter.string_field.exit.i85"
+"$Vector.push.89.exit.thread.i.i.i.i89":          ; preds = %merge7.i.i.i.i.i.i97, %"$kv_dtype_name.exit.i"
+  %280 = phi i64 [ %.pre10.i.i.i.i.i98, %merge7.i.i.i.i.i.i97 ], [ %274, %"$kv_dtype_name.exit.i" ]
+  %281 = phi ptr [ %278, %merge7.i.i.i.i.i.i97 ], [ %.pre.i.i.i.i.i88, %"$kv_dtype_name.exit.i" ]
+  %282 = getelementptr i8, ptr %281, i64 %280
+  store i8 58, ptr %282, align 1
+  %283 = load i64, ptr %8, align 8
+  %284 = add i64 %283, 1
+  store i64 %284, ptr %8, align 8
+  br label %"$JsonWriter.string_field.exit.i90"
 
-then.i.i.i.i94:                                   ; preds = %merge.i.i.i.i.i.i89
-  %284 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %284, align 1
-  br label %"$JsonWriter.string_field.exit.i85"
+then.i.i.i.i99:                                   ; preds = %merge.i.i.i.i.i.i94
+  %285 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %285, align 1
+  br label %"$JsonWriter.string_field.exit.i90"
 
-"$JsonWriter.string_field.exit.i85":              ; preds = %then.i.i.i.i94, %"$Vector.push.89.exit.thread.i.i.i.i84"
-  store i8 0, ptr %21, align 1
+"$JsonWriter.string_field.exit.i90":              ; preds = %then.i.i.i.i99, %"$Vector.push.89.exit.thread.i.i.i.i89"
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i.i)
-  %285 = load i32, ptr %268, align 4
+  %286 = load i32, ptr %269, align 4
   %.val17.i = load ptr, ptr %1, align 8
-  %286 = getelementptr i8, ptr %.val17.i, i64 108
-  %287 = load i32, ptr %286, align 4
-  %288 = getelementptr i8, ptr %.val17.i, i64 120
-  %289 = load i32, ptr %288, align 4
-  %290 = getelementptr i8, ptr %.val17.i, i64 124
-  %291 = load i32, ptr %290, align 4
-  %292 = icmp ult i32 %285, 32
-  br i1 %292, label %switch.hole_check217, label %merge53.i.i28.i
+  %287 = getelementptr i8, ptr %.val17.i, i64 108
+  %288 = load i32, ptr %287, align 4
+  %289 = getelementptr i8, ptr %.val17.i, i64 120
+  %290 = load i32, ptr %289, align 4
+  %291 = getelementptr i8, ptr %.val17.i, i64 124
+  %292 = load i32, ptr %291, align 4
+  %293 = icmp ult i32 %286, 32
+  br i1 %293, label %switch.hole_check252, label %merge53.i.i28.i
 
-merge53.i.i28.i:                                  ; preds = %switch.hole_check217, %"$JsonWriter.string_field.exit.i85"
-  %293 = icmp eq i32 %285, 32
-  %spec.select.i.i29.i = select i1 %293, i64 8, i64 0
+merge53.i.i28.i:                                  ; preds = %switch.hole_check252, %"$JsonWriter.string_field.exit.i90"
+  %294 = icmp eq i32 %286, 32
+  %spec.select.i.i29.i = select i1 %294, i64 8, i64 0
   br label %"$Plan.kv_bytes_per_token.exit.i"
 
-switch.hole_check217:                             ; preds = %"$JsonWriter.string_field.exit.i85"
-  %switch.shifted219 = lshr i32 -1048569, %285
-  %switch.lobit220 = trunc i32 %switch.shifted219 to i1
-  br i1 %switch.lobit220, label %switch.lookup218, label %merge53.i.i28.i
+switch.hole_check252:                             ; preds = %"$JsonWriter.string_field.exit.i90"
+  %switch.shifted254 = lshr i32 -1048569, %286
+  %switch.lobit255 = trunc i32 %switch.shifted254 to i1
+  br i1 %switch.lobit255, label %switch.lookup253, label %merge53.i.i28.i
 
-switch.lookup218:                                 ; preds = %switch.hole_check217
-  %294 = zext nneg i32 %285 to i64
-  %switch.gep221 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %294
-  %switch.load222 = load i64, ptr %switch.gep221, align 8
+switch.lookup253:                                 ; preds = %switch.hole_check252
+  %295 = zext nneg i32 %286 to i64
+  %switch.gep256 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %295
+  %switch.load257 = load i64, ptr %switch.gep256, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i"
 
-"$Plan.kv_bytes_per_token.exit.i":                ; preds = %switch.lookup218, %merge53.i.i28.i
-  %common.ret.op.i.i.i86 = phi i64 [ %spec.select.i.i29.i, %merge53.i.i28.i ], [ %switch.load222, %switch.lookup218 ]
-  %295 = sext i32 %287 to i64
-  %296 = shl nsw i64 %295, 1
-  %297 = sext i32 %289 to i64
-  %298 = mul i64 %296, %297
-  %299 = sext i32 %291 to i64
-  %300 = mul i64 %298, %299
-  %301 = mul i64 %300, %common.ret.op.i.i.i86
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
-  %302 = load i64, ptr %7, align 8
-  %303 = add i64 %302, 1
-  %304 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i30.i = icmp slt i64 %304, %303
+"$Plan.kv_bytes_per_token.exit.i":                ; preds = %switch.lookup253, %merge53.i.i28.i
+  %common.ret.op.i.i.i91 = phi i64 [ %spec.select.i.i29.i, %merge53.i.i28.i ], [ %switch.load257, %switch.lookup253 ]
+  %296 = sext i32 %288 to i64
+  %297 = shl nsw i64 %296, 1
+  %298 = sext i32 %290 to i64
+  %299 = mul i64 %297, %298
+  %300 = sext i32 %292 to i64
+  %301 = mul i64 %299, %300
+  %302 = mul i64 %301, %common.ret.op.i.i.i91
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
+  %303 = load i64, ptr %8, align 8
+  %304 = add i64 %303, 1
+  %305 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i30.i = icmp slt i64 %305, %304
   %.pre.i.i.i.i31.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i30.i, label %merge.i.i.i.i.i33.i, label %"$Vector.push.89.exit.thread.i.i.i32.i"
 
 merge.i.i.i.i.i33.i:                              ; preds = %"$Plan.kv_bytes_per_token.exit.i"
-  %305 = shl i64 %304, 1
-  %spec.select.i.i.i.i.i34.i = tail call i64 @llvm.smax.i64(i64 %305, i64 %303)
+  %306 = shl i64 %305, 1
+  %spec.select.i.i.i.i.i34.i = tail call i64 @llvm.smax.i64(i64 %306, i64 %304)
   %spec.store.select.i.i.i.i.i35.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i34.i, i64 8)
-  %306 = tail call ptr @realloc(ptr %.pre.i.i.i.i31.i, i64 %spec.store.select.i.i.i.i.i35.i)
-  %307 = icmp eq ptr %306, null
-  br i1 %307, label %then.i.i.i38.i, label %merge7.i.i.i.i.i36.i
+  %307 = tail call ptr @realloc(ptr %.pre.i.i.i.i31.i, i64 %spec.store.select.i.i.i.i.i35.i)
+  %308 = icmp eq ptr %307, null
+  br i1 %308, label %then.i.i.i38.i, label %merge7.i.i.i.i.i36.i
 
 merge7.i.i.i.i.i36.i:                             ; preds = %merge.i.i.i.i.i33.i
-  store ptr %306, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i35.i, ptr %10, align 8
-  %.pre10.i.i.i.i37.i = load i64, ptr %7, align 8
+  store ptr %307, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i35.i, ptr %11, align 8
+  %.pre10.i.i.i.i37.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i32.i"
 
 "$Vector.push.89.exit.thread.i.i.i32.i":          ; preds = %merge7.i.i.i.i.i36.i, %"$Plan.kv_bytes_per_token.exit.i"
-  %308 = phi i64 [ %.pre10.i.i.i.i37.i, %merge7.i.i.i.i.i36.i ], [ %302, %"$Plan.kv_bytes_per_token.exit.i" ]
-  %309 = phi ptr [ %306, %merge7.i.i.i.i.i36.i ], [ %.pre.i.i.i.i31.i, %"$Plan.kv_bytes_per_token.exit.i" ]
-  %310 = getelementptr i8, ptr %309, i64 %308
-  store i8 58, ptr %310, align 1
-  %311 = load i64, ptr %7, align 8
-  %312 = add i64 %311, 1
-  store i64 %312, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit.i87"
+  %309 = phi i64 [ %.pre10.i.i.i.i37.i, %merge7.i.i.i.i.i36.i ], [ %303, %"$Plan.kv_bytes_per_token.exit.i" ]
+  %310 = phi ptr [ %307, %merge7.i.i.i.i.i36.i ], [ %.pre.i.i.i.i31.i, %"$Plan.kv_bytes_per_token.exit.i" ]
+  %311 = getelementptr i8, ptr %310, i64 %309
+  store i8 58, ptr %311, align 1
+  %312 = load i64, ptr %8, align 8
+  %313 = add i64 %312, 1
+  store i64 %313, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit.i92"
 
 then.i.i.i38.i:                                   ; preds = %merge.i.i.i.i.i33.i
-  %313 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %313, align 1
-  br label %"$JsonWriter.integer_field.exit.i87"
+  %314 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %314, align 1
+  br label %"$JsonWriter.integer_field.exit.i92"
 
-"$JsonWriter.integer_field.exit.i87":             ; preds = %then.i.i.i38.i, %"$Vector.push.89.exit.thread.i.i.i32.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %301)
-  %.val.i88 = load ptr, ptr %1, align 8
-  %314 = getelementptr i8, ptr %.val.i88, i64 108
-  %315 = load i32, ptr %314, align 4
-  %316 = getelementptr i8, ptr %.val.i88, i64 120
-  %317 = load i32, ptr %316, align 4
-  %318 = getelementptr i8, ptr %.val.i88, i64 124
-  %319 = load i32, ptr %318, align 4
-  %320 = sext i32 %315 to i64
-  %321 = sext i32 %317 to i64
-  %322 = sext i32 %319 to i64
-  %323 = shl nsw i64 %320, 2
-  %324 = mul i64 %323, %321
+"$JsonWriter.integer_field.exit.i92":             ; preds = %then.i.i.i38.i, %"$Vector.push.89.exit.thread.i.i.i32.i"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %302)
+  %.val.i93 = load ptr, ptr %1, align 8
+  %315 = getelementptr i8, ptr %.val.i93, i64 108
+  %316 = load i32, ptr %315, align 4
+  %317 = getelementptr i8, ptr %.val.i93, i64 120
+  %318 = load i32, ptr %317, align 4
+  %319 = getelementptr i8, ptr %.val.i93, i64 124
+  %320 = load i32, ptr %319, align 4
+  %321 = sext i32 %316 to i64
+  %322 = sext i32 %318 to i64
+  %323 = sext i32 %320 to i64
+  %324 = shl nsw i64 %321, 2
   %325 = mul i64 %324, %322
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
-  %326 = load i64, ptr %7, align 8
-  %327 = add i64 %326, 1
-  %328 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i41.i = icmp slt i64 %328, %327
+  %326 = mul i64 %325, %323
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
+  %327 = load i64, ptr %8, align 8
+  %328 = add i64 %327, 1
+  %329 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i41.i = icmp slt i64 %329, %328
   %.pre.i.i.i.i42.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i41.i, label %merge.i.i.i.i.i44.i, label %"$Vector.push.89.exit.thread.i.i.i43.i"
 
-merge.i.i.i.i.i44.i:                              ; preds = %"$JsonWriter.integer_field.exit.i87"
-  %329 = shl i64 %328, 1
-  %spec.select.i.i.i.i.i45.i = tail call i64 @llvm.smax.i64(i64 %329, i64 %327)
+merge.i.i.i.i.i44.i:                              ; preds = %"$JsonWriter.integer_field.exit.i92"
+  %330 = shl i64 %329, 1
+  %spec.select.i.i.i.i.i45.i = tail call i64 @llvm.smax.i64(i64 %330, i64 %328)
   %spec.store.select.i.i.i.i.i46.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i, i64 8)
-  %330 = tail call ptr @realloc(ptr %.pre.i.i.i.i42.i, i64 %spec.store.select.i.i.i.i.i46.i)
-  %331 = icmp eq ptr %330, null
-  br i1 %331, label %then.i.i.i49.i, label %merge7.i.i.i.i.i47.i
+  %331 = tail call ptr @realloc(ptr %.pre.i.i.i.i42.i, i64 %spec.store.select.i.i.i.i.i46.i)
+  %332 = icmp eq ptr %331, null
+  br i1 %332, label %then.i.i.i49.i, label %merge7.i.i.i.i.i47.i
 
 merge7.i.i.i.i.i47.i:                             ; preds = %merge.i.i.i.i.i44.i
-  store ptr %330, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i46.i, ptr %10, align 8
-  %.pre10.i.i.i.i48.i = load i64, ptr %7, align 8
+  store ptr %331, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i46.i, ptr %11, align 8
+  %.pre10.i.i.i.i48.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i43.i"
 
-"$Vector.push.89.exit.thread.i.i.i43.i":          ; preds = %merge7.i.i.i.i.i47.i, %"$JsonWriter.integer_field.exit.i87"
-  %332 = phi i64 [ %.pre10.i.i.i.i48.i, %merge7.i.i.i.i.i47.i ], [ %326, %"$JsonWriter.integer_field.exit.i87" ]
-  %333 = phi ptr [ %330, %merge7.i.i.i.i.i47.i ], [ %.pre.i.i.i.i42.i, %"$JsonWriter.integer_field.exit.i87" ]
-  %334 = getelementptr i8, ptr %333, i64 %332
-  store i8 58, ptr %334, align 1
-  %335 = load i64, ptr %7, align 8
-  %336 = add i64 %335, 1
-  store i64 %336, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i43.i":          ; preds = %merge7.i.i.i.i.i47.i, %"$JsonWriter.integer_field.exit.i92"
+  %333 = phi i64 [ %.pre10.i.i.i.i48.i, %merge7.i.i.i.i.i47.i ], [ %327, %"$JsonWriter.integer_field.exit.i92" ]
+  %334 = phi ptr [ %331, %merge7.i.i.i.i.i47.i ], [ %.pre.i.i.i.i42.i, %"$JsonWriter.integer_field.exit.i92" ]
+  %335 = getelementptr i8, ptr %334, i64 %333
+  store i8 58, ptr %335, align 1
+  %336 = load i64, ptr %8, align 8
+  %337 = add i64 %336, 1
+  store i64 %337, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit50.i"
 
 then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
-  %337 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %337, align 1
+  %338 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %338, align 1
   br label %"$JsonWriter.integer_field.exit50.i"
 
 "$JsonWriter.integer_field.exit50.i":             ; preds = %then.i.i.i49.i, %"$Vector.push.89.exit.thread.i.i.i43.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %325)
-  %338 = getelementptr i8, ptr %1, i64 208
-  %339 = load i32, ptr %338, align 4
-  %340 = sext i32 %339 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
-  %341 = load i64, ptr %7, align 8
-  %342 = add i64 %341, 1
-  %343 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i51.i = icmp slt i64 %343, %342
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %326)
+  %339 = getelementptr i8, ptr %1, i64 208
+  %340 = load i32, ptr %339, align 4
+  %341 = sext i32 %340 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
+  %342 = load i64, ptr %8, align 8
+  %343 = add i64 %342, 1
+  %344 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i51.i = icmp slt i64 %344, %343
   %.pre.i.i.i.i52.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i51.i, label %merge.i.i.i.i.i54.i, label %"$Vector.push.89.exit.thread.i.i.i53.i"
 
 merge.i.i.i.i.i54.i:                              ; preds = %"$JsonWriter.integer_field.exit50.i"
-  %344 = shl i64 %343, 1
-  %spec.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %344, i64 %342)
+  %345 = shl i64 %344, 1
+  %spec.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %345, i64 %343)
   %spec.store.select.i.i.i.i.i56.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i, i64 8)
-  %345 = tail call ptr @realloc(ptr %.pre.i.i.i.i52.i, i64 %spec.store.select.i.i.i.i.i56.i)
-  %346 = icmp eq ptr %345, null
-  br i1 %346, label %then.i.i.i59.i, label %merge7.i.i.i.i.i57.i
+  %346 = tail call ptr @realloc(ptr %.pre.i.i.i.i52.i, i64 %spec.store.select.i.i.i.i.i56.i)
+  %347 = icmp eq ptr %346, null
+  br i1 %347, label %then.i.i.i59.i, label %merge7.i.i.i.i.i57.i
 
 merge7.i.i.i.i.i57.i:                             ; preds = %merge.i.i.i.i.i54.i
-  store ptr %345, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i56.i, ptr %10, align 8
-  %.pre10.i.i.i.i58.i = load i64, ptr %7, align 8
+  store ptr %346, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i56.i, ptr %11, align 8
+  %.pre10.i.i.i.i58.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i53.i"
 
 "$Vector.push.89.exit.thread.i.i.i53.i":          ; preds = %merge7.i.i.i.i.i57.i, %"$JsonWriter.integer_field.exit50.i"
-  %347 = phi i64 [ %.pre10.i.i.i.i58.i, %merge7.i.i.i.i.i57.i ], [ %341, %"$JsonWriter.integer_field.exit50.i" ]
-  %348 = phi ptr [ %345, %merge7.i.i.i.i.i57.i ], [ %.pre.i.i.i.i52.i, %"$JsonWriter.integer_field.exit50.i" ]
-  %349 = getelementptr i8, ptr %348, i64 %347
-  store i8 58, ptr %349, align 1
-  %350 = load i64, ptr %7, align 8
-  %351 = add i64 %350, 1
-  store i64 %351, ptr %7, align 8
+  %348 = phi i64 [ %.pre10.i.i.i.i58.i, %merge7.i.i.i.i.i57.i ], [ %342, %"$JsonWriter.integer_field.exit50.i" ]
+  %349 = phi ptr [ %346, %merge7.i.i.i.i.i57.i ], [ %.pre.i.i.i.i52.i, %"$JsonWriter.integer_field.exit50.i" ]
+  %350 = getelementptr i8, ptr %349, i64 %348
+  store i8 58, ptr %350, align 1
+  %351 = load i64, ptr %8, align 8
+  %352 = add i64 %351, 1
+  store i64 %352, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit60.i"
 
 then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
-  %352 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %352, align 1
+  %353 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %353, align 1
   br label %"$JsonWriter.integer_field.exit60.i"
 
 "$JsonWriter.integer_field.exit60.i":             ; preds = %then.i.i.i59.i, %"$Vector.push.89.exit.thread.i.i.i53.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %340)
-  %353 = getelementptr i8, ptr %1, i64 384
-  %354 = load i64, ptr %353, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.750")
-  %355 = load i64, ptr %7, align 8
-  %356 = add i64 %355, 1
-  %357 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i61.i = icmp slt i64 %357, %356
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %341)
+  %354 = getelementptr i8, ptr %1, i64 384
+  %355 = load i64, ptr %354, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
+  %356 = load i64, ptr %8, align 8
+  %357 = add i64 %356, 1
+  %358 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i61.i = icmp slt i64 %358, %357
   %.pre.i.i.i.i62.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i61.i, label %merge.i.i.i.i.i64.i, label %"$Vector.push.89.exit.thread.i.i.i63.i"
 
 merge.i.i.i.i.i64.i:                              ; preds = %"$JsonWriter.integer_field.exit60.i"
-  %358 = shl i64 %357, 1
-  %spec.select.i.i.i.i.i65.i = tail call i64 @llvm.smax.i64(i64 %358, i64 %356)
+  %359 = shl i64 %358, 1
+  %spec.select.i.i.i.i.i65.i = tail call i64 @llvm.smax.i64(i64 %359, i64 %357)
   %spec.store.select.i.i.i.i.i66.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i, i64 8)
-  %359 = tail call ptr @realloc(ptr %.pre.i.i.i.i62.i, i64 %spec.store.select.i.i.i.i.i66.i)
-  %360 = icmp eq ptr %359, null
-  br i1 %360, label %then.i.i.i69.i, label %merge7.i.i.i.i.i67.i
+  %360 = tail call ptr @realloc(ptr %.pre.i.i.i.i62.i, i64 %spec.store.select.i.i.i.i.i66.i)
+  %361 = icmp eq ptr %360, null
+  br i1 %361, label %then.i.i.i69.i, label %merge7.i.i.i.i.i67.i
 
 merge7.i.i.i.i.i67.i:                             ; preds = %merge.i.i.i.i.i64.i
-  store ptr %359, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i66.i, ptr %10, align 8
-  %.pre10.i.i.i.i68.i = load i64, ptr %7, align 8
+  store ptr %360, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i66.i, ptr %11, align 8
+  %.pre10.i.i.i.i68.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i63.i"
 
 "$Vector.push.89.exit.thread.i.i.i63.i":          ; preds = %merge7.i.i.i.i.i67.i, %"$JsonWriter.integer_field.exit60.i"
-  %361 = phi i64 [ %.pre10.i.i.i.i68.i, %merge7.i.i.i.i.i67.i ], [ %355, %"$JsonWriter.integer_field.exit60.i" ]
-  %362 = phi ptr [ %359, %merge7.i.i.i.i.i67.i ], [ %.pre.i.i.i.i62.i, %"$JsonWriter.integer_field.exit60.i" ]
-  %363 = getelementptr i8, ptr %362, i64 %361
-  store i8 58, ptr %363, align 1
-  %364 = load i64, ptr %7, align 8
-  %365 = add i64 %364, 1
-  store i64 %365, ptr %7, align 8
+  %362 = phi i64 [ %.pre10.i.i.i.i68.i, %merge7.i.i.i.i.i67.i ], [ %356, %"$JsonWriter.integer_field.exit60.i" ]
+  %363 = phi ptr [ %360, %merge7.i.i.i.i.i67.i ], [ %.pre.i.i.i.i62.i, %"$JsonWriter.integer_field.exit60.i" ]
+  %364 = getelementptr i8, ptr %363, i64 %362
+  store i8 58, ptr %364, align 1
+  %365 = load i64, ptr %8, align 8
+  %366 = add i64 %365, 1
+  store i64 %366, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit70.i"
 
 then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
-  %366 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %366, align 1
+  %367 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %367, align 1
   br label %"$JsonWriter.integer_field.exit70.i"
 
 "$JsonWriter.integer_field.exit70.i":             ; preds = %then.i.i.i69.i, %"$Vector.push.89.exit.thread.i.i.i63.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %354)
-  %367 = getelementptr i8, ptr %1, i64 376
-  %368 = load i32, ptr %367, align 4
-  %369 = sext i32 %368 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.738")
-  %370 = load i64, ptr %7, align 8
-  %371 = add i64 %370, 1
-  %372 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i71.i = icmp slt i64 %372, %371
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %355)
+  %368 = getelementptr i8, ptr %1, i64 376
+  %369 = load i32, ptr %368, align 4
+  %370 = sext i32 %369 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
+  %371 = load i64, ptr %8, align 8
+  %372 = add i64 %371, 1
+  %373 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i71.i = icmp slt i64 %373, %372
   %.pre.i.i.i.i72.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i71.i, label %merge.i.i.i.i.i74.i, label %"$Vector.push.89.exit.thread.i.i.i73.i"
 
 merge.i.i.i.i.i74.i:                              ; preds = %"$JsonWriter.integer_field.exit70.i"
-  %373 = shl i64 %372, 1
-  %spec.select.i.i.i.i.i75.i = tail call i64 @llvm.smax.i64(i64 %373, i64 %371)
+  %374 = shl i64 %373, 1
+  %spec.select.i.i.i.i.i75.i = tail call i64 @llvm.smax.i64(i64 %374, i64 %372)
   %spec.store.select.i.i.i.i.i76.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i, i64 8)
-  %374 = tail call ptr @realloc(ptr %.pre.i.i.i.i72.i, i64 %spec.store.select.i.i.i.i.i76.i)
-  %375 = icmp eq ptr %374, null
-  br i1 %375, label %then.i.i.i79.i, label %merge7.i.i.i.i.i77.i
+  %375 = tail call ptr @realloc(ptr %.pre.i.i.i.i72.i, i64 %spec.store.select.i.i.i.i.i76.i)
+  %376 = icmp eq ptr %375, null
+  br i1 %376, label %then.i.i.i79.i, label %merge7.i.i.i.i.i77.i
 
 merge7.i.i.i.i.i77.i:                             ; preds = %merge.i.i.i.i.i74.i
-  store ptr %374, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i76.i, ptr %10, align 8
-  %.pre10.i.i.i.i78.i = load i64, ptr %7, align 8
+  store ptr %375, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i76.i, ptr %11, align 8
+  %.pre10.i.i.i.i78.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i73.i"
 
 "$Vector.push.89.exit.thread.i.i.i73.i":          ; preds = %merge7.i.i.i.i.i77.i, %"$JsonWriter.integer_field.exit70.i"
-  %376 = phi i64 [ %.pre10.i.i.i.i78.i, %merge7.i.i.i.i.i77.i ], [ %370, %"$JsonWriter.integer_field.exit70.i" ]
-  %377 = phi ptr [ %374, %merge7.i.i.i.i.i77.i ], [ %.pre.i.i.i.i72.i, %"$JsonWriter.integer_field.exit70.i" ]
-  %378 = getelementptr i8, ptr %377, i64 %376
-  store i8 58, ptr %378, align 1
-  %379 = load i64, ptr %7, align 8
-  %380 = add i64 %379, 1
-  store i64 %380, ptr %7, align 8
+  %377 = phi i64 [ %.pre10.i.i.i.i78.i, %merge7.i.i.i.i.i77.i ], [ %371, %"$JsonWriter.integer_field.exit70.i" ]
+  %378 = phi ptr [ %375, %merge7.i.i.i.i.i77.i ], [ %.pre.i.i.i.i72.i, %"$JsonWriter.integer_field.exit70.i" ]
+  %379 = getelementptr i8, ptr %378, i64 %377
+  store i8 58, ptr %379, align 1
+  %380 = load i64, ptr %8, align 8
+  %381 = add i64 %380, 1
+  store i64 %381, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit80.i"
 
 then.i.i.i79.i:                                   ; preds = %merge.i.i.i.i.i74.i
-  %381 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %381, align 1
+  %382 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %382, align 1
   br label %"$JsonWriter.integer_field.exit80.i"
 
 "$JsonWriter.integer_field.exit80.i":             ; preds = %then.i.i.i79.i, %"$Vector.push.89.exit.thread.i.i.i73.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %369)
-  %382 = load i32, ptr %367, align 4
-  %383 = sext i32 %382 to i64
-  %384 = load i32, ptr %338, align 4
-  %385 = sext i32 %384 to i64
-  %386 = mul nsw i64 %385, %383
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.751")
-  %387 = load i64, ptr %7, align 8
-  %388 = add i64 %387, 1
-  %389 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i81.i = icmp slt i64 %389, %388
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %370)
+  %383 = load i32, ptr %368, align 4
+  %384 = sext i32 %383 to i64
+  %385 = load i32, ptr %339, align 4
+  %386 = sext i32 %385 to i64
+  %387 = mul nsw i64 %386, %384
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
+  %388 = load i64, ptr %8, align 8
+  %389 = add i64 %388, 1
+  %390 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i81.i = icmp slt i64 %390, %389
   %.pre.i.i.i.i82.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i81.i, label %merge.i.i.i.i.i84.i, label %"$Vector.push.89.exit.thread.i.i.i83.i"
 
 merge.i.i.i.i.i84.i:                              ; preds = %"$JsonWriter.integer_field.exit80.i"
-  %390 = shl i64 %389, 1
-  %spec.select.i.i.i.i.i85.i = tail call i64 @llvm.smax.i64(i64 %390, i64 %388)
+  %391 = shl i64 %390, 1
+  %spec.select.i.i.i.i.i85.i = tail call i64 @llvm.smax.i64(i64 %391, i64 %389)
   %spec.store.select.i.i.i.i.i86.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i, i64 8)
-  %391 = tail call ptr @realloc(ptr %.pre.i.i.i.i82.i, i64 %spec.store.select.i.i.i.i.i86.i)
-  %392 = icmp eq ptr %391, null
-  br i1 %392, label %then.i.i.i89.i, label %merge7.i.i.i.i.i87.i
+  %392 = tail call ptr @realloc(ptr %.pre.i.i.i.i82.i, i64 %spec.store.select.i.i.i.i.i86.i)
+  %393 = icmp eq ptr %392, null
+  br i1 %393, label %then.i.i.i89.i, label %merge7.i.i.i.i.i87.i
 
 merge7.i.i.i.i.i87.i:                             ; preds = %merge.i.i.i.i.i84.i
-  store ptr %391, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i86.i, ptr %10, align 8
-  %.pre10.i.i.i.i88.i = load i64, ptr %7, align 8
+  store ptr %392, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i86.i, ptr %11, align 8
+  %.pre10.i.i.i.i88.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i83.i"
 
 "$Vector.push.89.exit.thread.i.i.i83.i":          ; preds = %merge7.i.i.i.i.i87.i, %"$JsonWriter.integer_field.exit80.i"
-  %393 = phi i64 [ %.pre10.i.i.i.i88.i, %merge7.i.i.i.i.i87.i ], [ %387, %"$JsonWriter.integer_field.exit80.i" ]
-  %394 = phi ptr [ %391, %merge7.i.i.i.i.i87.i ], [ %.pre.i.i.i.i82.i, %"$JsonWriter.integer_field.exit80.i" ]
-  %395 = getelementptr i8, ptr %394, i64 %393
-  store i8 58, ptr %395, align 1
-  %396 = load i64, ptr %7, align 8
-  %397 = add i64 %396, 1
-  store i64 %397, ptr %7, align 8
+  %394 = phi i64 [ %.pre10.i.i.i.i88.i, %merge7.i.i.i.i.i87.i ], [ %388, %"$JsonWriter.integer_field.exit80.i" ]
+  %395 = phi ptr [ %392, %merge7.i.i.i.i.i87.i ], [ %.pre.i.i.i.i82.i, %"$JsonWriter.integer_field.exit80.i" ]
+  %396 = getelementptr i8, ptr %395, i64 %394
+  store i8 58, ptr %396, align 1
+  %397 = load i64, ptr %8, align 8
+  %398 = add i64 %397, 1
+  store i64 %398, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit90.i"
 
 then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
-  %398 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %398, align 1
+  %399 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %399, align 1
   br label %"$JsonWriter.integer_field.exit90.i"
 
 "$JsonWriter.integer_field.exit90.i":             ; preds = %then.i.i.i89.i, %"$Vector.push.89.exit.thread.i.i.i83.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %386)
-  %399 = load i32, ptr %367, align 4
-  %400 = getelementptr i8, ptr %1, i64 360
-  %401 = load i32, ptr %400, align 4
-  %402 = load i32, ptr %200, align 4
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
-  %403 = load i64, ptr %7, align 8
-  %404 = add i64 %403, 1
-  %405 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i91.i = icmp slt i64 %405, %404
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %387)
+  %400 = load i32, ptr %368, align 4
+  %401 = getelementptr i8, ptr %1, i64 360
+  %402 = load i32, ptr %401, align 4
+  %403 = load i32, ptr %201, align 4
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
+  %404 = load i64, ptr %8, align 8
+  %405 = add i64 %404, 1
+  %406 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i91.i = icmp slt i64 %406, %405
   %.pre.i.i.i.i92.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.89.exit.thread.i.i.i93.i"
 
 merge.i.i.i.i.i94.i:                              ; preds = %"$JsonWriter.integer_field.exit90.i"
-  %406 = shl i64 %405, 1
-  %spec.select.i.i.i.i.i95.i = tail call i64 @llvm.smax.i64(i64 %406, i64 %404)
+  %407 = shl i64 %406, 1
+  %spec.select.i.i.i.i.i95.i = tail call i64 @llvm.smax.i64(i64 %407, i64 %405)
   %spec.store.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i95.i, i64 8)
-  %407 = tail call ptr @realloc(ptr %.pre.i.i.i.i92.i, i64 %spec.store.select.i.i.i.i.i96.i)
-  %408 = icmp eq ptr %407, null
-  br i1 %408, label %then.i.i.i99.i, label %merge7.i.i.i.i.i97.i
+  %408 = tail call ptr @realloc(ptr %.pre.i.i.i.i92.i, i64 %spec.store.select.i.i.i.i.i96.i)
+  %409 = icmp eq ptr %408, null
+  br i1 %409, label %then.i.i.i99.i, label %merge7.i.i.i.i.i97.i
 
 merge7.i.i.i.i.i97.i:                             ; preds = %merge.i.i.i.i.i94.i
-  store ptr %407, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i96.i, ptr %10, align 8
-  %.pre10.i.i.i.i98.i = load i64, ptr %7, align 8
+  store ptr %408, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i96.i, ptr %11, align 8
+  %.pre10.i.i.i.i98.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i93.i"
 
 "$Vector.push.89.exit.thread.i.i.i93.i":          ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer_field.exit90.i"
-  %409 = phi i64 [ %.pre10.i.i.i.i98.i, %merge7.i.i.i.i.i97.i ], [ %403, %"$JsonWriter.integer_field.exit90.i" ]
-  %410 = phi ptr [ %407, %merge7.i.i.i.i.i97.i ], [ %.pre.i.i.i.i92.i, %"$JsonWriter.integer_field.exit90.i" ]
-  %411 = getelementptr i8, ptr %410, i64 %409
-  store i8 58, ptr %411, align 1
-  %412 = load i64, ptr %7, align 8
-  %413 = add i64 %412, 1
-  store i64 %413, ptr %7, align 8
+  %410 = phi i64 [ %.pre10.i.i.i.i98.i, %merge7.i.i.i.i.i97.i ], [ %404, %"$JsonWriter.integer_field.exit90.i" ]
+  %411 = phi ptr [ %408, %merge7.i.i.i.i.i97.i ], [ %.pre.i.i.i.i92.i, %"$JsonWriter.integer_field.exit90.i" ]
+  %412 = getelementptr i8, ptr %411, i64 %410
+  store i8 58, ptr %412, align 1
+  %413 = load i64, ptr %8, align 8
+  %414 = add i64 %413, 1
+  store i64 %414, ptr %8, align 8
   br label %"$write_cache.exit"
 
 then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
-  %414 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %414, align 1
+  %415 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %415, align 1
   br label %"$write_cache.exit"
 
 "$write_cache.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i93.i", %then.i.i.i99.i
-  %415 = sdiv i32 %399, %401
-  %spec.select.i.i = tail call i32 @llvm.smin.i32(i32 %415, i32 %402)
-  %416 = sext i32 %spec.select.i.i to i64
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %416)
-  %417 = getelementptr i8, ptr %1, i64 352
-  %418 = load i64, ptr %417, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
-  %419 = load i64, ptr %7, align 8
-  %420 = add i64 %419, 1
-  %421 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i95 = icmp slt i64 %421, %420
-  %.pre.i.i.i.i96 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i95, label %merge.i.i.i.i.i98, label %"$Vector.push.89.exit.thread.i.i.i97"
+  %416 = sdiv i32 %400, %402
+  %spec.select.i.i = tail call i32 @llvm.smin.i32(i32 %416, i32 %403)
+  %417 = sext i32 %spec.select.i.i to i64
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %417)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
+  %418 = load i64, ptr %8, align 8
+  %419 = add i64 %418, 1
+  %420 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i100 = icmp slt i64 %420, %419
+  %.pre.i.i.i.i101 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i100, label %merge.i.i.i.i.i103, label %"$Vector.push.89.exit.thread.i.i.i102"
 
-merge.i.i.i.i.i98:                                ; preds = %"$write_cache.exit"
-  %422 = shl i64 %421, 1
-  %spec.select.i.i.i.i.i99 = tail call i64 @llvm.smax.i64(i64 %422, i64 %420)
-  %spec.store.select.i.i.i.i.i100 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i99, i64 8)
-  %423 = tail call ptr @realloc(ptr %.pre.i.i.i.i96, i64 %spec.store.select.i.i.i.i.i100)
-  %424 = icmp eq ptr %423, null
-  br i1 %424, label %then.i.i.i103, label %merge7.i.i.i.i.i101
+merge.i.i.i.i.i103:                               ; preds = %"$write_cache.exit"
+  %421 = shl i64 %420, 1
+  %spec.select.i.i.i.i.i104 = tail call i64 @llvm.smax.i64(i64 %421, i64 %419)
+  %spec.store.select.i.i.i.i.i105 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i104, i64 8)
+  %422 = tail call ptr @realloc(ptr %.pre.i.i.i.i101, i64 %spec.store.select.i.i.i.i.i105)
+  %423 = icmp eq ptr %422, null
+  br i1 %423, label %then.i.i.i108, label %merge7.i.i.i.i.i106
 
-merge7.i.i.i.i.i101:                              ; preds = %merge.i.i.i.i.i98
-  store ptr %423, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i100, ptr %10, align 8
-  %.pre10.i.i.i.i102 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i97"
+merge7.i.i.i.i.i106:                              ; preds = %merge.i.i.i.i.i103
+  store ptr %422, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i105, ptr %11, align 8
+  %.pre10.i.i.i.i107 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i102"
 
-"$Vector.push.89.exit.thread.i.i.i97":            ; preds = %merge7.i.i.i.i.i101, %"$write_cache.exit"
-  %425 = phi i64 [ %.pre10.i.i.i.i102, %merge7.i.i.i.i.i101 ], [ %419, %"$write_cache.exit" ]
-  %426 = phi ptr [ %423, %merge7.i.i.i.i.i101 ], [ %.pre.i.i.i.i96, %"$write_cache.exit" ]
-  %427 = getelementptr i8, ptr %426, i64 %425
-  store i8 58, ptr %427, align 1
-  %428 = load i64, ptr %7, align 8
-  %429 = add i64 %428, 1
-  store i64 %429, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit104"
+"$Vector.push.89.exit.thread.i.i.i102":           ; preds = %merge7.i.i.i.i.i106, %"$write_cache.exit"
+  %424 = phi i64 [ %.pre10.i.i.i.i107, %merge7.i.i.i.i.i106 ], [ %418, %"$write_cache.exit" ]
+  %425 = phi ptr [ %422, %merge7.i.i.i.i.i106 ], [ %.pre.i.i.i.i101, %"$write_cache.exit" ]
+  %426 = getelementptr i8, ptr %425, i64 %424
+  store i8 58, ptr %426, align 1
+  %427 = load i64, ptr %8, align 8
+  %428 = add i64 %427, 1
+  store i64 %428, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit109"
 
-then.i.i.i103:                                    ; preds = %merge.i.i.i.i.i98
-  %430 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %430, align 1
-  br label %"$JsonWriter.integer_field.exit104"
+then.i.i.i108:                                    ; preds = %merge.i.i.i.i.i103
+  %429 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %429, align 1
+  br label %"$JsonWriter.integer_field.exit109"
 
-"$JsonWriter.integer_field.exit104":              ; preds = %"$Vector.push.89.exit.thread.i.i.i97", %then.i.i.i103
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %418)
-  %431 = getelementptr i8, ptr %1, i64 512
-  %432 = load i8, ptr %431, align 1
-  %433 = icmp ne i8 %432, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.754", i1 zeroext %433)
-  %434 = getelementptr i8, ptr %1, i64 513
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
-  %435 = load i64, ptr %7, align 8
-  %436 = add i64 %435, 1
-  %437 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i105 = icmp slt i64 %437, %436
-  %.pre.i.i.i.i106 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i105, label %merge.i.i.i.i.i108, label %"$Vector.push.89.exit.thread.i.i.i107"
+"$JsonWriter.integer_field.exit109":              ; preds = %"$Vector.push.89.exit.thread.i.i.i102", %then.i.i.i108
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %3)
+  %430 = getelementptr i8, ptr %1, i64 352
+  %431 = load i64, ptr %430, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
+  %432 = load i64, ptr %8, align 8
+  %433 = add i64 %432, 1
+  %434 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i110 = icmp slt i64 %434, %433
+  %.pre.i.i.i.i111 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i110, label %merge.i.i.i.i.i113, label %"$Vector.push.89.exit.thread.i.i.i112"
 
-merge.i.i.i.i.i108:                               ; preds = %"$JsonWriter.integer_field.exit104"
-  %438 = shl i64 %437, 1
-  %spec.select.i.i.i.i.i109 = tail call i64 @llvm.smax.i64(i64 %438, i64 %436)
-  %spec.store.select.i.i.i.i.i110 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i109, i64 8)
-  %439 = tail call ptr @realloc(ptr %.pre.i.i.i.i106, i64 %spec.store.select.i.i.i.i.i110)
-  %440 = icmp eq ptr %439, null
-  br i1 %440, label %then.i.i.i113, label %merge7.i.i.i.i.i111
+merge.i.i.i.i.i113:                               ; preds = %"$JsonWriter.integer_field.exit109"
+  %435 = shl i64 %434, 1
+  %spec.select.i.i.i.i.i114 = tail call i64 @llvm.smax.i64(i64 %435, i64 %433)
+  %spec.store.select.i.i.i.i.i115 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i114, i64 8)
+  %436 = tail call ptr @realloc(ptr %.pre.i.i.i.i111, i64 %spec.store.select.i.i.i.i.i115)
+  %437 = icmp eq ptr %436, null
+  br i1 %437, label %then.i.i.i118, label %merge7.i.i.i.i.i116
 
-merge7.i.i.i.i.i111:                              ; preds = %merge.i.i.i.i.i108
-  store ptr %439, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i110, ptr %10, align 8
-  %.pre10.i.i.i.i112 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i107"
+merge7.i.i.i.i.i116:                              ; preds = %merge.i.i.i.i.i113
+  store ptr %436, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i115, ptr %11, align 8
+  %.pre10.i.i.i.i117 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i112"
 
-"$Vector.push.89.exit.thread.i.i.i107":           ; preds = %merge7.i.i.i.i.i111, %"$JsonWriter.integer_field.exit104"
-  %441 = phi i64 [ %.pre10.i.i.i.i112, %merge7.i.i.i.i.i111 ], [ %435, %"$JsonWriter.integer_field.exit104" ]
-  %442 = phi ptr [ %439, %merge7.i.i.i.i.i111 ], [ %.pre.i.i.i.i106, %"$JsonWriter.integer_field.exit104" ]
-  %443 = getelementptr i8, ptr %442, i64 %441
-  store i8 58, ptr %443, align 1
-  %444 = load i64, ptr %7, align 8
-  %445 = add i64 %444, 1
-  store i64 %445, ptr %7, align 8
-  br label %"$JsonWriter.string_field.exit114"
+"$Vector.push.89.exit.thread.i.i.i112":           ; preds = %merge7.i.i.i.i.i116, %"$JsonWriter.integer_field.exit109"
+  %438 = phi i64 [ %.pre10.i.i.i.i117, %merge7.i.i.i.i.i116 ], [ %432, %"$JsonWriter.integer_field.exit109" ]
+  %439 = phi ptr [ %436, %merge7.i.i.i.i.i116 ], [ %.pre.i.i.i.i111, %"$JsonWriter.integer_field.exit109" ]
+  %440 = getelementptr i8, ptr %439, i64 %438
+  store i8 58, ptr %440, align 1
+  %441 = load i64, ptr %8, align 8
+  %442 = add i64 %441, 1
+  store i64 %442, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit119"
 
-then.i.i.i113:                                    ; preds = %merge.i.i.i.i.i108
-  %446 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %446, align 1
-  br label %"$JsonWriter.string_field.exit114"
+then.i.i.i118:                                    ; preds = %merge.i.i.i.i.i113
+  %443 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %443, align 1
+  br label %"$JsonWriter.integer_field.exit119"
 
-"$JsonWriter.string_field.exit114":               ; preds = %"$Vector.push.89.exit.thread.i.i.i107", %then.i.i.i113
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %434)
-  call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %3)
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %3, ptr nonnull readonly %1)
-  %shape.sroa.0.0.copyload.i = load i64, ptr %3, align 8
-  %shape.sroa.8.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 8
-  %shape.sroa.8.0.copyload.i = load i64, ptr %shape.sroa.8.0..sroa_idx.i, align 8
-  %shape.sroa.25.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 16
-  %shape.sroa.25.0.copyload.i = load i64, ptr %shape.sroa.25.0..sroa_idx.i, align 8
-  %shape.sroa.28.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 24
-  %shape.sroa.28.0.copyload.i = load i64, ptr %shape.sroa.28.0..sroa_idx.i, align 8
-  %shape.sroa.39.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 32
-  %shape.sroa.39.0.copyload.i = load i64, ptr %shape.sroa.39.0..sroa_idx.i, align 8
-  %shape.sroa.46.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 40
-  %shape.sroa.46.0.copyload.i = load i64, ptr %shape.sroa.46.0..sroa_idx.i, align 8
-  %shape.sroa.50.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 48
-  %shape.sroa.50.0.copyload.i = load i64, ptr %shape.sroa.50.0..sroa_idx.i, align 8
-  %shape.sroa.54.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 56
-  %shape.sroa.54.0.copyload.i = load i64, ptr %shape.sroa.54.0..sroa_idx.i, align 8
-  %shape.sroa.55.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 64
-  %shape.sroa.55.0.copyload.i = load i64, ptr %shape.sroa.55.0..sroa_idx.i, align 8
-  %shape.sroa.58.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 72
-  %shape.sroa.58.0.copyload.i = load i64, ptr %shape.sroa.58.0..sroa_idx.i, align 8
-  %shape.sroa.62.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 80
-  %shape.sroa.62.0.copyload.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i, align 8
-  %shape.sroa.66.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 88
-  %shape.sroa.66.0.copyload.i = load i64, ptr %shape.sroa.66.0..sroa_idx.i, align 8
-  %shape.sroa.68.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 96
-  %shape.sroa.68.0.copyload.i = load i64, ptr %shape.sroa.68.0..sroa_idx.i, align 8
-  %shape.sroa.71.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 104
-  %shape.sroa.71.0.copyload.i = load i64, ptr %shape.sroa.71.0..sroa_idx.i, align 8
-  %shape.sroa.72.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 112
-  %shape.sroa.72.0.copyload.i = load i64, ptr %shape.sroa.72.0..sroa_idx.i, align 8
-  %shape.sroa.75.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 120
-  %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
-  %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
-  %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
-  %447 = load i64, ptr %7, align 8
-  %448 = add i64 %447, 1
-  %449 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i115 = icmp slt i64 %449, %448
-  %.pre.i.i.i.i116 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i115, label %merge.i.i.i.i.i128, label %"$Vector.push.89.exit.thread.i.i.i117"
+"$JsonWriter.integer_field.exit119":              ; preds = %"$Vector.push.89.exit.thread.i.i.i112", %then.i.i.i118
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %431)
+  %444 = getelementptr i8, ptr %1, i64 512
+  %445 = load i64, ptr %444, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
+  %446 = load i64, ptr %8, align 8
+  %447 = add i64 %446, 1
+  %448 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i120 = icmp slt i64 %448, %447
+  %.pre.i.i.i.i121 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i120, label %merge.i.i.i.i.i123, label %"$Vector.push.89.exit.thread.i.i.i122"
 
-merge.i.i.i.i.i128:                               ; preds = %"$JsonWriter.string_field.exit114"
-  %450 = shl i64 %449, 1
-  %spec.select.i.i.i.i.i129 = tail call i64 @llvm.smax.i64(i64 %450, i64 %448)
-  %spec.store.select.i.i.i.i.i130 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i129, i64 8)
-  %451 = tail call ptr @realloc(ptr %.pre.i.i.i.i116, i64 %spec.store.select.i.i.i.i.i130)
-  %452 = icmp eq ptr %451, null
-  br i1 %452, label %then.i.i.i133, label %merge7.i.i.i.i.i131
+merge.i.i.i.i.i123:                               ; preds = %"$JsonWriter.integer_field.exit119"
+  %449 = shl i64 %448, 1
+  %spec.select.i.i.i.i.i124 = tail call i64 @llvm.smax.i64(i64 %449, i64 %447)
+  %spec.store.select.i.i.i.i.i125 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i124, i64 8)
+  %450 = tail call ptr @realloc(ptr %.pre.i.i.i.i121, i64 %spec.store.select.i.i.i.i.i125)
+  %451 = icmp eq ptr %450, null
+  br i1 %451, label %then.i.i.i128, label %merge7.i.i.i.i.i126
 
-merge7.i.i.i.i.i131:                              ; preds = %merge.i.i.i.i.i128
-  store ptr %451, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i130, ptr %10, align 8
-  %.pre10.i.i.i.i132 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i117"
+merge7.i.i.i.i.i126:                              ; preds = %merge.i.i.i.i.i123
+  store ptr %450, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i125, ptr %11, align 8
+  %.pre10.i.i.i.i127 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i122"
 
-"$Vector.push.89.exit.thread.i.i.i117":           ; preds = %merge7.i.i.i.i.i131, %"$JsonWriter.string_field.exit114"
-  %453 = phi i64 [ %.pre10.i.i.i.i132, %merge7.i.i.i.i.i131 ], [ %447, %"$JsonWriter.string_field.exit114" ]
-  %454 = phi ptr [ %451, %merge7.i.i.i.i.i131 ], [ %.pre.i.i.i.i116, %"$JsonWriter.string_field.exit114" ]
-  %455 = getelementptr i8, ptr %454, i64 %453
-  store i8 58, ptr %455, align 1
-  %456 = load i64, ptr %7, align 8
-  %457 = add i64 %456, 1
-  store i64 %457, ptr %7, align 8
-  br label %"$JsonWriter.key.exit.i"
+"$Vector.push.89.exit.thread.i.i.i122":           ; preds = %merge7.i.i.i.i.i126, %"$JsonWriter.integer_field.exit119"
+  %452 = phi i64 [ %.pre10.i.i.i.i127, %merge7.i.i.i.i.i126 ], [ %446, %"$JsonWriter.integer_field.exit119" ]
+  %453 = phi ptr [ %450, %merge7.i.i.i.i.i126 ], [ %.pre.i.i.i.i121, %"$JsonWriter.integer_field.exit119" ]
+  %454 = getelementptr i8, ptr %453, i64 %452
+  store i8 58, ptr %454, align 1
+  %455 = load i64, ptr %8, align 8
+  %456 = add i64 %455, 1
+  store i64 %456, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit129"
 
-then.i.i.i133:                                    ; preds = %merge.i.i.i.i.i128
-  %458 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %458, align 1
-  br label %"$JsonWriter.key.exit.i"
+then.i.i.i128:                                    ; preds = %merge.i.i.i.i.i123
+  %457 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %457, align 1
+  br label %"$JsonWriter.integer_field.exit129"
 
-"$JsonWriter.key.exit.i":                         ; preds = %then.i.i.i133, %"$Vector.push.89.exit.thread.i.i.i117"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  %459 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %460 = mul i64 %459, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
-  %461 = load i64, ptr %7, align 8
-  %462 = add i64 %461, 1
-  %463 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i118 = icmp slt i64 %463, %462
-  %.pre.i.i.i.i.i119 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i118, label %merge.i.i.i.i.i.i122, label %"$Vector.push.89.exit.thread.i.i.i.i120"
+"$JsonWriter.integer_field.exit129":              ; preds = %"$Vector.push.89.exit.thread.i.i.i122", %then.i.i.i128
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %445)
+  %458 = getelementptr i8, ptr %1, i64 520
+  %459 = load i8, ptr %458, align 1
+  %460 = icmp ne i8 %459, 0
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.772", i1 zeroext %460)
+  %461 = getelementptr i8, ptr %1, i64 521
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
+  %462 = load i64, ptr %8, align 8
+  %463 = add i64 %462, 1
+  %464 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i130 = icmp slt i64 %464, %463
+  %.pre.i.i.i.i131 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i130, label %merge.i.i.i.i.i133, label %"$Vector.push.89.exit.thread.i.i.i132"
 
-merge.i.i.i.i.i.i122:                             ; preds = %"$JsonWriter.key.exit.i"
-  %464 = shl i64 %463, 1
-  %spec.select.i.i.i.i.i.i123 = tail call i64 @llvm.smax.i64(i64 %464, i64 %462)
-  %spec.store.select.i.i.i.i.i.i124 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i123, i64 8)
-  %465 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i119, i64 %spec.store.select.i.i.i.i.i.i124)
-  %466 = icmp eq ptr %465, null
-  br i1 %466, label %then.i.i.i.i127, label %merge7.i.i.i.i.i.i125
+merge.i.i.i.i.i133:                               ; preds = %"$JsonWriter.integer_field.exit129"
+  %465 = shl i64 %464, 1
+  %spec.select.i.i.i.i.i134 = tail call i64 @llvm.smax.i64(i64 %465, i64 %463)
+  %spec.store.select.i.i.i.i.i135 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i134, i64 8)
+  %466 = tail call ptr @realloc(ptr %.pre.i.i.i.i131, i64 %spec.store.select.i.i.i.i.i135)
+  %467 = icmp eq ptr %466, null
+  br i1 %467, label %then.i.i.i138, label %merge7.i.i.i.i.i136
 
-merge7.i.i.i.i.i.i125:                            ; preds = %merge.i.i.i.i.i.i122
-  store ptr %465, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i124, ptr %10, align 8
-  %.pre10.i.i.i.i.i126 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i120"
+merge7.i.i.i.i.i136:                              ; preds = %merge.i.i.i.i.i133
+  store ptr %466, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i135, ptr %11, align 8
+  %.pre10.i.i.i.i137 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i132"
 
-"$Vector.push.89.exit.thread.i.i.i.i120":         ; preds = %merge7.i.i.i.i.i.i125, %"$JsonWriter.key.exit.i"
-  %467 = phi i64 [ %.pre10.i.i.i.i.i126, %merge7.i.i.i.i.i.i125 ], [ %461, %"$JsonWriter.key.exit.i" ]
-  %468 = phi ptr [ %465, %merge7.i.i.i.i.i.i125 ], [ %.pre.i.i.i.i.i119, %"$JsonWriter.key.exit.i" ]
-  %469 = getelementptr i8, ptr %468, i64 %467
-  store i8 58, ptr %469, align 1
-  %470 = load i64, ptr %7, align 8
-  %471 = add i64 %470, 1
-  store i64 %471, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit.i121"
+"$Vector.push.89.exit.thread.i.i.i132":           ; preds = %merge7.i.i.i.i.i136, %"$JsonWriter.integer_field.exit129"
+  %468 = phi i64 [ %.pre10.i.i.i.i137, %merge7.i.i.i.i.i136 ], [ %462, %"$JsonWriter.integer_field.exit129" ]
+  %469 = phi ptr [ %466, %merge7.i.i.i.i.i136 ], [ %.pre.i.i.i.i131, %"$JsonWriter.integer_field.exit129" ]
+  %470 = getelementptr i8, ptr %469, i64 %468
+  store i8 58, ptr %470, align 1
+  %471 = load i64, ptr %8, align 8
+  %472 = add i64 %471, 1
+  store i64 %472, ptr %8, align 8
+  br label %"$JsonWriter.string_field.exit139"
 
-then.i.i.i.i127:                                  ; preds = %merge.i.i.i.i.i.i122
-  %472 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %472, align 1
-  br label %"$JsonWriter.integer_field.exit.i121"
+then.i.i.i138:                                    ; preds = %merge.i.i.i.i.i133
+  %473 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %473, align 1
+  br label %"$JsonWriter.string_field.exit139"
 
-"$JsonWriter.integer_field.exit.i121":            ; preds = %then.i.i.i.i127, %"$Vector.push.89.exit.thread.i.i.i.i120"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  %473 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
-  %474 = mul i64 %shape.sroa.62.0.copyload.i, %473
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
-  %475 = load i64, ptr %7, align 8
+"$JsonWriter.string_field.exit139":               ; preds = %"$Vector.push.89.exit.thread.i.i.i132", %then.i.i.i138
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %461)
+  %474 = getelementptr i8, ptr %1, i64 1033
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
+  %475 = load i64, ptr %8, align 8
   %476 = add i64 %475, 1
-  %477 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i92.i = icmp slt i64 %477, %476
+  %477 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i140 = icmp slt i64 %477, %476
+  %.pre.i.i.i.i141 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i140, label %merge.i.i.i.i.i143, label %"$Vector.push.89.exit.thread.i.i.i142"
+
+merge.i.i.i.i.i143:                               ; preds = %"$JsonWriter.string_field.exit139"
+  %478 = shl i64 %477, 1
+  %spec.select.i.i.i.i.i144 = tail call i64 @llvm.smax.i64(i64 %478, i64 %476)
+  %spec.store.select.i.i.i.i.i145 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i144, i64 8)
+  %479 = tail call ptr @realloc(ptr %.pre.i.i.i.i141, i64 %spec.store.select.i.i.i.i.i145)
+  %480 = icmp eq ptr %479, null
+  br i1 %480, label %then.i.i.i148, label %merge7.i.i.i.i.i146
+
+merge7.i.i.i.i.i146:                              ; preds = %merge.i.i.i.i.i143
+  store ptr %479, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i145, ptr %11, align 8
+  %.pre10.i.i.i.i147 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i142"
+
+"$Vector.push.89.exit.thread.i.i.i142":           ; preds = %merge7.i.i.i.i.i146, %"$JsonWriter.string_field.exit139"
+  %481 = phi i64 [ %.pre10.i.i.i.i147, %merge7.i.i.i.i.i146 ], [ %475, %"$JsonWriter.string_field.exit139" ]
+  %482 = phi ptr [ %479, %merge7.i.i.i.i.i146 ], [ %.pre.i.i.i.i141, %"$JsonWriter.string_field.exit139" ]
+  %483 = getelementptr i8, ptr %482, i64 %481
+  store i8 58, ptr %483, align 1
+  %484 = load i64, ptr %8, align 8
+  %485 = add i64 %484, 1
+  store i64 %485, ptr %8, align 8
+  br label %"$JsonWriter.string_field.exit149"
+
+then.i.i.i148:                                    ; preds = %merge.i.i.i.i.i143
+  %486 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %486, align 1
+  br label %"$JsonWriter.string_field.exit149"
+
+"$JsonWriter.string_field.exit149":               ; preds = %"$Vector.push.89.exit.thread.i.i.i142", %then.i.i.i148
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %474)
+  call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %4)
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %4, ptr nonnull readonly %1)
+  %shape.sroa.0.0.copyload.i = load i64, ptr %4, align 8
+  %shape.sroa.8.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 8
+  %shape.sroa.8.0.copyload.i = load i64, ptr %shape.sroa.8.0..sroa_idx.i, align 8
+  %shape.sroa.25.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 16
+  %shape.sroa.25.0.copyload.i = load i64, ptr %shape.sroa.25.0..sroa_idx.i, align 8
+  %shape.sroa.28.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 24
+  %shape.sroa.28.0.copyload.i = load i64, ptr %shape.sroa.28.0..sroa_idx.i, align 8
+  %shape.sroa.39.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 32
+  %shape.sroa.39.0.copyload.i = load i64, ptr %shape.sroa.39.0..sroa_idx.i, align 8
+  %shape.sroa.46.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 40
+  %shape.sroa.46.0.copyload.i = load i64, ptr %shape.sroa.46.0..sroa_idx.i, align 8
+  %shape.sroa.50.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 48
+  %shape.sroa.50.0.copyload.i = load i64, ptr %shape.sroa.50.0..sroa_idx.i, align 8
+  %shape.sroa.54.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 56
+  %shape.sroa.54.0.copyload.i = load i64, ptr %shape.sroa.54.0..sroa_idx.i, align 8
+  %shape.sroa.55.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 64
+  %shape.sroa.55.0.copyload.i = load i64, ptr %shape.sroa.55.0..sroa_idx.i, align 8
+  %shape.sroa.58.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 72
+  %shape.sroa.58.0.copyload.i = load i64, ptr %shape.sroa.58.0..sroa_idx.i, align 8
+  %shape.sroa.62.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 80
+  %shape.sroa.62.0.copyload.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i, align 8
+  %shape.sroa.66.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 88
+  %shape.sroa.66.0.copyload.i = load i64, ptr %shape.sroa.66.0..sroa_idx.i, align 8
+  %shape.sroa.68.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 96
+  %shape.sroa.68.0.copyload.i = load i64, ptr %shape.sroa.68.0..sroa_idx.i, align 8
+  %shape.sroa.71.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 104
+  %shape.sroa.71.0.copyload.i = load i64, ptr %shape.sroa.71.0..sroa_idx.i, align 8
+  %shape.sroa.72.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 112
+  %shape.sroa.72.0.copyload.i = load i64, ptr %shape.sroa.72.0..sroa_idx.i, align 8
+  %shape.sroa.75.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 120
+  %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
+  %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 128
+  %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
+  %487 = load i64, ptr %8, align 8
+  %488 = add i64 %487, 1
+  %489 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i150 = icmp slt i64 %489, %488
+  %.pre.i.i.i.i151 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i150, label %merge.i.i.i.i.i163, label %"$Vector.push.89.exit.thread.i.i.i152"
+
+merge.i.i.i.i.i163:                               ; preds = %"$JsonWriter.string_field.exit149"
+  %490 = shl i64 %489, 1
+  %spec.select.i.i.i.i.i164 = tail call i64 @llvm.smax.i64(i64 %490, i64 %488)
+  %spec.store.select.i.i.i.i.i165 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i164, i64 8)
+  %491 = tail call ptr @realloc(ptr %.pre.i.i.i.i151, i64 %spec.store.select.i.i.i.i.i165)
+  %492 = icmp eq ptr %491, null
+  br i1 %492, label %then.i.i.i168, label %merge7.i.i.i.i.i166
+
+merge7.i.i.i.i.i166:                              ; preds = %merge.i.i.i.i.i163
+  store ptr %491, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i165, ptr %11, align 8
+  %.pre10.i.i.i.i167 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i152"
+
+"$Vector.push.89.exit.thread.i.i.i152":           ; preds = %merge7.i.i.i.i.i166, %"$JsonWriter.string_field.exit149"
+  %493 = phi i64 [ %.pre10.i.i.i.i167, %merge7.i.i.i.i.i166 ], [ %487, %"$JsonWriter.string_field.exit149" ]
+  %494 = phi ptr [ %491, %merge7.i.i.i.i.i166 ], [ %.pre.i.i.i.i151, %"$JsonWriter.string_field.exit149" ]
+  %495 = getelementptr i8, ptr %494, i64 %493
+  store i8 58, ptr %495, align 1
+  %496 = load i64, ptr %8, align 8
+  %497 = add i64 %496, 1
+  store i64 %497, ptr %8, align 8
+  br label %"$JsonWriter.key.exit.i"
+
+then.i.i.i168:                                    ; preds = %merge.i.i.i.i.i163
+  %498 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %498, align 1
+  br label %"$JsonWriter.key.exit.i"
+
+"$JsonWriter.key.exit.i":                         ; preds = %then.i.i.i168, %"$Vector.push.89.exit.thread.i.i.i152"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
+  %499 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %500 = mul i64 %499, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
+  %501 = load i64, ptr %8, align 8
+  %502 = add i64 %501, 1
+  %503 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i153 = icmp slt i64 %503, %502
+  %.pre.i.i.i.i.i154 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i153, label %merge.i.i.i.i.i.i157, label %"$Vector.push.89.exit.thread.i.i.i.i155"
+
+merge.i.i.i.i.i.i157:                             ; preds = %"$JsonWriter.key.exit.i"
+  %504 = shl i64 %503, 1
+  %spec.select.i.i.i.i.i.i158 = tail call i64 @llvm.smax.i64(i64 %504, i64 %502)
+  %spec.store.select.i.i.i.i.i.i159 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i158, i64 8)
+  %505 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i154, i64 %spec.store.select.i.i.i.i.i.i159)
+  %506 = icmp eq ptr %505, null
+  br i1 %506, label %then.i.i.i.i162, label %merge7.i.i.i.i.i.i160
+
+merge7.i.i.i.i.i.i160:                            ; preds = %merge.i.i.i.i.i.i157
+  store ptr %505, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i159, ptr %11, align 8
+  %.pre10.i.i.i.i.i161 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i155"
+
+"$Vector.push.89.exit.thread.i.i.i.i155":         ; preds = %merge7.i.i.i.i.i.i160, %"$JsonWriter.key.exit.i"
+  %507 = phi i64 [ %.pre10.i.i.i.i.i161, %merge7.i.i.i.i.i.i160 ], [ %501, %"$JsonWriter.key.exit.i" ]
+  %508 = phi ptr [ %505, %merge7.i.i.i.i.i.i160 ], [ %.pre.i.i.i.i.i154, %"$JsonWriter.key.exit.i" ]
+  %509 = getelementptr i8, ptr %508, i64 %507
+  store i8 58, ptr %509, align 1
+  %510 = load i64, ptr %8, align 8
+  %511 = add i64 %510, 1
+  store i64 %511, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit.i156"
+
+then.i.i.i.i162:                                  ; preds = %merge.i.i.i.i.i.i157
+  %512 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %512, align 1
+  br label %"$JsonWriter.integer_field.exit.i156"
+
+"$JsonWriter.integer_field.exit.i156":            ; preds = %then.i.i.i.i162, %"$Vector.push.89.exit.thread.i.i.i.i155"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
+  %513 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
+  %514 = mul i64 %shape.sroa.62.0.copyload.i, %513
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
+  %515 = load i64, ptr %8, align 8
+  %516 = add i64 %515, 1
+  %517 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i92.i = icmp slt i64 %517, %516
   %.pre.i.i.i.i93.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i92.i, label %merge.i.i.i.i.i95.i, label %"$Vector.push.89.exit.thread.i.i.i94.i"
 
-merge.i.i.i.i.i95.i:                              ; preds = %"$JsonWriter.integer_field.exit.i121"
-  %478 = shl i64 %477, 1
-  %spec.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %478, i64 %476)
+merge.i.i.i.i.i95.i:                              ; preds = %"$JsonWriter.integer_field.exit.i156"
+  %518 = shl i64 %517, 1
+  %spec.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %518, i64 %516)
   %spec.store.select.i.i.i.i.i97.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i96.i, i64 8)
-  %479 = tail call ptr @realloc(ptr %.pre.i.i.i.i93.i, i64 %spec.store.select.i.i.i.i.i97.i)
-  %480 = icmp eq ptr %479, null
-  br i1 %480, label %then.i.i.i100.i, label %merge7.i.i.i.i.i98.i
+  %519 = tail call ptr @realloc(ptr %.pre.i.i.i.i93.i, i64 %spec.store.select.i.i.i.i.i97.i)
+  %520 = icmp eq ptr %519, null
+  br i1 %520, label %then.i.i.i100.i, label %merge7.i.i.i.i.i98.i
 
 merge7.i.i.i.i.i98.i:                             ; preds = %merge.i.i.i.i.i95.i
-  store ptr %479, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i97.i, ptr %10, align 8
-  %.pre10.i.i.i.i99.i = load i64, ptr %7, align 8
+  store ptr %519, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i97.i, ptr %11, align 8
+  %.pre10.i.i.i.i99.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i94.i"
 
-"$Vector.push.89.exit.thread.i.i.i94.i":          ; preds = %merge7.i.i.i.i.i98.i, %"$JsonWriter.integer_field.exit.i121"
-  %481 = phi i64 [ %.pre10.i.i.i.i99.i, %merge7.i.i.i.i.i98.i ], [ %475, %"$JsonWriter.integer_field.exit.i121" ]
-  %482 = phi ptr [ %479, %merge7.i.i.i.i.i98.i ], [ %.pre.i.i.i.i93.i, %"$JsonWriter.integer_field.exit.i121" ]
-  %483 = getelementptr i8, ptr %482, i64 %481
-  store i8 58, ptr %483, align 1
-  %484 = load i64, ptr %7, align 8
-  %485 = add i64 %484, 1
-  store i64 %485, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i94.i":          ; preds = %merge7.i.i.i.i.i98.i, %"$JsonWriter.integer_field.exit.i156"
+  %521 = phi i64 [ %.pre10.i.i.i.i99.i, %merge7.i.i.i.i.i98.i ], [ %515, %"$JsonWriter.integer_field.exit.i156" ]
+  %522 = phi ptr [ %519, %merge7.i.i.i.i.i98.i ], [ %.pre.i.i.i.i93.i, %"$JsonWriter.integer_field.exit.i156" ]
+  %523 = getelementptr i8, ptr %522, i64 %521
+  store i8 58, ptr %523, align 1
+  %524 = load i64, ptr %8, align 8
+  %525 = add i64 %524, 1
+  store i64 %525, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit101.i"
 
 then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
-  %486 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %486, align 1
+  %526 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %526, align 1
   br label %"$JsonWriter.integer_field.exit101.i"
 
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.89.exit.thread.i.i.i94.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %474)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
-  %487 = load i64, ptr %7, align 8
-  %488 = add i64 %487, 1
-  %489 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i102.i = icmp slt i64 %489, %488
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %514)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
+  %527 = load i64, ptr %8, align 8
+  %528 = add i64 %527, 1
+  %529 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i102.i = icmp slt i64 %529, %528
   %.pre.i.i.i.i103.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i102.i, label %merge.i.i.i.i.i105.i, label %"$Vector.push.89.exit.thread.i.i.i104.i"
 
 merge.i.i.i.i.i105.i:                             ; preds = %"$JsonWriter.integer_field.exit101.i"
-  %490 = shl i64 %489, 1
-  %spec.select.i.i.i.i.i106.i = tail call i64 @llvm.smax.i64(i64 %490, i64 %488)
+  %530 = shl i64 %529, 1
+  %spec.select.i.i.i.i.i106.i = tail call i64 @llvm.smax.i64(i64 %530, i64 %528)
   %spec.store.select.i.i.i.i.i107.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i106.i, i64 8)
-  %491 = tail call ptr @realloc(ptr %.pre.i.i.i.i103.i, i64 %spec.store.select.i.i.i.i.i107.i)
-  %492 = icmp eq ptr %491, null
-  br i1 %492, label %then.i.i.i110.i, label %merge7.i.i.i.i.i108.i
+  %531 = tail call ptr @realloc(ptr %.pre.i.i.i.i103.i, i64 %spec.store.select.i.i.i.i.i107.i)
+  %532 = icmp eq ptr %531, null
+  br i1 %532, label %then.i.i.i110.i, label %merge7.i.i.i.i.i108.i
 
 merge7.i.i.i.i.i108.i:                            ; preds = %merge.i.i.i.i.i105.i
-  store ptr %491, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i107.i, ptr %10, align 8
-  %.pre10.i.i.i.i109.i = load i64, ptr %7, align 8
+  store ptr %531, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i107.i, ptr %11, align 8
+  %.pre10.i.i.i.i109.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i104.i"
 
 "$Vector.push.89.exit.thread.i.i.i104.i":         ; preds = %merge7.i.i.i.i.i108.i, %"$JsonWriter.integer_field.exit101.i"
-  %493 = phi i64 [ %.pre10.i.i.i.i109.i, %merge7.i.i.i.i.i108.i ], [ %487, %"$JsonWriter.integer_field.exit101.i" ]
-  %494 = phi ptr [ %491, %merge7.i.i.i.i.i108.i ], [ %.pre.i.i.i.i103.i, %"$JsonWriter.integer_field.exit101.i" ]
-  %495 = getelementptr i8, ptr %494, i64 %493
-  store i8 58, ptr %495, align 1
-  %496 = load i64, ptr %7, align 8
-  %497 = add i64 %496, 1
-  store i64 %497, ptr %7, align 8
+  %533 = phi i64 [ %.pre10.i.i.i.i109.i, %merge7.i.i.i.i.i108.i ], [ %527, %"$JsonWriter.integer_field.exit101.i" ]
+  %534 = phi ptr [ %531, %merge7.i.i.i.i.i108.i ], [ %.pre.i.i.i.i103.i, %"$JsonWriter.integer_field.exit101.i" ]
+  %535 = getelementptr i8, ptr %534, i64 %533
+  store i8 58, ptr %535, align 1
+  %536 = load i64, ptr %8, align 8
+  %537 = add i64 %536, 1
+  store i64 %537, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit111.i"
 
 then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.i
-  %498 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %498, align 1
+  %538 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %538, align 1
   br label %"$JsonWriter.integer_field.exit111.i"
 
 "$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.89.exit.thread.i.i.i104.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
-  %499 = load i64, ptr %7, align 8
-  %500 = add i64 %499, 1
-  %501 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i112.i = icmp slt i64 %501, %500
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
+  %539 = load i64, ptr %8, align 8
+  %540 = add i64 %539, 1
+  %541 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i112.i = icmp slt i64 %541, %540
   %.pre.i.i.i.i113.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i112.i, label %merge.i.i.i.i.i115.i, label %"$Vector.push.89.exit.thread.i.i.i114.i"
 
 merge.i.i.i.i.i115.i:                             ; preds = %"$JsonWriter.integer_field.exit111.i"
-  %502 = shl i64 %501, 1
-  %spec.select.i.i.i.i.i116.i = tail call i64 @llvm.smax.i64(i64 %502, i64 %500)
+  %542 = shl i64 %541, 1
+  %spec.select.i.i.i.i.i116.i = tail call i64 @llvm.smax.i64(i64 %542, i64 %540)
   %spec.store.select.i.i.i.i.i117.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i116.i, i64 8)
-  %503 = tail call ptr @realloc(ptr %.pre.i.i.i.i113.i, i64 %spec.store.select.i.i.i.i.i117.i)
-  %504 = icmp eq ptr %503, null
-  br i1 %504, label %then.i.i.i120.i, label %merge7.i.i.i.i.i118.i
+  %543 = tail call ptr @realloc(ptr %.pre.i.i.i.i113.i, i64 %spec.store.select.i.i.i.i.i117.i)
+  %544 = icmp eq ptr %543, null
+  br i1 %544, label %then.i.i.i120.i, label %merge7.i.i.i.i.i118.i
 
 merge7.i.i.i.i.i118.i:                            ; preds = %merge.i.i.i.i.i115.i
-  store ptr %503, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i117.i, ptr %10, align 8
-  %.pre10.i.i.i.i119.i = load i64, ptr %7, align 8
+  store ptr %543, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i117.i, ptr %11, align 8
+  %.pre10.i.i.i.i119.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i114.i"
 
 "$Vector.push.89.exit.thread.i.i.i114.i":         ; preds = %merge7.i.i.i.i.i118.i, %"$JsonWriter.integer_field.exit111.i"
-  %505 = phi i64 [ %.pre10.i.i.i.i119.i, %merge7.i.i.i.i.i118.i ], [ %499, %"$JsonWriter.integer_field.exit111.i" ]
-  %506 = phi ptr [ %503, %merge7.i.i.i.i.i118.i ], [ %.pre.i.i.i.i113.i, %"$JsonWriter.integer_field.exit111.i" ]
-  %507 = getelementptr i8, ptr %506, i64 %505
-  store i8 58, ptr %507, align 1
-  %508 = load i64, ptr %7, align 8
-  %509 = add i64 %508, 1
-  store i64 %509, ptr %7, align 8
+  %545 = phi i64 [ %.pre10.i.i.i.i119.i, %merge7.i.i.i.i.i118.i ], [ %539, %"$JsonWriter.integer_field.exit111.i" ]
+  %546 = phi ptr [ %543, %merge7.i.i.i.i.i118.i ], [ %.pre.i.i.i.i113.i, %"$JsonWriter.integer_field.exit111.i" ]
+  %547 = getelementptr i8, ptr %546, i64 %545
+  store i8 58, ptr %547, align 1
+  %548 = load i64, ptr %8, align 8
+  %549 = add i64 %548, 1
+  store i64 %549, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit121.i"
 
 then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.i
-  %510 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %510, align 1
+  %550 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %550, align 1
   br label %"$JsonWriter.integer_field.exit121.i"
 
 "$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.89.exit.thread.i.i.i114.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
-  %511 = load i64, ptr %7, align 8
-  %512 = add i64 %511, 1
-  %513 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i122.i = icmp slt i64 %513, %512
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
+  %551 = load i64, ptr %8, align 8
+  %552 = add i64 %551, 1
+  %553 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i122.i = icmp slt i64 %553, %552
   %.pre.i.i.i.i123.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i122.i, label %merge.i.i.i.i.i125.i, label %"$Vector.push.89.exit.thread.i.i.i124.i"
 
 merge.i.i.i.i.i125.i:                             ; preds = %"$JsonWriter.integer_field.exit121.i"
-  %514 = shl i64 %513, 1
-  %spec.select.i.i.i.i.i126.i = tail call i64 @llvm.smax.i64(i64 %514, i64 %512)
+  %554 = shl i64 %553, 1
+  %spec.select.i.i.i.i.i126.i = tail call i64 @llvm.smax.i64(i64 %554, i64 %552)
   %spec.store.select.i.i.i.i.i127.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i126.i, i64 8)
-  %515 = tail call ptr @realloc(ptr %.pre.i.i.i.i123.i, i64 %spec.store.select.i.i.i.i.i127.i)
-  %516 = icmp eq ptr %515, null
-  br i1 %516, label %then.i.i.i130.i, label %merge7.i.i.i.i.i128.i
+  %555 = tail call ptr @realloc(ptr %.pre.i.i.i.i123.i, i64 %spec.store.select.i.i.i.i.i127.i)
+  %556 = icmp eq ptr %555, null
+  br i1 %556, label %then.i.i.i130.i, label %merge7.i.i.i.i.i128.i
 
 merge7.i.i.i.i.i128.i:                            ; preds = %merge.i.i.i.i.i125.i
-  store ptr %515, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i127.i, ptr %10, align 8
-  %.pre10.i.i.i.i129.i = load i64, ptr %7, align 8
+  store ptr %555, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i127.i, ptr %11, align 8
+  %.pre10.i.i.i.i129.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i124.i"
 
 "$Vector.push.89.exit.thread.i.i.i124.i":         ; preds = %merge7.i.i.i.i.i128.i, %"$JsonWriter.integer_field.exit121.i"
-  %517 = phi i64 [ %.pre10.i.i.i.i129.i, %merge7.i.i.i.i.i128.i ], [ %511, %"$JsonWriter.integer_field.exit121.i" ]
-  %518 = phi ptr [ %515, %merge7.i.i.i.i.i128.i ], [ %.pre.i.i.i.i123.i, %"$JsonWriter.integer_field.exit121.i" ]
-  %519 = getelementptr i8, ptr %518, i64 %517
-  store i8 58, ptr %519, align 1
-  %520 = load i64, ptr %7, align 8
-  %521 = add i64 %520, 1
-  store i64 %521, ptr %7, align 8
+  %557 = phi i64 [ %.pre10.i.i.i.i129.i, %merge7.i.i.i.i.i128.i ], [ %551, %"$JsonWriter.integer_field.exit121.i" ]
+  %558 = phi ptr [ %555, %merge7.i.i.i.i.i128.i ], [ %.pre.i.i.i.i123.i, %"$JsonWriter.integer_field.exit121.i" ]
+  %559 = getelementptr i8, ptr %558, i64 %557
+  store i8 58, ptr %559, align 1
+  %560 = load i64, ptr %8, align 8
+  %561 = add i64 %560, 1
+  store i64 %561, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit131.i"
 
 then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.i
-  %522 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %522, align 1
+  %562 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %562, align 1
   br label %"$JsonWriter.integer_field.exit131.i"
 
 "$JsonWriter.integer_field.exit131.i":            ; preds = %then.i.i.i130.i, %"$Vector.push.89.exit.thread.i.i.i124.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %459)
-  %523 = shl i64 %shape.sroa.8.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
-  %524 = load i64, ptr %7, align 8
-  %525 = add i64 %524, 1
-  %526 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i132.i = icmp slt i64 %526, %525
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
+  %563 = shl i64 %shape.sroa.8.0.copyload.i, 2
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
+  %564 = load i64, ptr %8, align 8
+  %565 = add i64 %564, 1
+  %566 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i132.i = icmp slt i64 %566, %565
   %.pre.i.i.i.i133.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i132.i, label %merge.i.i.i.i.i135.i, label %"$Vector.push.89.exit.thread.i.i.i134.i"
 
 merge.i.i.i.i.i135.i:                             ; preds = %"$JsonWriter.integer_field.exit131.i"
-  %527 = shl i64 %526, 1
-  %spec.select.i.i.i.i.i136.i = tail call i64 @llvm.smax.i64(i64 %527, i64 %525)
+  %567 = shl i64 %566, 1
+  %spec.select.i.i.i.i.i136.i = tail call i64 @llvm.smax.i64(i64 %567, i64 %565)
   %spec.store.select.i.i.i.i.i137.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i136.i, i64 8)
-  %528 = tail call ptr @realloc(ptr %.pre.i.i.i.i133.i, i64 %spec.store.select.i.i.i.i.i137.i)
-  %529 = icmp eq ptr %528, null
-  br i1 %529, label %then.i.i.i140.i, label %merge7.i.i.i.i.i138.i
+  %568 = tail call ptr @realloc(ptr %.pre.i.i.i.i133.i, i64 %spec.store.select.i.i.i.i.i137.i)
+  %569 = icmp eq ptr %568, null
+  br i1 %569, label %then.i.i.i140.i, label %merge7.i.i.i.i.i138.i
 
 merge7.i.i.i.i.i138.i:                            ; preds = %merge.i.i.i.i.i135.i
-  store ptr %528, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i137.i, ptr %10, align 8
-  %.pre10.i.i.i.i139.i = load i64, ptr %7, align 8
+  store ptr %568, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i137.i, ptr %11, align 8
+  %.pre10.i.i.i.i139.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i134.i"
 
 "$Vector.push.89.exit.thread.i.i.i134.i":         ; preds = %merge7.i.i.i.i.i138.i, %"$JsonWriter.integer_field.exit131.i"
-  %530 = phi i64 [ %.pre10.i.i.i.i139.i, %merge7.i.i.i.i.i138.i ], [ %524, %"$JsonWriter.integer_field.exit131.i" ]
-  %531 = phi ptr [ %528, %merge7.i.i.i.i.i138.i ], [ %.pre.i.i.i.i133.i, %"$JsonWriter.integer_field.exit131.i" ]
-  %532 = getelementptr i8, ptr %531, i64 %530
-  store i8 58, ptr %532, align 1
-  %533 = load i64, ptr %7, align 8
-  %534 = add i64 %533, 1
-  store i64 %534, ptr %7, align 8
+  %570 = phi i64 [ %.pre10.i.i.i.i139.i, %merge7.i.i.i.i.i138.i ], [ %564, %"$JsonWriter.integer_field.exit131.i" ]
+  %571 = phi ptr [ %568, %merge7.i.i.i.i.i138.i ], [ %.pre.i.i.i.i133.i, %"$JsonWriter.integer_field.exit131.i" ]
+  %572 = getelementptr i8, ptr %571, i64 %570
+  store i8 58, ptr %572, align 1
+  %573 = load i64, ptr %8, align 8
+  %574 = add i64 %573, 1
+  store i64 %574, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit141.i"
 
 then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.i
-  %535 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %535, align 1
+  %575 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %575, align 1
   br label %"$JsonWriter.integer_field.exit141.i"
 
 "$JsonWriter.integer_field.exit141.i":            ; preds = %then.i.i.i140.i, %"$Vector.push.89.exit.thread.i.i.i134.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
-  %536 = add i64 %shape.sroa.0.0.copyload.i, -1
-  %537 = add i64 %shape.sroa.25.0.copyload.i, %536
-  %538 = sdiv i64 %537, %shape.sroa.0.0.copyload.i
-  %539 = mul i64 %538, %473
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
-  %540 = load i64, ptr %7, align 8
-  %541 = add i64 %540, 1
-  %542 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i142.i = icmp slt i64 %542, %541
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %563)
+  %576 = add i64 %shape.sroa.0.0.copyload.i, -1
+  %577 = add i64 %shape.sroa.25.0.copyload.i, %576
+  %578 = sdiv i64 %577, %shape.sroa.0.0.copyload.i
+  %579 = mul i64 %578, %513
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
+  %580 = load i64, ptr %8, align 8
+  %581 = add i64 %580, 1
+  %582 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i142.i = icmp slt i64 %582, %581
   %.pre.i.i.i.i143.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i142.i, label %merge.i.i.i.i.i145.i, label %"$Vector.push.89.exit.thread.i.i.i144.i"
 
 merge.i.i.i.i.i145.i:                             ; preds = %"$JsonWriter.integer_field.exit141.i"
-  %543 = shl i64 %542, 1
-  %spec.select.i.i.i.i.i146.i = tail call i64 @llvm.smax.i64(i64 %543, i64 %541)
+  %583 = shl i64 %582, 1
+  %spec.select.i.i.i.i.i146.i = tail call i64 @llvm.smax.i64(i64 %583, i64 %581)
   %spec.store.select.i.i.i.i.i147.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i146.i, i64 8)
-  %544 = tail call ptr @realloc(ptr %.pre.i.i.i.i143.i, i64 %spec.store.select.i.i.i.i.i147.i)
-  %545 = icmp eq ptr %544, null
-  br i1 %545, label %then.i.i.i150.i, label %merge7.i.i.i.i.i148.i
+  %584 = tail call ptr @realloc(ptr %.pre.i.i.i.i143.i, i64 %spec.store.select.i.i.i.i.i147.i)
+  %585 = icmp eq ptr %584, null
+  br i1 %585, label %then.i.i.i150.i, label %merge7.i.i.i.i.i148.i
 
 merge7.i.i.i.i.i148.i:                            ; preds = %merge.i.i.i.i.i145.i
-  store ptr %544, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i147.i, ptr %10, align 8
-  %.pre10.i.i.i.i149.i = load i64, ptr %7, align 8
+  store ptr %584, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i147.i, ptr %11, align 8
+  %.pre10.i.i.i.i149.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i144.i"
 
 "$Vector.push.89.exit.thread.i.i.i144.i":         ; preds = %merge7.i.i.i.i.i148.i, %"$JsonWriter.integer_field.exit141.i"
-  %546 = phi i64 [ %.pre10.i.i.i.i149.i, %merge7.i.i.i.i.i148.i ], [ %540, %"$JsonWriter.integer_field.exit141.i" ]
-  %547 = phi ptr [ %544, %merge7.i.i.i.i.i148.i ], [ %.pre.i.i.i.i143.i, %"$JsonWriter.integer_field.exit141.i" ]
-  %548 = getelementptr i8, ptr %547, i64 %546
-  store i8 58, ptr %548, align 1
-  %549 = load i64, ptr %7, align 8
-  %550 = add i64 %549, 1
-  store i64 %550, ptr %7, align 8
+  %586 = phi i64 [ %.pre10.i.i.i.i149.i, %merge7.i.i.i.i.i148.i ], [ %580, %"$JsonWriter.integer_field.exit141.i" ]
+  %587 = phi ptr [ %584, %merge7.i.i.i.i.i148.i ], [ %.pre.i.i.i.i143.i, %"$JsonWriter.integer_field.exit141.i" ]
+  %588 = getelementptr i8, ptr %587, i64 %586
+  store i8 58, ptr %588, align 1
+  %589 = load i64, ptr %8, align 8
+  %590 = add i64 %589, 1
+  store i64 %590, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit151.i"
 
 then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.i
-  %551 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %551, align 1
+  %591 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %591, align 1
   br label %"$JsonWriter.integer_field.exit151.i"
 
 "$JsonWriter.integer_field.exit151.i":            ; preds = %then.i.i.i150.i, %"$Vector.push.89.exit.thread.i.i.i144.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %539)
-  %552 = shl i64 %shape.sroa.54.0.copyload.i, 1
-  %553 = add i64 %552, %shape.sroa.50.0.copyload.i
-  %554 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %555 = mul i64 %shape.sroa.46.0.copyload.i, %554
-  %556 = mul i64 %555, %553
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
-  %557 = load i64, ptr %7, align 8
-  %558 = add i64 %557, 1
-  %559 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i152.i = icmp slt i64 %559, %558
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %579)
+  %592 = shl i64 %shape.sroa.54.0.copyload.i, 1
+  %593 = add i64 %592, %shape.sroa.50.0.copyload.i
+  %594 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %595 = mul i64 %shape.sroa.46.0.copyload.i, %594
+  %596 = mul i64 %595, %593
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
+  %597 = load i64, ptr %8, align 8
+  %598 = add i64 %597, 1
+  %599 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i152.i = icmp slt i64 %599, %598
   %.pre.i.i.i.i153.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i152.i, label %merge.i.i.i.i.i155.i, label %"$Vector.push.89.exit.thread.i.i.i154.i"
 
 merge.i.i.i.i.i155.i:                             ; preds = %"$JsonWriter.integer_field.exit151.i"
-  %560 = shl i64 %559, 1
-  %spec.select.i.i.i.i.i156.i = tail call i64 @llvm.smax.i64(i64 %560, i64 %558)
+  %600 = shl i64 %599, 1
+  %spec.select.i.i.i.i.i156.i = tail call i64 @llvm.smax.i64(i64 %600, i64 %598)
   %spec.store.select.i.i.i.i.i157.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i156.i, i64 8)
-  %561 = tail call ptr @realloc(ptr %.pre.i.i.i.i153.i, i64 %spec.store.select.i.i.i.i.i157.i)
-  %562 = icmp eq ptr %561, null
-  br i1 %562, label %then.i.i.i160.i, label %merge7.i.i.i.i.i158.i
+  %601 = tail call ptr @realloc(ptr %.pre.i.i.i.i153.i, i64 %spec.store.select.i.i.i.i.i157.i)
+  %602 = icmp eq ptr %601, null
+  br i1 %602, label %then.i.i.i160.i, label %merge7.i.i.i.i.i158.i
 
 merge7.i.i.i.i.i158.i:                            ; preds = %merge.i.i.i.i.i155.i
-  store ptr %561, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i157.i, ptr %10, align 8
-  %.pre10.i.i.i.i159.i = load i64, ptr %7, align 8
+  store ptr %601, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i157.i, ptr %11, align 8
+  %.pre10.i.i.i.i159.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i154.i"
 
 "$Vector.push.89.exit.thread.i.i.i154.i":         ; preds = %merge7.i.i.i.i.i158.i, %"$JsonWriter.integer_field.exit151.i"
-  %563 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %557, %"$JsonWriter.integer_field.exit151.i" ]
-  %564 = phi ptr [ %561, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %"$JsonWriter.integer_field.exit151.i" ]
-  %565 = getelementptr i8, ptr %564, i64 %563
-  store i8 58, ptr %565, align 1
-  %566 = load i64, ptr %7, align 8
-  %567 = add i64 %566, 1
-  store i64 %567, ptr %7, align 8
+  %603 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %597, %"$JsonWriter.integer_field.exit151.i" ]
+  %604 = phi ptr [ %601, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %"$JsonWriter.integer_field.exit151.i" ]
+  %605 = getelementptr i8, ptr %604, i64 %603
+  store i8 58, ptr %605, align 1
+  %606 = load i64, ptr %8, align 8
+  %607 = add i64 %606, 1
+  store i64 %607, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit161.i"
 
 then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.i
-  %568 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %568, align 1
+  %608 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %608, align 1
   br label %"$JsonWriter.integer_field.exit161.i"
 
 "$JsonWriter.integer_field.exit161.i":            ; preds = %then.i.i.i160.i, %"$Vector.push.89.exit.thread.i.i.i154.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %556)
-  %569 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %570 = mul i64 %569, %shape.sroa.50.0.copyload.i
-  %571 = mul i64 %570, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
-  %572 = load i64, ptr %7, align 8
-  %573 = add i64 %572, 1
-  %574 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i162.i = icmp slt i64 %574, %573
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %596)
+  %609 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %610 = mul i64 %609, %shape.sroa.50.0.copyload.i
+  %611 = mul i64 %610, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
+  %612 = load i64, ptr %8, align 8
+  %613 = add i64 %612, 1
+  %614 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i162.i = icmp slt i64 %614, %613
   %.pre.i.i.i.i163.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i162.i, label %merge.i.i.i.i.i165.i, label %"$Vector.push.89.exit.thread.i.i.i164.i"
 
 merge.i.i.i.i.i165.i:                             ; preds = %"$JsonWriter.integer_field.exit161.i"
-  %575 = shl i64 %574, 1
-  %spec.select.i.i.i.i.i166.i = tail call i64 @llvm.smax.i64(i64 %575, i64 %573)
+  %615 = shl i64 %614, 1
+  %spec.select.i.i.i.i.i166.i = tail call i64 @llvm.smax.i64(i64 %615, i64 %613)
   %spec.store.select.i.i.i.i.i167.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i166.i, i64 8)
-  %576 = tail call ptr @realloc(ptr %.pre.i.i.i.i163.i, i64 %spec.store.select.i.i.i.i.i167.i)
-  %577 = icmp eq ptr %576, null
-  br i1 %577, label %then.i.i.i170.i, label %merge7.i.i.i.i.i168.i
+  %616 = tail call ptr @realloc(ptr %.pre.i.i.i.i163.i, i64 %spec.store.select.i.i.i.i.i167.i)
+  %617 = icmp eq ptr %616, null
+  br i1 %617, label %then.i.i.i170.i, label %merge7.i.i.i.i.i168.i
 
 merge7.i.i.i.i.i168.i:                            ; preds = %merge.i.i.i.i.i165.i
-  store ptr %576, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i167.i, ptr %10, align 8
-  %.pre10.i.i.i.i169.i = load i64, ptr %7, align 8
+  store ptr %616, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i167.i, ptr %11, align 8
+  %.pre10.i.i.i.i169.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i164.i"
 
 "$Vector.push.89.exit.thread.i.i.i164.i":         ; preds = %merge7.i.i.i.i.i168.i, %"$JsonWriter.integer_field.exit161.i"
-  %578 = phi i64 [ %.pre10.i.i.i.i169.i, %merge7.i.i.i.i.i168.i ], [ %572, %"$JsonWriter.integer_field.exit161.i" ]
-  %579 = phi ptr [ %576, %merge7.i.i.i.i.i168.i ], [ %.pre.i.i.i.i163.i, %"$JsonWriter.integer_field.exit161.i" ]
-  %580 = getelementptr i8, ptr %579, i64 %578
-  store i8 58, ptr %580, align 1
-  %581 = load i64, ptr %7, align 8
-  %582 = add i64 %581, 1
-  store i64 %582, ptr %7, align 8
+  %618 = phi i64 [ %.pre10.i.i.i.i169.i, %merge7.i.i.i.i.i168.i ], [ %612, %"$JsonWriter.integer_field.exit161.i" ]
+  %619 = phi ptr [ %616, %merge7.i.i.i.i.i168.i ], [ %.pre.i.i.i.i163.i, %"$JsonWriter.integer_field.exit161.i" ]
+  %620 = getelementptr i8, ptr %619, i64 %618
+  store i8 58, ptr %620, align 1
+  %621 = load i64, ptr %8, align 8
+  %622 = add i64 %621, 1
+  store i64 %622, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit171.i"
 
 then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.i
-  %583 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %583, align 1
+  %623 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %623, align 1
   br label %"$JsonWriter.integer_field.exit171.i"
 
 "$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.89.exit.thread.i.i.i164.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
-  %584 = load i64, ptr %7, align 8
-  %585 = add i64 %584, 1
-  %586 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i172.i = icmp slt i64 %586, %585
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %611)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
+  %624 = load i64, ptr %8, align 8
+  %625 = add i64 %624, 1
+  %626 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i172.i = icmp slt i64 %626, %625
   %.pre.i.i.i.i173.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i172.i, label %merge.i.i.i.i.i175.i, label %"$Vector.push.89.exit.thread.i.i.i174.i"
 
 merge.i.i.i.i.i175.i:                             ; preds = %"$JsonWriter.integer_field.exit171.i"
-  %587 = shl i64 %586, 1
-  %spec.select.i.i.i.i.i176.i = tail call i64 @llvm.smax.i64(i64 %587, i64 %585)
+  %627 = shl i64 %626, 1
+  %spec.select.i.i.i.i.i176.i = tail call i64 @llvm.smax.i64(i64 %627, i64 %625)
   %spec.store.select.i.i.i.i.i177.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i176.i, i64 8)
-  %588 = tail call ptr @realloc(ptr %.pre.i.i.i.i173.i, i64 %spec.store.select.i.i.i.i.i177.i)
-  %589 = icmp eq ptr %588, null
-  br i1 %589, label %then.i.i.i180.i, label %merge7.i.i.i.i.i178.i
+  %628 = tail call ptr @realloc(ptr %.pre.i.i.i.i173.i, i64 %spec.store.select.i.i.i.i.i177.i)
+  %629 = icmp eq ptr %628, null
+  br i1 %629, label %then.i.i.i180.i, label %merge7.i.i.i.i.i178.i
 
 merge7.i.i.i.i.i178.i:                            ; preds = %merge.i.i.i.i.i175.i
-  store ptr %588, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i177.i, ptr %10, align 8
-  %.pre10.i.i.i.i179.i = load i64, ptr %7, align 8
+  store ptr %628, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i177.i, ptr %11, align 8
+  %.pre10.i.i.i.i179.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i174.i"
 
 "$Vector.push.89.exit.thread.i.i.i174.i":         ; preds = %merge7.i.i.i.i.i178.i, %"$JsonWriter.integer_field.exit171.i"
-  %590 = phi i64 [ %.pre10.i.i.i.i179.i, %merge7.i.i.i.i.i178.i ], [ %584, %"$JsonWriter.integer_field.exit171.i" ]
-  %591 = phi ptr [ %588, %merge7.i.i.i.i.i178.i ], [ %.pre.i.i.i.i173.i, %"$JsonWriter.integer_field.exit171.i" ]
-  %592 = getelementptr i8, ptr %591, i64 %590
-  store i8 58, ptr %592, align 1
-  %593 = load i64, ptr %7, align 8
-  %594 = add i64 %593, 1
-  store i64 %594, ptr %7, align 8
+  %630 = phi i64 [ %.pre10.i.i.i.i179.i, %merge7.i.i.i.i.i178.i ], [ %624, %"$JsonWriter.integer_field.exit171.i" ]
+  %631 = phi ptr [ %628, %merge7.i.i.i.i.i178.i ], [ %.pre.i.i.i.i173.i, %"$JsonWriter.integer_field.exit171.i" ]
+  %632 = getelementptr i8, ptr %631, i64 %630
+  store i8 58, ptr %632, align 1
+  %633 = load i64, ptr %8, align 8
+  %634 = add i64 %633, 1
+  store i64 %634, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit181.i"
 
 then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.i
-  %595 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %595, align 1
+  %635 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %635, align 1
   br label %"$JsonWriter.integer_field.exit181.i"
 
 "$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.89.exit.thread.i.i.i174.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %571)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
-  %596 = load i64, ptr %7, align 8
-  %597 = add i64 %596, 1
-  %598 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i182.i = icmp slt i64 %598, %597
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %611)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
+  %636 = load i64, ptr %8, align 8
+  %637 = add i64 %636, 1
+  %638 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i182.i = icmp slt i64 %638, %637
   %.pre.i.i.i.i183.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i182.i, label %merge.i.i.i.i.i185.i, label %"$Vector.push.89.exit.thread.i.i.i184.i"
 
 merge.i.i.i.i.i185.i:                             ; preds = %"$JsonWriter.integer_field.exit181.i"
-  %599 = shl i64 %598, 1
-  %spec.select.i.i.i.i.i186.i = tail call i64 @llvm.smax.i64(i64 %599, i64 %597)
+  %639 = shl i64 %638, 1
+  %spec.select.i.i.i.i.i186.i = tail call i64 @llvm.smax.i64(i64 %639, i64 %637)
   %spec.store.select.i.i.i.i.i187.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i186.i, i64 8)
-  %600 = tail call ptr @realloc(ptr %.pre.i.i.i.i183.i, i64 %spec.store.select.i.i.i.i.i187.i)
-  %601 = icmp eq ptr %600, null
-  br i1 %601, label %then.i.i.i190.i, label %merge7.i.i.i.i.i188.i
+  %640 = tail call ptr @realloc(ptr %.pre.i.i.i.i183.i, i64 %spec.store.select.i.i.i.i.i187.i)
+  %641 = icmp eq ptr %640, null
+  br i1 %641, label %then.i.i.i190.i, label %merge7.i.i.i.i.i188.i
 
 merge7.i.i.i.i.i188.i:                            ; preds = %merge.i.i.i.i.i185.i
-  store ptr %600, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i187.i, ptr %10, align 8
-  %.pre10.i.i.i.i189.i = load i64, ptr %7, align 8
+  store ptr %640, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i187.i, ptr %11, align 8
+  %.pre10.i.i.i.i189.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i184.i"
 
 "$Vector.push.89.exit.thread.i.i.i184.i":         ; preds = %merge7.i.i.i.i.i188.i, %"$JsonWriter.integer_field.exit181.i"
-  %602 = phi i64 [ %.pre10.i.i.i.i189.i, %merge7.i.i.i.i.i188.i ], [ %596, %"$JsonWriter.integer_field.exit181.i" ]
-  %603 = phi ptr [ %600, %merge7.i.i.i.i.i188.i ], [ %.pre.i.i.i.i183.i, %"$JsonWriter.integer_field.exit181.i" ]
-  %604 = getelementptr i8, ptr %603, i64 %602
-  store i8 58, ptr %604, align 1
-  %605 = load i64, ptr %7, align 8
-  %606 = add i64 %605, 1
-  store i64 %606, ptr %7, align 8
+  %642 = phi i64 [ %.pre10.i.i.i.i189.i, %merge7.i.i.i.i.i188.i ], [ %636, %"$JsonWriter.integer_field.exit181.i" ]
+  %643 = phi ptr [ %640, %merge7.i.i.i.i.i188.i ], [ %.pre.i.i.i.i183.i, %"$JsonWriter.integer_field.exit181.i" ]
+  %644 = getelementptr i8, ptr %643, i64 %642
+  store i8 58, ptr %644, align 1
+  %645 = load i64, ptr %8, align 8
+  %646 = add i64 %645, 1
+  store i64 %646, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit191.i"
 
 then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.i
-  %607 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %607, align 1
+  %647 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %647, align 1
   br label %"$JsonWriter.integer_field.exit191.i"
 
 "$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.89.exit.thread.i.i.i184.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %570)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
-  %608 = load i64, ptr %7, align 8
-  %609 = add i64 %608, 1
-  %610 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i192.i = icmp slt i64 %610, %609
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %610)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
+  %648 = load i64, ptr %8, align 8
+  %649 = add i64 %648, 1
+  %650 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i192.i = icmp slt i64 %650, %649
   %.pre.i.i.i.i193.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i192.i, label %merge.i.i.i.i.i195.i, label %"$Vector.push.89.exit.thread.i.i.i194.i"
 
 merge.i.i.i.i.i195.i:                             ; preds = %"$JsonWriter.integer_field.exit191.i"
-  %611 = shl i64 %610, 1
-  %spec.select.i.i.i.i.i196.i = tail call i64 @llvm.smax.i64(i64 %611, i64 %609)
+  %651 = shl i64 %650, 1
+  %spec.select.i.i.i.i.i196.i = tail call i64 @llvm.smax.i64(i64 %651, i64 %649)
   %spec.store.select.i.i.i.i.i197.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196.i, i64 8)
-  %612 = tail call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
-  %613 = icmp eq ptr %612, null
-  br i1 %613, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
+  %652 = tail call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
+  %653 = icmp eq ptr %652, null
+  br i1 %653, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
 
 merge7.i.i.i.i.i198.i:                            ; preds = %merge.i.i.i.i.i195.i
-  store ptr %612, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i197.i, ptr %10, align 8
-  %.pre10.i.i.i.i199.i = load i64, ptr %7, align 8
+  store ptr %652, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i197.i, ptr %11, align 8
+  %.pre10.i.i.i.i199.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i194.i"
 
 "$Vector.push.89.exit.thread.i.i.i194.i":         ; preds = %merge7.i.i.i.i.i198.i, %"$JsonWriter.integer_field.exit191.i"
-  %614 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %608, %"$JsonWriter.integer_field.exit191.i" ]
-  %615 = phi ptr [ %612, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %"$JsonWriter.integer_field.exit191.i" ]
-  %616 = getelementptr i8, ptr %615, i64 %614
-  store i8 58, ptr %616, align 1
-  %617 = load i64, ptr %7, align 8
-  %618 = add i64 %617, 1
-  store i64 %618, ptr %7, align 8
+  %654 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %648, %"$JsonWriter.integer_field.exit191.i" ]
+  %655 = phi ptr [ %652, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %"$JsonWriter.integer_field.exit191.i" ]
+  %656 = getelementptr i8, ptr %655, i64 %654
+  store i8 58, ptr %656, align 1
+  %657 = load i64, ptr %8, align 8
+  %658 = add i64 %657, 1
+  store i64 %658, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit201.i"
 
 then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.i
-  %619 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %619, align 1
+  %659 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %659, align 1
   br label %"$JsonWriter.integer_field.exit201.i"
 
 "$JsonWriter.integer_field.exit201.i":            ; preds = %then.i.i.i200.i, %"$Vector.push.89.exit.thread.i.i.i194.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
-  %620 = shl i64 %554, 1
-  %621 = mul i64 %620, %shape.sroa.55.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
-  %622 = load i64, ptr %7, align 8
-  %623 = add i64 %622, 1
-  %624 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i202.i = icmp slt i64 %624, %623
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %563)
+  %660 = shl i64 %594, 1
+  %661 = mul i64 %660, %shape.sroa.55.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
+  %662 = load i64, ptr %8, align 8
+  %663 = add i64 %662, 1
+  %664 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i202.i = icmp slt i64 %664, %663
   %.pre.i.i.i.i203.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i202.i, label %merge.i.i.i.i.i205.i, label %"$Vector.push.89.exit.thread.i.i.i204.i"
 
 merge.i.i.i.i.i205.i:                             ; preds = %"$JsonWriter.integer_field.exit201.i"
-  %625 = shl i64 %624, 1
-  %spec.select.i.i.i.i.i206.i = tail call i64 @llvm.smax.i64(i64 %625, i64 %623)
+  %665 = shl i64 %664, 1
+  %spec.select.i.i.i.i.i206.i = tail call i64 @llvm.smax.i64(i64 %665, i64 %663)
   %spec.store.select.i.i.i.i.i207.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i206.i, i64 8)
-  %626 = tail call ptr @realloc(ptr %.pre.i.i.i.i203.i, i64 %spec.store.select.i.i.i.i.i207.i)
-  %627 = icmp eq ptr %626, null
-  br i1 %627, label %then.i.i.i210.i, label %merge7.i.i.i.i.i208.i
+  %666 = tail call ptr @realloc(ptr %.pre.i.i.i.i203.i, i64 %spec.store.select.i.i.i.i.i207.i)
+  %667 = icmp eq ptr %666, null
+  br i1 %667, label %then.i.i.i210.i, label %merge7.i.i.i.i.i208.i
 
 merge7.i.i.i.i.i208.i:                            ; preds = %merge.i.i.i.i.i205.i
-  store ptr %626, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i207.i, ptr %10, align 8
-  %.pre10.i.i.i.i209.i = load i64, ptr %7, align 8
+  store ptr %666, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i207.i, ptr %11, align 8
+  %.pre10.i.i.i.i209.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i204.i"
 
 "$Vector.push.89.exit.thread.i.i.i204.i":         ; preds = %merge7.i.i.i.i.i208.i, %"$JsonWriter.integer_field.exit201.i"
-  %628 = phi i64 [ %.pre10.i.i.i.i209.i, %merge7.i.i.i.i.i208.i ], [ %622, %"$JsonWriter.integer_field.exit201.i" ]
-  %629 = phi ptr [ %626, %merge7.i.i.i.i.i208.i ], [ %.pre.i.i.i.i203.i, %"$JsonWriter.integer_field.exit201.i" ]
-  %630 = getelementptr i8, ptr %629, i64 %628
-  store i8 58, ptr %630, align 1
-  %631 = load i64, ptr %7, align 8
-  %632 = add i64 %631, 1
-  store i64 %632, ptr %7, align 8
+  %668 = phi i64 [ %.pre10.i.i.i.i209.i, %merge7.i.i.i.i.i208.i ], [ %662, %"$JsonWriter.integer_field.exit201.i" ]
+  %669 = phi ptr [ %666, %merge7.i.i.i.i.i208.i ], [ %.pre.i.i.i.i203.i, %"$JsonWriter.integer_field.exit201.i" ]
+  %670 = getelementptr i8, ptr %669, i64 %668
+  store i8 58, ptr %670, align 1
+  %671 = load i64, ptr %8, align 8
+  %672 = add i64 %671, 1
+  store i64 %672, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit211.i"
 
 then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.i
-  %633 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %633, align 1
+  %673 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %673, align 1
   br label %"$JsonWriter.integer_field.exit211.i"
 
 "$JsonWriter.integer_field.exit211.i":            ; preds = %then.i.i.i210.i, %"$Vector.push.89.exit.thread.i.i.i204.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %621)
-  %634 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %635 = mul i64 %634, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
-  %636 = load i64, ptr %7, align 8
-  %637 = add i64 %636, 1
-  %638 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i212.i = icmp slt i64 %638, %637
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %661)
+  %674 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %675 = mul i64 %674, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
+  %676 = load i64, ptr %8, align 8
+  %677 = add i64 %676, 1
+  %678 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i212.i = icmp slt i64 %678, %677
   %.pre.i.i.i.i213.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i212.i, label %merge.i.i.i.i.i215.i, label %"$Vector.push.89.exit.thread.i.i.i214.i"
 
 merge.i.i.i.i.i215.i:                             ; preds = %"$JsonWriter.integer_field.exit211.i"
-  %639 = shl i64 %638, 1
-  %spec.select.i.i.i.i.i216.i = tail call i64 @llvm.smax.i64(i64 %639, i64 %637)
+  %679 = shl i64 %678, 1
+  %spec.select.i.i.i.i.i216.i = tail call i64 @llvm.smax.i64(i64 %679, i64 %677)
   %spec.store.select.i.i.i.i.i217.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i216.i, i64 8)
-  %640 = tail call ptr @realloc(ptr %.pre.i.i.i.i213.i, i64 %spec.store.select.i.i.i.i.i217.i)
-  %641 = icmp eq ptr %640, null
-  br i1 %641, label %then.i.i.i220.i, label %merge7.i.i.i.i.i218.i
+  %680 = tail call ptr @realloc(ptr %.pre.i.i.i.i213.i, i64 %spec.store.select.i.i.i.i.i217.i)
+  %681 = icmp eq ptr %680, null
+  br i1 %681, label %then.i.i.i220.i, label %merge7.i.i.i.i.i218.i
 
 merge7.i.i.i.i.i218.i:                            ; preds = %merge.i.i.i.i.i215.i
-  store ptr %640, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i217.i, ptr %10, align 8
-  %.pre10.i.i.i.i219.i = load i64, ptr %7, align 8
+  store ptr %680, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i217.i, ptr %11, align 8
+  %.pre10.i.i.i.i219.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i214.i"
 
 "$Vector.push.89.exit.thread.i.i.i214.i":         ; preds = %merge7.i.i.i.i.i218.i, %"$JsonWriter.integer_field.exit211.i"
-  %642 = phi i64 [ %.pre10.i.i.i.i219.i, %merge7.i.i.i.i.i218.i ], [ %636, %"$JsonWriter.integer_field.exit211.i" ]
-  %643 = phi ptr [ %640, %merge7.i.i.i.i.i218.i ], [ %.pre.i.i.i.i213.i, %"$JsonWriter.integer_field.exit211.i" ]
-  %644 = getelementptr i8, ptr %643, i64 %642
-  store i8 58, ptr %644, align 1
-  %645 = load i64, ptr %7, align 8
-  %646 = add i64 %645, 1
-  store i64 %646, ptr %7, align 8
+  %682 = phi i64 [ %.pre10.i.i.i.i219.i, %merge7.i.i.i.i.i218.i ], [ %676, %"$JsonWriter.integer_field.exit211.i" ]
+  %683 = phi ptr [ %680, %merge7.i.i.i.i.i218.i ], [ %.pre.i.i.i.i213.i, %"$JsonWriter.integer_field.exit211.i" ]
+  %684 = getelementptr i8, ptr %683, i64 %682
+  store i8 58, ptr %684, align 1
+  %685 = load i64, ptr %8, align 8
+  %686 = add i64 %685, 1
+  store i64 %686, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit221.i"
 
 then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.i
-  %647 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %647, align 1
+  %687 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %687, align 1
   br label %"$JsonWriter.integer_field.exit221.i"
 
 "$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.89.exit.thread.i.i.i214.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %635)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
-  %648 = load i64, ptr %7, align 8
-  %649 = add i64 %648, 1
-  %650 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i222.i = icmp slt i64 %650, %649
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %675)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
+  %688 = load i64, ptr %8, align 8
+  %689 = add i64 %688, 1
+  %690 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i222.i = icmp slt i64 %690, %689
   %.pre.i.i.i.i223.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i222.i, label %merge.i.i.i.i.i225.i, label %"$Vector.push.89.exit.thread.i.i.i224.i"
 
 merge.i.i.i.i.i225.i:                             ; preds = %"$JsonWriter.integer_field.exit221.i"
-  %651 = shl i64 %650, 1
-  %spec.select.i.i.i.i.i226.i = tail call i64 @llvm.smax.i64(i64 %651, i64 %649)
+  %691 = shl i64 %690, 1
+  %spec.select.i.i.i.i.i226.i = tail call i64 @llvm.smax.i64(i64 %691, i64 %689)
   %spec.store.select.i.i.i.i.i227.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i226.i, i64 8)
-  %652 = tail call ptr @realloc(ptr %.pre.i.i.i.i223.i, i64 %spec.store.select.i.i.i.i.i227.i)
-  %653 = icmp eq ptr %652, null
-  br i1 %653, label %then.i.i.i230.i, label %merge7.i.i.i.i.i228.i
+  %692 = tail call ptr @realloc(ptr %.pre.i.i.i.i223.i, i64 %spec.store.select.i.i.i.i.i227.i)
+  %693 = icmp eq ptr %692, null
+  br i1 %693, label %then.i.i.i230.i, label %merge7.i.i.i.i.i228.i
 
 merge7.i.i.i.i.i228.i:                            ; preds = %merge.i.i.i.i.i225.i
-  store ptr %652, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i227.i, ptr %10, align 8
-  %.pre10.i.i.i.i229.i = load i64, ptr %7, align 8
+  store ptr %692, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i227.i, ptr %11, align 8
+  %.pre10.i.i.i.i229.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i224.i"
 
 "$Vector.push.89.exit.thread.i.i.i224.i":         ; preds = %merge7.i.i.i.i.i228.i, %"$JsonWriter.integer_field.exit221.i"
-  %654 = phi i64 [ %.pre10.i.i.i.i229.i, %merge7.i.i.i.i.i228.i ], [ %648, %"$JsonWriter.integer_field.exit221.i" ]
-  %655 = phi ptr [ %652, %merge7.i.i.i.i.i228.i ], [ %.pre.i.i.i.i223.i, %"$JsonWriter.integer_field.exit221.i" ]
-  %656 = getelementptr i8, ptr %655, i64 %654
-  store i8 58, ptr %656, align 1
-  %657 = load i64, ptr %7, align 8
-  %658 = add i64 %657, 1
-  store i64 %658, ptr %7, align 8
+  %694 = phi i64 [ %.pre10.i.i.i.i229.i, %merge7.i.i.i.i.i228.i ], [ %688, %"$JsonWriter.integer_field.exit221.i" ]
+  %695 = phi ptr [ %692, %merge7.i.i.i.i.i228.i ], [ %.pre.i.i.i.i223.i, %"$JsonWriter.integer_field.exit221.i" ]
+  %696 = getelementptr i8, ptr %695, i64 %694
+  store i8 58, ptr %696, align 1
+  %697 = load i64, ptr %8, align 8
+  %698 = add i64 %697, 1
+  store i64 %698, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit231.i"
 
 then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.i
-  %659 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %659, align 1
+  %699 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %699, align 1
   br label %"$JsonWriter.integer_field.exit231.i"
 
 "$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.89.exit.thread.i.i.i224.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %634)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
-  %660 = load i64, ptr %7, align 8
-  %661 = add i64 %660, 1
-  %662 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i232.i = icmp slt i64 %662, %661
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %674)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
+  %700 = load i64, ptr %8, align 8
+  %701 = add i64 %700, 1
+  %702 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i232.i = icmp slt i64 %702, %701
   %.pre.i.i.i.i233.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i232.i, label %merge.i.i.i.i.i235.i, label %"$Vector.push.89.exit.thread.i.i.i234.i"
 
 merge.i.i.i.i.i235.i:                             ; preds = %"$JsonWriter.integer_field.exit231.i"
-  %663 = shl i64 %662, 1
-  %spec.select.i.i.i.i.i236.i = tail call i64 @llvm.smax.i64(i64 %663, i64 %661)
+  %703 = shl i64 %702, 1
+  %spec.select.i.i.i.i.i236.i = tail call i64 @llvm.smax.i64(i64 %703, i64 %701)
   %spec.store.select.i.i.i.i.i237.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i236.i, i64 8)
-  %664 = tail call ptr @realloc(ptr %.pre.i.i.i.i233.i, i64 %spec.store.select.i.i.i.i.i237.i)
-  %665 = icmp eq ptr %664, null
-  br i1 %665, label %then.i.i.i240.i, label %merge7.i.i.i.i.i238.i
+  %704 = tail call ptr @realloc(ptr %.pre.i.i.i.i233.i, i64 %spec.store.select.i.i.i.i.i237.i)
+  %705 = icmp eq ptr %704, null
+  br i1 %705, label %then.i.i.i240.i, label %merge7.i.i.i.i.i238.i
 
 merge7.i.i.i.i.i238.i:                            ; preds = %merge.i.i.i.i.i235.i
-  store ptr %664, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i237.i, ptr %10, align 8
-  %.pre10.i.i.i.i239.i = load i64, ptr %7, align 8
+  store ptr %704, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i237.i, ptr %11, align 8
+  %.pre10.i.i.i.i239.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i234.i"
 
 "$Vector.push.89.exit.thread.i.i.i234.i":         ; preds = %merge7.i.i.i.i.i238.i, %"$JsonWriter.integer_field.exit231.i"
-  %666 = phi i64 [ %.pre10.i.i.i.i239.i, %merge7.i.i.i.i.i238.i ], [ %660, %"$JsonWriter.integer_field.exit231.i" ]
-  %667 = phi ptr [ %664, %merge7.i.i.i.i.i238.i ], [ %.pre.i.i.i.i233.i, %"$JsonWriter.integer_field.exit231.i" ]
-  %668 = getelementptr i8, ptr %667, i64 %666
-  store i8 58, ptr %668, align 1
-  %669 = load i64, ptr %7, align 8
-  %670 = add i64 %669, 1
-  store i64 %670, ptr %7, align 8
+  %706 = phi i64 [ %.pre10.i.i.i.i239.i, %merge7.i.i.i.i.i238.i ], [ %700, %"$JsonWriter.integer_field.exit231.i" ]
+  %707 = phi ptr [ %704, %merge7.i.i.i.i.i238.i ], [ %.pre.i.i.i.i233.i, %"$JsonWriter.integer_field.exit231.i" ]
+  %708 = getelementptr i8, ptr %707, i64 %706
+  store i8 58, ptr %708, align 1
+  %709 = load i64, ptr %8, align 8
+  %710 = add i64 %709, 1
+  store i64 %710, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit241.i"
 
 then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.i
-  %671 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %671, align 1
+  %711 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %711, align 1
   br label %"$JsonWriter.integer_field.exit241.i"
 
 "$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.89.exit.thread.i.i.i234.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %523)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
-  %672 = load i64, ptr %7, align 8
-  %673 = add i64 %672, 1
-  %674 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i242.i = icmp slt i64 %674, %673
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %563)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
+  %712 = load i64, ptr %8, align 8
+  %713 = add i64 %712, 1
+  %714 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i242.i = icmp slt i64 %714, %713
   %.pre.i.i.i.i243.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i242.i, label %merge.i.i.i.i.i245.i, label %"$Vector.push.89.exit.thread.i.i.i244.i"
 
 merge.i.i.i.i.i245.i:                             ; preds = %"$JsonWriter.integer_field.exit241.i"
-  %675 = shl i64 %674, 1
-  %spec.select.i.i.i.i.i246.i = tail call i64 @llvm.smax.i64(i64 %675, i64 %673)
+  %715 = shl i64 %714, 1
+  %spec.select.i.i.i.i.i246.i = tail call i64 @llvm.smax.i64(i64 %715, i64 %713)
   %spec.store.select.i.i.i.i.i247.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i246.i, i64 8)
-  %676 = tail call ptr @realloc(ptr %.pre.i.i.i.i243.i, i64 %spec.store.select.i.i.i.i.i247.i)
-  %677 = icmp eq ptr %676, null
-  br i1 %677, label %then.i.i.i250.i, label %merge7.i.i.i.i.i248.i
+  %716 = tail call ptr @realloc(ptr %.pre.i.i.i.i243.i, i64 %spec.store.select.i.i.i.i.i247.i)
+  %717 = icmp eq ptr %716, null
+  br i1 %717, label %then.i.i.i250.i, label %merge7.i.i.i.i.i248.i
 
 merge7.i.i.i.i.i248.i:                            ; preds = %merge.i.i.i.i.i245.i
-  store ptr %676, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i247.i, ptr %10, align 8
-  %.pre10.i.i.i.i249.i = load i64, ptr %7, align 8
+  store ptr %716, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i247.i, ptr %11, align 8
+  %.pre10.i.i.i.i249.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i244.i"
 
 "$Vector.push.89.exit.thread.i.i.i244.i":         ; preds = %merge7.i.i.i.i.i248.i, %"$JsonWriter.integer_field.exit241.i"
-  %678 = phi i64 [ %.pre10.i.i.i.i249.i, %merge7.i.i.i.i.i248.i ], [ %672, %"$JsonWriter.integer_field.exit241.i" ]
-  %679 = phi ptr [ %676, %merge7.i.i.i.i.i248.i ], [ %.pre.i.i.i.i243.i, %"$JsonWriter.integer_field.exit241.i" ]
-  %680 = getelementptr i8, ptr %679, i64 %678
-  store i8 58, ptr %680, align 1
-  %681 = load i64, ptr %7, align 8
-  %682 = add i64 %681, 1
-  store i64 %682, ptr %7, align 8
+  %718 = phi i64 [ %.pre10.i.i.i.i249.i, %merge7.i.i.i.i.i248.i ], [ %712, %"$JsonWriter.integer_field.exit241.i" ]
+  %719 = phi ptr [ %716, %merge7.i.i.i.i.i248.i ], [ %.pre.i.i.i.i243.i, %"$JsonWriter.integer_field.exit241.i" ]
+  %720 = getelementptr i8, ptr %719, i64 %718
+  store i8 58, ptr %720, align 1
+  %721 = load i64, ptr %8, align 8
+  %722 = add i64 %721, 1
+  store i64 %722, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit251.i"
 
 then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.i
-  %683 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %683, align 1
+  %723 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %723, align 1
   br label %"$JsonWriter.integer_field.exit251.i"
 
 "$JsonWriter.integer_field.exit251.i":            ; preds = %then.i.i.i250.i, %"$Vector.push.89.exit.thread.i.i.i244.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %460)
-  %684 = mul i64 %shape.sroa.58.0.copyload.i, %523
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
-  %685 = load i64, ptr %7, align 8
-  %686 = add i64 %685, 1
-  %687 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i252.i = icmp slt i64 %687, %686
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
+  %724 = mul i64 %shape.sroa.58.0.copyload.i, %563
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
+  %725 = load i64, ptr %8, align 8
+  %726 = add i64 %725, 1
+  %727 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i252.i = icmp slt i64 %727, %726
   %.pre.i.i.i.i253.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i252.i, label %merge.i.i.i.i.i255.i, label %"$Vector.push.89.exit.thread.i.i.i254.i"
 
 merge.i.i.i.i.i255.i:                             ; preds = %"$JsonWriter.integer_field.exit251.i"
-  %688 = shl i64 %687, 1
-  %spec.select.i.i.i.i.i256.i = tail call i64 @llvm.smax.i64(i64 %688, i64 %686)
+  %728 = shl i64 %727, 1
+  %spec.select.i.i.i.i.i256.i = tail call i64 @llvm.smax.i64(i64 %728, i64 %726)
   %spec.store.select.i.i.i.i.i257.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i256.i, i64 8)
-  %689 = tail call ptr @realloc(ptr %.pre.i.i.i.i253.i, i64 %spec.store.select.i.i.i.i.i257.i)
-  %690 = icmp eq ptr %689, null
-  br i1 %690, label %then.i.i.i260.i, label %merge7.i.i.i.i.i258.i
+  %729 = tail call ptr @realloc(ptr %.pre.i.i.i.i253.i, i64 %spec.store.select.i.i.i.i.i257.i)
+  %730 = icmp eq ptr %729, null
+  br i1 %730, label %then.i.i.i260.i, label %merge7.i.i.i.i.i258.i
 
 merge7.i.i.i.i.i258.i:                            ; preds = %merge.i.i.i.i.i255.i
-  store ptr %689, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i257.i, ptr %10, align 8
-  %.pre10.i.i.i.i259.i = load i64, ptr %7, align 8
+  store ptr %729, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i257.i, ptr %11, align 8
+  %.pre10.i.i.i.i259.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i254.i"
 
 "$Vector.push.89.exit.thread.i.i.i254.i":         ; preds = %merge7.i.i.i.i.i258.i, %"$JsonWriter.integer_field.exit251.i"
-  %691 = phi i64 [ %.pre10.i.i.i.i259.i, %merge7.i.i.i.i.i258.i ], [ %685, %"$JsonWriter.integer_field.exit251.i" ]
-  %692 = phi ptr [ %689, %merge7.i.i.i.i.i258.i ], [ %.pre.i.i.i.i253.i, %"$JsonWriter.integer_field.exit251.i" ]
-  %693 = getelementptr i8, ptr %692, i64 %691
-  store i8 58, ptr %693, align 1
-  %694 = load i64, ptr %7, align 8
-  %695 = add i64 %694, 1
-  store i64 %695, ptr %7, align 8
+  %731 = phi i64 [ %.pre10.i.i.i.i259.i, %merge7.i.i.i.i.i258.i ], [ %725, %"$JsonWriter.integer_field.exit251.i" ]
+  %732 = phi ptr [ %729, %merge7.i.i.i.i.i258.i ], [ %.pre.i.i.i.i253.i, %"$JsonWriter.integer_field.exit251.i" ]
+  %733 = getelementptr i8, ptr %732, i64 %731
+  store i8 58, ptr %733, align 1
+  %734 = load i64, ptr %8, align 8
+  %735 = add i64 %734, 1
+  store i64 %735, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit261.i"
 
 then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.i
-  %696 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %696, align 1
+  %736 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %736, align 1
   br label %"$JsonWriter.integer_field.exit261.i"
 
 "$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.89.exit.thread.i.i.i254.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
-  %697 = load i64, ptr %7, align 8
-  %698 = add i64 %697, 1
-  %699 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i262.i = icmp slt i64 %699, %698
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %724)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
+  %737 = load i64, ptr %8, align 8
+  %738 = add i64 %737, 1
+  %739 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i262.i = icmp slt i64 %739, %738
   %.pre.i.i.i.i263.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i262.i, label %merge.i.i.i.i.i265.i, label %"$Vector.push.89.exit.thread.i.i.i264.i"
 
 merge.i.i.i.i.i265.i:                             ; preds = %"$JsonWriter.integer_field.exit261.i"
-  %700 = shl i64 %699, 1
-  %spec.select.i.i.i.i.i266.i = tail call i64 @llvm.smax.i64(i64 %700, i64 %698)
+  %740 = shl i64 %739, 1
+  %spec.select.i.i.i.i.i266.i = tail call i64 @llvm.smax.i64(i64 %740, i64 %738)
   %spec.store.select.i.i.i.i.i267.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i266.i, i64 8)
-  %701 = tail call ptr @realloc(ptr %.pre.i.i.i.i263.i, i64 %spec.store.select.i.i.i.i.i267.i)
-  %702 = icmp eq ptr %701, null
-  br i1 %702, label %then.i.i.i270.i, label %merge7.i.i.i.i.i268.i
+  %741 = tail call ptr @realloc(ptr %.pre.i.i.i.i263.i, i64 %spec.store.select.i.i.i.i.i267.i)
+  %742 = icmp eq ptr %741, null
+  br i1 %742, label %then.i.i.i270.i, label %merge7.i.i.i.i.i268.i
 
 merge7.i.i.i.i.i268.i:                            ; preds = %merge.i.i.i.i.i265.i
-  store ptr %701, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i267.i, ptr %10, align 8
-  %.pre10.i.i.i.i269.i = load i64, ptr %7, align 8
+  store ptr %741, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i267.i, ptr %11, align 8
+  %.pre10.i.i.i.i269.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i264.i"
 
 "$Vector.push.89.exit.thread.i.i.i264.i":         ; preds = %merge7.i.i.i.i.i268.i, %"$JsonWriter.integer_field.exit261.i"
-  %703 = phi i64 [ %.pre10.i.i.i.i269.i, %merge7.i.i.i.i.i268.i ], [ %697, %"$JsonWriter.integer_field.exit261.i" ]
-  %704 = phi ptr [ %701, %merge7.i.i.i.i.i268.i ], [ %.pre.i.i.i.i263.i, %"$JsonWriter.integer_field.exit261.i" ]
-  %705 = getelementptr i8, ptr %704, i64 %703
-  store i8 58, ptr %705, align 1
-  %706 = load i64, ptr %7, align 8
-  %707 = add i64 %706, 1
-  store i64 %707, ptr %7, align 8
+  %743 = phi i64 [ %.pre10.i.i.i.i269.i, %merge7.i.i.i.i.i268.i ], [ %737, %"$JsonWriter.integer_field.exit261.i" ]
+  %744 = phi ptr [ %741, %merge7.i.i.i.i.i268.i ], [ %.pre.i.i.i.i263.i, %"$JsonWriter.integer_field.exit261.i" ]
+  %745 = getelementptr i8, ptr %744, i64 %743
+  store i8 58, ptr %745, align 1
+  %746 = load i64, ptr %8, align 8
+  %747 = add i64 %746, 1
+  store i64 %747, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit271.i"
 
 then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.i
-  %708 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %708, align 1
+  %748 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %748, align 1
   br label %"$JsonWriter.integer_field.exit271.i"
 
 "$JsonWriter.integer_field.exit271.i":            ; preds = %then.i.i.i270.i, %"$Vector.push.89.exit.thread.i.i.i264.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %684)
-  %709 = shl i64 %shape.sroa.58.0.copyload.i, 2
-  %710 = mul i64 %538, %709
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
-  %711 = load i64, ptr %7, align 8
-  %712 = add i64 %711, 1
-  %713 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i272.i = icmp slt i64 %713, %712
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %724)
+  %749 = shl i64 %shape.sroa.58.0.copyload.i, 2
+  %750 = mul i64 %578, %749
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
+  %751 = load i64, ptr %8, align 8
+  %752 = add i64 %751, 1
+  %753 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i272.i = icmp slt i64 %753, %752
   %.pre.i.i.i.i273.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i272.i, label %merge.i.i.i.i.i275.i, label %"$Vector.push.89.exit.thread.i.i.i274.i"
 
 merge.i.i.i.i.i275.i:                             ; preds = %"$JsonWriter.integer_field.exit271.i"
-  %714 = shl i64 %713, 1
-  %spec.select.i.i.i.i.i276.i = tail call i64 @llvm.smax.i64(i64 %714, i64 %712)
+  %754 = shl i64 %753, 1
+  %spec.select.i.i.i.i.i276.i = tail call i64 @llvm.smax.i64(i64 %754, i64 %752)
   %spec.store.select.i.i.i.i.i277.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i276.i, i64 8)
-  %715 = tail call ptr @realloc(ptr %.pre.i.i.i.i273.i, i64 %spec.store.select.i.i.i.i.i277.i)
-  %716 = icmp eq ptr %715, null
-  br i1 %716, label %then.i.i.i280.i, label %merge7.i.i.i.i.i278.i
+  %755 = tail call ptr @realloc(ptr %.pre.i.i.i.i273.i, i64 %spec.store.select.i.i.i.i.i277.i)
+  %756 = icmp eq ptr %755, null
+  br i1 %756, label %then.i.i.i280.i, label %merge7.i.i.i.i.i278.i
 
 merge7.i.i.i.i.i278.i:                            ; preds = %merge.i.i.i.i.i275.i
-  store ptr %715, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i277.i, ptr %10, align 8
-  %.pre10.i.i.i.i279.i = load i64, ptr %7, align 8
+  store ptr %755, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i277.i, ptr %11, align 8
+  %.pre10.i.i.i.i279.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i274.i"
 
 "$Vector.push.89.exit.thread.i.i.i274.i":         ; preds = %merge7.i.i.i.i.i278.i, %"$JsonWriter.integer_field.exit271.i"
-  %717 = phi i64 [ %.pre10.i.i.i.i279.i, %merge7.i.i.i.i.i278.i ], [ %711, %"$JsonWriter.integer_field.exit271.i" ]
-  %718 = phi ptr [ %715, %merge7.i.i.i.i.i278.i ], [ %.pre.i.i.i.i273.i, %"$JsonWriter.integer_field.exit271.i" ]
-  %719 = getelementptr i8, ptr %718, i64 %717
-  store i8 58, ptr %719, align 1
-  %720 = load i64, ptr %7, align 8
-  %721 = add i64 %720, 1
-  store i64 %721, ptr %7, align 8
+  %757 = phi i64 [ %.pre10.i.i.i.i279.i, %merge7.i.i.i.i.i278.i ], [ %751, %"$JsonWriter.integer_field.exit271.i" ]
+  %758 = phi ptr [ %755, %merge7.i.i.i.i.i278.i ], [ %.pre.i.i.i.i273.i, %"$JsonWriter.integer_field.exit271.i" ]
+  %759 = getelementptr i8, ptr %758, i64 %757
+  store i8 58, ptr %759, align 1
+  %760 = load i64, ptr %8, align 8
+  %761 = add i64 %760, 1
+  store i64 %761, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit281.i"
 
 then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.i
-  %722 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %722, align 1
+  %762 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %762, align 1
   br label %"$JsonWriter.integer_field.exit281.i"
 
 "$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.89.exit.thread.i.i.i274.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %710)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
-  %723 = load i64, ptr %7, align 8
-  %724 = add i64 %723, 1
-  %725 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i282.i = icmp slt i64 %725, %724
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %750)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
+  %763 = load i64, ptr %8, align 8
+  %764 = add i64 %763, 1
+  %765 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i282.i = icmp slt i64 %765, %764
   %.pre.i.i.i.i283.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i282.i, label %merge.i.i.i.i.i285.i, label %"$Vector.push.89.exit.thread.i.i.i284.i"
 
 merge.i.i.i.i.i285.i:                             ; preds = %"$JsonWriter.integer_field.exit281.i"
-  %726 = shl i64 %725, 1
-  %spec.select.i.i.i.i.i286.i = tail call i64 @llvm.smax.i64(i64 %726, i64 %724)
+  %766 = shl i64 %765, 1
+  %spec.select.i.i.i.i.i286.i = tail call i64 @llvm.smax.i64(i64 %766, i64 %764)
   %spec.store.select.i.i.i.i.i287.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i286.i, i64 8)
-  %727 = tail call ptr @realloc(ptr %.pre.i.i.i.i283.i, i64 %spec.store.select.i.i.i.i.i287.i)
-  %728 = icmp eq ptr %727, null
-  br i1 %728, label %then.i.i.i290.i, label %merge7.i.i.i.i.i288.i
+  %767 = tail call ptr @realloc(ptr %.pre.i.i.i.i283.i, i64 %spec.store.select.i.i.i.i.i287.i)
+  %768 = icmp eq ptr %767, null
+  br i1 %768, label %then.i.i.i290.i, label %merge7.i.i.i.i.i288.i
 
 merge7.i.i.i.i.i288.i:                            ; preds = %merge.i.i.i.i.i285.i
-  store ptr %727, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i287.i, ptr %10, align 8
-  %.pre10.i.i.i.i289.i = load i64, ptr %7, align 8
+  store ptr %767, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i287.i, ptr %11, align 8
+  %.pre10.i.i.i.i289.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i284.i"
 
 "$Vector.push.89.exit.thread.i.i.i284.i":         ; preds = %merge7.i.i.i.i.i288.i, %"$JsonWriter.integer_field.exit281.i"
-  %729 = phi i64 [ %.pre10.i.i.i.i289.i, %merge7.i.i.i.i.i288.i ], [ %723, %"$JsonWriter.integer_field.exit281.i" ]
-  %730 = phi ptr [ %727, %merge7.i.i.i.i.i288.i ], [ %.pre.i.i.i.i283.i, %"$JsonWriter.integer_field.exit281.i" ]
-  %731 = getelementptr i8, ptr %730, i64 %729
-  store i8 58, ptr %731, align 1
-  %732 = load i64, ptr %7, align 8
-  %733 = add i64 %732, 1
-  store i64 %733, ptr %7, align 8
+  %769 = phi i64 [ %.pre10.i.i.i.i289.i, %merge7.i.i.i.i.i288.i ], [ %763, %"$JsonWriter.integer_field.exit281.i" ]
+  %770 = phi ptr [ %767, %merge7.i.i.i.i.i288.i ], [ %.pre.i.i.i.i283.i, %"$JsonWriter.integer_field.exit281.i" ]
+  %771 = getelementptr i8, ptr %770, i64 %769
+  store i8 58, ptr %771, align 1
+  %772 = load i64, ptr %8, align 8
+  %773 = add i64 %772, 1
+  store i64 %773, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit291.i"
 
 then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.i
-  %734 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %734, align 1
+  %774 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %774, align 1
   br label %"$JsonWriter.integer_field.exit291.i"
 
 "$JsonWriter.integer_field.exit291.i":            ; preds = %then.i.i.i290.i, %"$Vector.push.89.exit.thread.i.i.i284.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %710)
-  %735 = icmp slt i64 %shape.sroa.66.0.copyload.i, %shape.sroa.68.0.copyload.i
-  %736 = shl i64 %shape.sroa.62.0.copyload.i, 2
-  %737 = mul i64 %736, %shape.sroa.66.0.copyload.i
-  %738 = select i1 %735, i64 %737, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
-  %739 = load i64, ptr %7, align 8
-  %740 = add i64 %739, 1
-  %741 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i292.i = icmp slt i64 %741, %740
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %750)
+  %775 = icmp slt i64 %shape.sroa.66.0.copyload.i, %shape.sroa.68.0.copyload.i
+  %776 = shl i64 %shape.sroa.62.0.copyload.i, 2
+  %777 = mul i64 %776, %shape.sroa.66.0.copyload.i
+  %778 = select i1 %775, i64 %777, i64 0
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
+  %779 = load i64, ptr %8, align 8
+  %780 = add i64 %779, 1
+  %781 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i292.i = icmp slt i64 %781, %780
   %.pre.i.i.i.i293.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i292.i, label %merge.i.i.i.i.i295.i, label %"$Vector.push.89.exit.thread.i.i.i294.i"
 
 merge.i.i.i.i.i295.i:                             ; preds = %"$JsonWriter.integer_field.exit291.i"
-  %742 = shl i64 %741, 1
-  %spec.select.i.i.i.i.i296.i = tail call i64 @llvm.smax.i64(i64 %742, i64 %740)
+  %782 = shl i64 %781, 1
+  %spec.select.i.i.i.i.i296.i = tail call i64 @llvm.smax.i64(i64 %782, i64 %780)
   %spec.store.select.i.i.i.i.i297.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i296.i, i64 8)
-  %743 = tail call ptr @realloc(ptr %.pre.i.i.i.i293.i, i64 %spec.store.select.i.i.i.i.i297.i)
-  %744 = icmp eq ptr %743, null
-  br i1 %744, label %then.i.i.i300.i, label %merge7.i.i.i.i.i298.i
+  %783 = tail call ptr @realloc(ptr %.pre.i.i.i.i293.i, i64 %spec.store.select.i.i.i.i.i297.i)
+  %784 = icmp eq ptr %783, null
+  br i1 %784, label %then.i.i.i300.i, label %merge7.i.i.i.i.i298.i
 
 merge7.i.i.i.i.i298.i:                            ; preds = %merge.i.i.i.i.i295.i
-  store ptr %743, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i297.i, ptr %10, align 8
-  %.pre10.i.i.i.i299.i = load i64, ptr %7, align 8
+  store ptr %783, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i297.i, ptr %11, align 8
+  %.pre10.i.i.i.i299.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i294.i"
 
 "$Vector.push.89.exit.thread.i.i.i294.i":         ; preds = %merge7.i.i.i.i.i298.i, %"$JsonWriter.integer_field.exit291.i"
-  %745 = phi i64 [ %.pre10.i.i.i.i299.i, %merge7.i.i.i.i.i298.i ], [ %739, %"$JsonWriter.integer_field.exit291.i" ]
-  %746 = phi ptr [ %743, %merge7.i.i.i.i.i298.i ], [ %.pre.i.i.i.i293.i, %"$JsonWriter.integer_field.exit291.i" ]
-  %747 = getelementptr i8, ptr %746, i64 %745
-  store i8 58, ptr %747, align 1
-  %748 = load i64, ptr %7, align 8
-  %749 = add i64 %748, 1
-  store i64 %749, ptr %7, align 8
+  %785 = phi i64 [ %.pre10.i.i.i.i299.i, %merge7.i.i.i.i.i298.i ], [ %779, %"$JsonWriter.integer_field.exit291.i" ]
+  %786 = phi ptr [ %783, %merge7.i.i.i.i.i298.i ], [ %.pre.i.i.i.i293.i, %"$JsonWriter.integer_field.exit291.i" ]
+  %787 = getelementptr i8, ptr %786, i64 %785
+  store i8 58, ptr %787, align 1
+  %788 = load i64, ptr %8, align 8
+  %789 = add i64 %788, 1
+  store i64 %789, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit301.i"
 
 then.i.i.i300.i:                                  ; preds = %merge.i.i.i.i.i295.i
-  %750 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %750, align 1
+  %790 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %790, align 1
   br label %"$JsonWriter.integer_field.exit301.i"
 
 "$JsonWriter.integer_field.exit301.i":            ; preds = %then.i.i.i300.i, %"$Vector.push.89.exit.thread.i.i.i294.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %738)
-  %751 = add i64 %shape.sroa.62.0.copyload.i, %536
-  %752 = sdiv i64 %751, %shape.sroa.0.0.copyload.i
-  %753 = shl i64 %shape.sroa.68.0.copyload.i, 2
-  %754 = mul i64 %752, %753
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %778)
+  %791 = add i64 %shape.sroa.62.0.copyload.i, %576
+  %792 = sdiv i64 %791, %shape.sroa.0.0.copyload.i
+  %793 = shl i64 %shape.sroa.68.0.copyload.i, 2
+  %794 = mul i64 %792, %793
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.53")
-  %755 = load i64, ptr %7, align 8
-  %756 = add i64 %755, 1
-  %757 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i302.i = icmp slt i64 %757, %756
+  %795 = load i64, ptr %8, align 8
+  %796 = add i64 %795, 1
+  %797 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i302.i = icmp slt i64 %797, %796
   %.pre.i.i.i.i303.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i302.i, label %merge.i.i.i.i.i305.i, label %"$Vector.push.89.exit.thread.i.i.i304.i"
 
 merge.i.i.i.i.i305.i:                             ; preds = %"$JsonWriter.integer_field.exit301.i"
-  %758 = shl i64 %757, 1
-  %spec.select.i.i.i.i.i306.i = tail call i64 @llvm.smax.i64(i64 %758, i64 %756)
+  %798 = shl i64 %797, 1
+  %spec.select.i.i.i.i.i306.i = tail call i64 @llvm.smax.i64(i64 %798, i64 %796)
   %spec.store.select.i.i.i.i.i307.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i306.i, i64 8)
-  %759 = tail call ptr @realloc(ptr %.pre.i.i.i.i303.i, i64 %spec.store.select.i.i.i.i.i307.i)
-  %760 = icmp eq ptr %759, null
-  br i1 %760, label %then.i.i.i310.i, label %merge7.i.i.i.i.i308.i
+  %799 = tail call ptr @realloc(ptr %.pre.i.i.i.i303.i, i64 %spec.store.select.i.i.i.i.i307.i)
+  %800 = icmp eq ptr %799, null
+  br i1 %800, label %then.i.i.i310.i, label %merge7.i.i.i.i.i308.i
 
 merge7.i.i.i.i.i308.i:                            ; preds = %merge.i.i.i.i.i305.i
-  store ptr %759, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i307.i, ptr %10, align 8
-  %.pre10.i.i.i.i309.i = load i64, ptr %7, align 8
+  store ptr %799, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i307.i, ptr %11, align 8
+  %.pre10.i.i.i.i309.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i304.i"
 
 "$Vector.push.89.exit.thread.i.i.i304.i":         ; preds = %merge7.i.i.i.i.i308.i, %"$JsonWriter.integer_field.exit301.i"
-  %761 = phi i64 [ %.pre10.i.i.i.i309.i, %merge7.i.i.i.i.i308.i ], [ %755, %"$JsonWriter.integer_field.exit301.i" ]
-  %762 = phi ptr [ %759, %merge7.i.i.i.i.i308.i ], [ %.pre.i.i.i.i303.i, %"$JsonWriter.integer_field.exit301.i" ]
-  %763 = getelementptr i8, ptr %762, i64 %761
-  store i8 58, ptr %763, align 1
-  %764 = load i64, ptr %7, align 8
-  %765 = add i64 %764, 1
-  store i64 %765, ptr %7, align 8
+  %801 = phi i64 [ %.pre10.i.i.i.i309.i, %merge7.i.i.i.i.i308.i ], [ %795, %"$JsonWriter.integer_field.exit301.i" ]
+  %802 = phi ptr [ %799, %merge7.i.i.i.i.i308.i ], [ %.pre.i.i.i.i303.i, %"$JsonWriter.integer_field.exit301.i" ]
+  %803 = getelementptr i8, ptr %802, i64 %801
+  store i8 58, ptr %803, align 1
+  %804 = load i64, ptr %8, align 8
+  %805 = add i64 %804, 1
+  store i64 %805, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit311.i"
 
 then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.i
-  %766 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %766, align 1
+  %806 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %806, align 1
   br label %"$JsonWriter.integer_field.exit311.i"
 
 "$JsonWriter.integer_field.exit311.i":            ; preds = %then.i.i.i310.i, %"$Vector.push.89.exit.thread.i.i.i304.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %754)
-  %767 = shl i64 %shape.sroa.72.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
-  %768 = load i64, ptr %7, align 8
-  %769 = add i64 %768, 1
-  %770 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i312.i = icmp slt i64 %770, %769
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %794)
+  %807 = shl i64 %shape.sroa.72.0.copyload.i, 2
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
+  %808 = load i64, ptr %8, align 8
+  %809 = add i64 %808, 1
+  %810 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i312.i = icmp slt i64 %810, %809
   %.pre.i.i.i.i313.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i312.i, label %merge.i.i.i.i.i315.i, label %"$Vector.push.89.exit.thread.i.i.i314.i"
 
 merge.i.i.i.i.i315.i:                             ; preds = %"$JsonWriter.integer_field.exit311.i"
-  %771 = shl i64 %770, 1
-  %spec.select.i.i.i.i.i316.i = tail call i64 @llvm.smax.i64(i64 %771, i64 %769)
+  %811 = shl i64 %810, 1
+  %spec.select.i.i.i.i.i316.i = tail call i64 @llvm.smax.i64(i64 %811, i64 %809)
   %spec.store.select.i.i.i.i.i317.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i316.i, i64 8)
-  %772 = tail call ptr @realloc(ptr %.pre.i.i.i.i313.i, i64 %spec.store.select.i.i.i.i.i317.i)
-  %773 = icmp eq ptr %772, null
-  br i1 %773, label %then.i.i.i320.i, label %merge7.i.i.i.i.i318.i
+  %812 = tail call ptr @realloc(ptr %.pre.i.i.i.i313.i, i64 %spec.store.select.i.i.i.i.i317.i)
+  %813 = icmp eq ptr %812, null
+  br i1 %813, label %then.i.i.i320.i, label %merge7.i.i.i.i.i318.i
 
 merge7.i.i.i.i.i318.i:                            ; preds = %merge.i.i.i.i.i315.i
-  store ptr %772, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i317.i, ptr %10, align 8
-  %.pre10.i.i.i.i319.i = load i64, ptr %7, align 8
+  store ptr %812, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i317.i, ptr %11, align 8
+  %.pre10.i.i.i.i319.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i314.i"
 
 "$Vector.push.89.exit.thread.i.i.i314.i":         ; preds = %merge7.i.i.i.i.i318.i, %"$JsonWriter.integer_field.exit311.i"
-  %774 = phi i64 [ %.pre10.i.i.i.i319.i, %merge7.i.i.i.i.i318.i ], [ %768, %"$JsonWriter.integer_field.exit311.i" ]
-  %775 = phi ptr [ %772, %merge7.i.i.i.i.i318.i ], [ %.pre.i.i.i.i313.i, %"$JsonWriter.integer_field.exit311.i" ]
-  %776 = getelementptr i8, ptr %775, i64 %774
-  store i8 58, ptr %776, align 1
-  %777 = load i64, ptr %7, align 8
-  %778 = add i64 %777, 1
-  store i64 %778, ptr %7, align 8
+  %814 = phi i64 [ %.pre10.i.i.i.i319.i, %merge7.i.i.i.i.i318.i ], [ %808, %"$JsonWriter.integer_field.exit311.i" ]
+  %815 = phi ptr [ %812, %merge7.i.i.i.i.i318.i ], [ %.pre.i.i.i.i313.i, %"$JsonWriter.integer_field.exit311.i" ]
+  %816 = getelementptr i8, ptr %815, i64 %814
+  store i8 58, ptr %816, align 1
+  %817 = load i64, ptr %8, align 8
+  %818 = add i64 %817, 1
+  store i64 %818, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit321.i"
 
 then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.i
-  %779 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %779, align 1
+  %819 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %819, align 1
   br label %"$JsonWriter.integer_field.exit321.i"
 
 "$JsonWriter.integer_field.exit321.i":            ; preds = %then.i.i.i320.i, %"$Vector.push.89.exit.thread.i.i.i314.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %767)
-  %780 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
-  %781 = shl i64 %shape.sroa.0.0.copyload.i, 2
-  %782 = mul i64 %781, %752
-  %783 = select i1 %780, i64 %782, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
-  %784 = load i64, ptr %7, align 8
-  %785 = add i64 %784, 1
-  %786 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i322.i = icmp slt i64 %786, %785
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %807)
+  %820 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
+  %821 = shl i64 %shape.sroa.0.0.copyload.i, 2
+  %822 = mul i64 %821, %792
+  %823 = select i1 %820, i64 %822, i64 0
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
+  %824 = load i64, ptr %8, align 8
+  %825 = add i64 %824, 1
+  %826 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i322.i = icmp slt i64 %826, %825
   %.pre.i.i.i.i323.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i322.i, label %merge.i.i.i.i.i325.i, label %"$Vector.push.89.exit.thread.i.i.i324.i"
 
 merge.i.i.i.i.i325.i:                             ; preds = %"$JsonWriter.integer_field.exit321.i"
-  %787 = shl i64 %786, 1
-  %spec.select.i.i.i.i.i326.i = tail call i64 @llvm.smax.i64(i64 %787, i64 %785)
+  %827 = shl i64 %826, 1
+  %spec.select.i.i.i.i.i326.i = tail call i64 @llvm.smax.i64(i64 %827, i64 %825)
   %spec.store.select.i.i.i.i.i327.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i326.i, i64 8)
-  %788 = tail call ptr @realloc(ptr %.pre.i.i.i.i323.i, i64 %spec.store.select.i.i.i.i.i327.i)
-  %789 = icmp eq ptr %788, null
-  br i1 %789, label %then.i.i.i330.i, label %merge7.i.i.i.i.i328.i
+  %828 = tail call ptr @realloc(ptr %.pre.i.i.i.i323.i, i64 %spec.store.select.i.i.i.i.i327.i)
+  %829 = icmp eq ptr %828, null
+  br i1 %829, label %then.i.i.i330.i, label %merge7.i.i.i.i.i328.i
 
 merge7.i.i.i.i.i328.i:                            ; preds = %merge.i.i.i.i.i325.i
-  store ptr %788, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i327.i, ptr %10, align 8
-  %.pre10.i.i.i.i329.i = load i64, ptr %7, align 8
+  store ptr %828, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i327.i, ptr %11, align 8
+  %.pre10.i.i.i.i329.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i324.i"
 
 "$Vector.push.89.exit.thread.i.i.i324.i":         ; preds = %merge7.i.i.i.i.i328.i, %"$JsonWriter.integer_field.exit321.i"
-  %790 = phi i64 [ %.pre10.i.i.i.i329.i, %merge7.i.i.i.i.i328.i ], [ %784, %"$JsonWriter.integer_field.exit321.i" ]
-  %791 = phi ptr [ %788, %merge7.i.i.i.i.i328.i ], [ %.pre.i.i.i.i323.i, %"$JsonWriter.integer_field.exit321.i" ]
-  %792 = getelementptr i8, ptr %791, i64 %790
-  store i8 58, ptr %792, align 1
-  %793 = load i64, ptr %7, align 8
-  %794 = add i64 %793, 1
-  store i64 %794, ptr %7, align 8
+  %830 = phi i64 [ %.pre10.i.i.i.i329.i, %merge7.i.i.i.i.i328.i ], [ %824, %"$JsonWriter.integer_field.exit321.i" ]
+  %831 = phi ptr [ %828, %merge7.i.i.i.i.i328.i ], [ %.pre.i.i.i.i323.i, %"$JsonWriter.integer_field.exit321.i" ]
+  %832 = getelementptr i8, ptr %831, i64 %830
+  store i8 58, ptr %832, align 1
+  %833 = load i64, ptr %8, align 8
+  %834 = add i64 %833, 1
+  store i64 %834, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit331.i"
 
 then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.i
-  %795 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %795, align 1
+  %835 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %835, align 1
   br label %"$JsonWriter.integer_field.exit331.i"
 
 "$JsonWriter.integer_field.exit331.i":            ; preds = %then.i.i.i330.i, %"$Vector.push.89.exit.thread.i.i.i324.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %783)
-  %796 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
-  %797 = mul i64 %796, %767
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
-  %798 = load i64, ptr %7, align 8
-  %799 = add i64 %798, 1
-  %800 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i332.i = icmp slt i64 %800, %799
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %823)
+  %836 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
+  %837 = mul i64 %836, %807
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
+  %838 = load i64, ptr %8, align 8
+  %839 = add i64 %838, 1
+  %840 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i332.i = icmp slt i64 %840, %839
   %.pre.i.i.i.i333.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i332.i, label %merge.i.i.i.i.i335.i, label %"$Vector.push.89.exit.thread.i.i.i334.i"
 
 merge.i.i.i.i.i335.i:                             ; preds = %"$JsonWriter.integer_field.exit331.i"
-  %801 = shl i64 %800, 1
-  %spec.select.i.i.i.i.i336.i = tail call i64 @llvm.smax.i64(i64 %801, i64 %799)
+  %841 = shl i64 %840, 1
+  %spec.select.i.i.i.i.i336.i = tail call i64 @llvm.smax.i64(i64 %841, i64 %839)
   %spec.store.select.i.i.i.i.i337.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i336.i, i64 8)
-  %802 = tail call ptr @realloc(ptr %.pre.i.i.i.i333.i, i64 %spec.store.select.i.i.i.i.i337.i)
-  %803 = icmp eq ptr %802, null
-  br i1 %803, label %then.i.i.i340.i, label %merge7.i.i.i.i.i338.i
+  %842 = tail call ptr @realloc(ptr %.pre.i.i.i.i333.i, i64 %spec.store.select.i.i.i.i.i337.i)
+  %843 = icmp eq ptr %842, null
+  br i1 %843, label %then.i.i.i340.i, label %merge7.i.i.i.i.i338.i
 
 merge7.i.i.i.i.i338.i:                            ; preds = %merge.i.i.i.i.i335.i
-  store ptr %802, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i337.i, ptr %10, align 8
-  %.pre10.i.i.i.i339.i = load i64, ptr %7, align 8
+  store ptr %842, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i337.i, ptr %11, align 8
+  %.pre10.i.i.i.i339.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i334.i"
 
 "$Vector.push.89.exit.thread.i.i.i334.i":         ; preds = %merge7.i.i.i.i.i338.i, %"$JsonWriter.integer_field.exit331.i"
-  %804 = phi i64 [ %.pre10.i.i.i.i339.i, %merge7.i.i.i.i.i338.i ], [ %798, %"$JsonWriter.integer_field.exit331.i" ]
-  %805 = phi ptr [ %802, %merge7.i.i.i.i.i338.i ], [ %.pre.i.i.i.i333.i, %"$JsonWriter.integer_field.exit331.i" ]
-  %806 = getelementptr i8, ptr %805, i64 %804
-  store i8 58, ptr %806, align 1
-  %807 = load i64, ptr %7, align 8
-  %808 = add i64 %807, 1
-  store i64 %808, ptr %7, align 8
+  %844 = phi i64 [ %.pre10.i.i.i.i339.i, %merge7.i.i.i.i.i338.i ], [ %838, %"$JsonWriter.integer_field.exit331.i" ]
+  %845 = phi ptr [ %842, %merge7.i.i.i.i.i338.i ], [ %.pre.i.i.i.i333.i, %"$JsonWriter.integer_field.exit331.i" ]
+  %846 = getelementptr i8, ptr %845, i64 %844
+  store i8 58, ptr %846, align 1
+  %847 = load i64, ptr %8, align 8
+  %848 = add i64 %847, 1
+  store i64 %848, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit341.i"
 
 then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.i
-  %809 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %809, align 1
+  %849 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %849, align 1
   br label %"$JsonWriter.integer_field.exit341.i"
 
 "$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.89.exit.thread.i.i.i334.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
-  %810 = load i64, ptr %7, align 8
-  %811 = add i64 %810, 1
-  %812 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i342.i = icmp slt i64 %812, %811
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %837)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
+  %850 = load i64, ptr %8, align 8
+  %851 = add i64 %850, 1
+  %852 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i342.i = icmp slt i64 %852, %851
   %.pre.i.i.i.i343.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i342.i, label %merge.i.i.i.i.i345.i, label %"$Vector.push.89.exit.thread.i.i.i344.i"
 
 merge.i.i.i.i.i345.i:                             ; preds = %"$JsonWriter.integer_field.exit341.i"
-  %813 = shl i64 %812, 1
-  %spec.select.i.i.i.i.i346.i = tail call i64 @llvm.smax.i64(i64 %813, i64 %811)
+  %853 = shl i64 %852, 1
+  %spec.select.i.i.i.i.i346.i = tail call i64 @llvm.smax.i64(i64 %853, i64 %851)
   %spec.store.select.i.i.i.i.i347.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i346.i, i64 8)
-  %814 = tail call ptr @realloc(ptr %.pre.i.i.i.i343.i, i64 %spec.store.select.i.i.i.i.i347.i)
-  %815 = icmp eq ptr %814, null
-  br i1 %815, label %then.i.i.i350.i, label %merge7.i.i.i.i.i348.i
+  %854 = tail call ptr @realloc(ptr %.pre.i.i.i.i343.i, i64 %spec.store.select.i.i.i.i.i347.i)
+  %855 = icmp eq ptr %854, null
+  br i1 %855, label %then.i.i.i350.i, label %merge7.i.i.i.i.i348.i
 
 merge7.i.i.i.i.i348.i:                            ; preds = %merge.i.i.i.i.i345.i
-  store ptr %814, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i347.i, ptr %10, align 8
-  %.pre10.i.i.i.i349.i = load i64, ptr %7, align 8
+  store ptr %854, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i347.i, ptr %11, align 8
+  %.pre10.i.i.i.i349.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i344.i"
 
 "$Vector.push.89.exit.thread.i.i.i344.i":         ; preds = %merge7.i.i.i.i.i348.i, %"$JsonWriter.integer_field.exit341.i"
-  %816 = phi i64 [ %.pre10.i.i.i.i349.i, %merge7.i.i.i.i.i348.i ], [ %810, %"$JsonWriter.integer_field.exit341.i" ]
-  %817 = phi ptr [ %814, %merge7.i.i.i.i.i348.i ], [ %.pre.i.i.i.i343.i, %"$JsonWriter.integer_field.exit341.i" ]
-  %818 = getelementptr i8, ptr %817, i64 %816
-  store i8 58, ptr %818, align 1
-  %819 = load i64, ptr %7, align 8
-  %820 = add i64 %819, 1
-  store i64 %820, ptr %7, align 8
+  %856 = phi i64 [ %.pre10.i.i.i.i349.i, %merge7.i.i.i.i.i348.i ], [ %850, %"$JsonWriter.integer_field.exit341.i" ]
+  %857 = phi ptr [ %854, %merge7.i.i.i.i.i348.i ], [ %.pre.i.i.i.i343.i, %"$JsonWriter.integer_field.exit341.i" ]
+  %858 = getelementptr i8, ptr %857, i64 %856
+  store i8 58, ptr %858, align 1
+  %859 = load i64, ptr %8, align 8
+  %860 = add i64 %859, 1
+  store i64 %860, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit351.i"
 
 then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.i
-  %821 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %821, align 1
+  %861 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %861, align 1
   br label %"$JsonWriter.integer_field.exit351.i"
 
 "$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.89.exit.thread.i.i.i344.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %797)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
-  %822 = load i64, ptr %7, align 8
-  %823 = add i64 %822, 1
-  %824 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i352.i = icmp slt i64 %824, %823
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %837)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
+  %862 = load i64, ptr %8, align 8
+  %863 = add i64 %862, 1
+  %864 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i352.i = icmp slt i64 %864, %863
   %.pre.i.i.i.i353.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i352.i, label %merge.i.i.i.i.i355.i, label %"$Vector.push.89.exit.thread.i.i.i354.i"
 
 merge.i.i.i.i.i355.i:                             ; preds = %"$JsonWriter.integer_field.exit351.i"
-  %825 = shl i64 %824, 1
-  %spec.select.i.i.i.i.i356.i = tail call i64 @llvm.smax.i64(i64 %825, i64 %823)
+  %865 = shl i64 %864, 1
+  %spec.select.i.i.i.i.i356.i = tail call i64 @llvm.smax.i64(i64 %865, i64 %863)
   %spec.store.select.i.i.i.i.i357.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i356.i, i64 8)
-  %826 = tail call ptr @realloc(ptr %.pre.i.i.i.i353.i, i64 %spec.store.select.i.i.i.i.i357.i)
-  %827 = icmp eq ptr %826, null
-  br i1 %827, label %then.i.i.i360.i, label %merge7.i.i.i.i.i358.i
+  %866 = tail call ptr @realloc(ptr %.pre.i.i.i.i353.i, i64 %spec.store.select.i.i.i.i.i357.i)
+  %867 = icmp eq ptr %866, null
+  br i1 %867, label %then.i.i.i360.i, label %merge7.i.i.i.i.i358.i
 
 merge7.i.i.i.i.i358.i:                            ; preds = %merge.i.i.i.i.i355.i
-  store ptr %826, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i357.i, ptr %10, align 8
-  %.pre10.i.i.i.i359.i = load i64, ptr %7, align 8
+  store ptr %866, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i357.i, ptr %11, align 8
+  %.pre10.i.i.i.i359.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i354.i"
 
 "$Vector.push.89.exit.thread.i.i.i354.i":         ; preds = %merge7.i.i.i.i.i358.i, %"$JsonWriter.integer_field.exit351.i"
-  %828 = phi i64 [ %.pre10.i.i.i.i359.i, %merge7.i.i.i.i.i358.i ], [ %822, %"$JsonWriter.integer_field.exit351.i" ]
-  %829 = phi ptr [ %826, %merge7.i.i.i.i.i358.i ], [ %.pre.i.i.i.i353.i, %"$JsonWriter.integer_field.exit351.i" ]
-  %830 = getelementptr i8, ptr %829, i64 %828
-  store i8 58, ptr %830, align 1
-  %831 = load i64, ptr %7, align 8
-  %832 = add i64 %831, 1
-  store i64 %832, ptr %7, align 8
+  %868 = phi i64 [ %.pre10.i.i.i.i359.i, %merge7.i.i.i.i.i358.i ], [ %862, %"$JsonWriter.integer_field.exit351.i" ]
+  %869 = phi ptr [ %866, %merge7.i.i.i.i.i358.i ], [ %.pre.i.i.i.i353.i, %"$JsonWriter.integer_field.exit351.i" ]
+  %870 = getelementptr i8, ptr %869, i64 %868
+  store i8 58, ptr %870, align 1
+  %871 = load i64, ptr %8, align 8
+  %872 = add i64 %871, 1
+  store i64 %872, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit361.i"
 
 then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.i
-  %833 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %833, align 1
+  %873 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %873, align 1
   br label %"$JsonWriter.integer_field.exit361.i"
 
 "$JsonWriter.integer_field.exit361.i":            ; preds = %then.i.i.i360.i, %"$Vector.push.89.exit.thread.i.i.i354.i"
-  store i8 0, ptr %21, align 1
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
-  %834 = mul i64 %753, %shape.sroa.71.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
-  %835 = load i64, ptr %7, align 8
-  %836 = add i64 %835, 1
-  %837 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i362.i = icmp slt i64 %837, %836
+  %874 = mul i64 %793, %shape.sroa.71.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
+  %875 = load i64, ptr %8, align 8
+  %876 = add i64 %875, 1
+  %877 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i362.i = icmp slt i64 %877, %876
   %.pre.i.i.i.i363.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i362.i, label %merge.i.i.i.i.i365.i, label %"$Vector.push.89.exit.thread.i.i.i364.i"
 
 merge.i.i.i.i.i365.i:                             ; preds = %"$JsonWriter.integer_field.exit361.i"
-  %838 = shl i64 %837, 1
-  %spec.select.i.i.i.i.i366.i = tail call i64 @llvm.smax.i64(i64 %838, i64 %836)
+  %878 = shl i64 %877, 1
+  %spec.select.i.i.i.i.i366.i = tail call i64 @llvm.smax.i64(i64 %878, i64 %876)
   %spec.store.select.i.i.i.i.i367.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i366.i, i64 8)
-  %839 = tail call ptr @realloc(ptr %.pre.i.i.i.i363.i, i64 %spec.store.select.i.i.i.i.i367.i)
-  %840 = icmp eq ptr %839, null
-  br i1 %840, label %then.i.i.i370.i, label %merge7.i.i.i.i.i368.i
+  %879 = tail call ptr @realloc(ptr %.pre.i.i.i.i363.i, i64 %spec.store.select.i.i.i.i.i367.i)
+  %880 = icmp eq ptr %879, null
+  br i1 %880, label %then.i.i.i370.i, label %merge7.i.i.i.i.i368.i
 
 merge7.i.i.i.i.i368.i:                            ; preds = %merge.i.i.i.i.i365.i
-  store ptr %839, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i367.i, ptr %10, align 8
-  %.pre10.i.i.i.i369.i = load i64, ptr %7, align 8
+  store ptr %879, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i367.i, ptr %11, align 8
+  %.pre10.i.i.i.i369.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i364.i"
 
 "$Vector.push.89.exit.thread.i.i.i364.i":         ; preds = %merge7.i.i.i.i.i368.i, %"$JsonWriter.integer_field.exit361.i"
-  %841 = phi i64 [ %.pre10.i.i.i.i369.i, %merge7.i.i.i.i.i368.i ], [ %835, %"$JsonWriter.integer_field.exit361.i" ]
-  %842 = phi ptr [ %839, %merge7.i.i.i.i.i368.i ], [ %.pre.i.i.i.i363.i, %"$JsonWriter.integer_field.exit361.i" ]
-  %843 = getelementptr i8, ptr %842, i64 %841
-  store i8 58, ptr %843, align 1
-  %844 = load i64, ptr %7, align 8
-  %845 = add i64 %844, 1
-  store i64 %845, ptr %7, align 8
+  %881 = phi i64 [ %.pre10.i.i.i.i369.i, %merge7.i.i.i.i.i368.i ], [ %875, %"$JsonWriter.integer_field.exit361.i" ]
+  %882 = phi ptr [ %879, %merge7.i.i.i.i.i368.i ], [ %.pre.i.i.i.i363.i, %"$JsonWriter.integer_field.exit361.i" ]
+  %883 = getelementptr i8, ptr %882, i64 %881
+  store i8 58, ptr %883, align 1
+  %884 = load i64, ptr %8, align 8
+  %885 = add i64 %884, 1
+  store i64 %885, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit371.i"
 
 then.i.i.i370.i:                                  ; preds = %merge.i.i.i.i.i365.i
-  %846 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %846, align 1
+  %886 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %886, align 1
   br label %"$JsonWriter.integer_field.exit371.i"
 
 "$JsonWriter.integer_field.exit371.i":            ; preds = %then.i.i.i370.i, %"$Vector.push.89.exit.thread.i.i.i364.i"
-  store i8 0, ptr %21, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %834)
-  %847 = load i64, ptr %7, align 8
-  %848 = add i64 %847, 1
-  %849 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i372.i = icmp slt i64 %849, %848
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %874)
+  %887 = load i64, ptr %8, align 8
+  %888 = add i64 %887, 1
+  %889 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i372.i = icmp slt i64 %889, %888
   %.pre.i.i.i.i373.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i372.i, label %merge.i.i.i.i.i375.i, label %"$Vector.push.89.exit.thread.i.i.i374.i"
 
 merge.i.i.i.i.i375.i:                             ; preds = %"$JsonWriter.integer_field.exit371.i"
-  %850 = shl i64 %849, 1
-  %spec.select.i.i.i.i.i376.i = tail call i64 @llvm.smax.i64(i64 %850, i64 %848)
+  %890 = shl i64 %889, 1
+  %spec.select.i.i.i.i.i376.i = tail call i64 @llvm.smax.i64(i64 %890, i64 %888)
   %spec.store.select.i.i.i.i.i377.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i376.i, i64 8)
-  %851 = tail call ptr @realloc(ptr %.pre.i.i.i.i373.i, i64 %spec.store.select.i.i.i.i.i377.i)
-  %852 = icmp eq ptr %851, null
-  br i1 %852, label %then.i.i.i380.i, label %merge7.i.i.i.i.i378.i
+  %891 = tail call ptr @realloc(ptr %.pre.i.i.i.i373.i, i64 %spec.store.select.i.i.i.i.i377.i)
+  %892 = icmp eq ptr %891, null
+  br i1 %892, label %then.i.i.i380.i, label %merge7.i.i.i.i.i378.i
 
 merge7.i.i.i.i.i378.i:                            ; preds = %merge.i.i.i.i.i375.i
-  store ptr %851, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i377.i, ptr %10, align 8
-  %.pre10.i.i.i.i379.i = load i64, ptr %7, align 8
+  store ptr %891, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i377.i, ptr %11, align 8
+  %.pre10.i.i.i.i379.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i374.i"
 
 "$Vector.push.89.exit.thread.i.i.i374.i":         ; preds = %merge7.i.i.i.i.i378.i, %"$JsonWriter.integer_field.exit371.i"
-  %853 = phi i64 [ %.pre10.i.i.i.i379.i, %merge7.i.i.i.i.i378.i ], [ %847, %"$JsonWriter.integer_field.exit371.i" ]
-  %854 = phi ptr [ %851, %merge7.i.i.i.i.i378.i ], [ %.pre.i.i.i.i373.i, %"$JsonWriter.integer_field.exit371.i" ]
-  %855 = getelementptr i8, ptr %854, i64 %853
-  store i8 125, ptr %855, align 1
-  %856 = load i64, ptr %7, align 8
-  %857 = add i64 %856, 1
-  store i64 %857, ptr %7, align 8
+  %893 = phi i64 [ %.pre10.i.i.i.i379.i, %merge7.i.i.i.i.i378.i ], [ %887, %"$JsonWriter.integer_field.exit371.i" ]
+  %894 = phi ptr [ %891, %merge7.i.i.i.i.i378.i ], [ %.pre.i.i.i.i373.i, %"$JsonWriter.integer_field.exit371.i" ]
+  %895 = getelementptr i8, ptr %894, i64 %893
+  store i8 125, ptr %895, align 1
+  %896 = load i64, ptr %8, align 8
+  %897 = add i64 %896, 1
+  store i64 %897, ptr %8, align 8
   br label %"$write_buffers.exit"
 
 then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.i
-  %858 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %858, align 1
+  %898 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %898, align 1
   br label %"$write_buffers.exit"
 
 "$write_buffers.exit":                            ; preds = %"$Vector.push.89.exit.thread.i.i.i374.i", %then.i.i.i380.i
-  store i8 1, ptr %21, align 1
-  call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %3)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
-  %859 = load i64, ptr %7, align 8
-  %860 = add i64 %859, 1
-  %861 = load i64, ptr %10, align 8
-  %.not.i.i.i.i = icmp slt i64 %861, %860
+  store i8 1, ptr %22, align 1
+  call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %4)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
+  %899 = load i64, ptr %8, align 8
+  %900 = add i64 %899, 1
+  %901 = load i64, ptr %11, align 8
+  %.not.i.i.i.i = icmp slt i64 %901, %900
   %.pre.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$write_buffers.exit"
-  %862 = shl i64 %861, 1
-  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %862, i64 %860)
+  %902 = shl i64 %901, 1
+  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %902, i64 %900)
   %spec.store.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i, i64 8)
-  %863 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
-  %864 = icmp eq ptr %863, null
-  br i1 %864, label %then.i.i, label %merge7.i.i.i.i
+  %903 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
+  %904 = icmp eq ptr %903, null
+  br i1 %904, label %then.i.i, label %merge7.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  store ptr %863, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i, ptr %10, align 8
-  %.pre10.i.i.i = load i64, ptr %7, align 8
+  store ptr %903, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i, ptr %11, align 8
+  %.pre10.i.i.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i"
 
 "$Vector.push.89.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$write_buffers.exit"
-  %865 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %859, %"$write_buffers.exit" ]
-  %866 = phi ptr [ %863, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
-  %867 = getelementptr i8, ptr %866, i64 %865
-  store i8 58, ptr %867, align 1
-  %868 = load i64, ptr %7, align 8
-  %869 = add i64 %868, 1
-  store i64 %869, ptr %7, align 8
+  %905 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %899, %"$write_buffers.exit" ]
+  %906 = phi ptr [ %903, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
+  %907 = getelementptr i8, ptr %906, i64 %905
+  store i8 58, ptr %907, align 1
+  %908 = load i64, ptr %8, align 8
+  %909 = add i64 %908, 1
+  store i64 %909, ptr %8, align 8
   br label %"$JsonWriter.key.exit"
 
 then.i.i:                                         ; preds = %merge.i.i.i.i
-  %870 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %870, align 1
+  %910 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %910, align 1
   br label %"$JsonWriter.key.exit"
 
 "$JsonWriter.key.exit":                           ; preds = %"$Vector.push.89.exit.thread.i.i", %then.i.i
-  store i8 0, ptr %21, align 1
+  store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 91)
-  %871 = load i32, ptr %110, align 4
-  %872 = icmp sgt i32 %871, 0
-  br i1 %872, label %forbody.lr.ph, label %merge
+  %911 = load i32, ptr %111, align 4
+  %912 = icmp sgt i32 %911, 0
+  br i1 %912, label %forbody.lr.ph, label %merge
 
 forbody.lr.ph:                                    ; preds = %"$JsonWriter.key.exit"
-  %873 = getelementptr i8, ptr %1, i64 392
-  %874 = getelementptr i8, ptr %1, i64 408
-  %875 = getelementptr i8, ptr %1, i64 416
-  %876 = getelementptr i8, ptr %1, i64 328
-  %877 = getelementptr i8, ptr %0, i64 24
-  %wide.trip.count = zext nneg i32 %871 to i64
+  %913 = getelementptr i8, ptr %1, i64 392
+  %914 = getelementptr i8, ptr %1, i64 408
+  %915 = getelementptr i8, ptr %1, i64 416
+  %916 = getelementptr i8, ptr %1, i64 328
+  %917 = getelementptr i8, ptr %0, i64 24
+  %wide.trip.count = zext nneg i32 %911 to i64
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %"$write_rank.exit"
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %"$write_rank.exit" ]
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !113
-  %878 = load i64, ptr %873, align 8, !noalias !113
-  %879 = load i64, ptr %353, align 8, !noalias !113
-  %880 = load i32, ptr %367, align 4, !noalias !113
+  %918 = load i64, ptr %913, align 8, !noalias !113
+  %919 = load i64, ptr %354, align 8, !noalias !113
+  %920 = load i32, ptr %368, align 4, !noalias !113
   call void @llvm.lifetime.start.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !113
-  %881 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !113
+  %921 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !113
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !113
-  %882 = load i64, ptr %874, align 8, !noalias !113
-  %883 = icmp eq i64 %indvars.iv, 0
-  br i1 %883, label %then.i.i195, label %merge.i.i
+  %922 = load i64, ptr %914, align 8, !noalias !113
+  %923 = icmp eq i64 %indvars.iv, 0
+  br i1 %923, label %then.i.i230, label %merge.i.i
 
-then.i.i195:                                      ; preds = %forbody
-  %884 = load i64, ptr %875, align 8, !noalias !113
+then.i.i230:                                      ; preds = %forbody
+  %924 = load i64, ptr %915, align 8, !noalias !113
   br label %merge.i.i
 
-merge.i.i:                                        ; preds = %then.i.i195, %forbody
-  %result.sroa.9.0.i.i = phi i64 [ %884, %then.i.i195 ], [ 0, %forbody ]
-  %885 = load i64, ptr %417, align 8, !noalias !113
-  %886 = load i8, ptr %876, align 1, !noalias !113
-  %887 = trunc i8 %886 to i1
-  br i1 %887, label %then.i.i.i194, label %"$Plan.rank.exit.i"
+merge.i.i:                                        ; preds = %then.i.i230, %forbody
+  %result.sroa.9.0.i.i = phi i64 [ %924, %then.i.i230 ], [ 0, %forbody ]
+  %925 = load i64, ptr %430, align 8, !noalias !113
+  %926 = load i8, ptr %916, align 1, !noalias !113
+  %927 = trunc i8 %926 to i1
+  br i1 %927, label %then.i.i.i229, label %"$Plan.rank.exit.i"
 
-then.i.i.i194:                                    ; preds = %merge.i.i
-  %888 = load i32, ptr %110, align 4, !noalias !113
-  %889 = sext i32 %888 to i64
+then.i.i.i229:                                    ; preds = %merge.i.i
+  %928 = load i32, ptr %111, align 4, !noalias !113
+  %929 = sext i32 %928 to i64
   br label %"$Plan.rank.exit.i"
 
-"$Plan.rank.exit.i":                              ; preds = %then.i.i.i194, %merge.i.i
-  %common.ret.op.i.i.i134 = phi i64 [ %889, %then.i.i.i194 ], [ 1, %merge.i.i ]
-  %890 = sext i32 %880 to i64
-  %891 = mul i64 %879, %890
-  %892 = add i64 %891, %878
-  %893 = add i64 %892, %881
-  %894 = sdiv i64 %885, %common.ret.op.i.i.i134
+"$Plan.rank.exit.i":                              ; preds = %then.i.i.i229, %merge.i.i
+  %common.ret.op.i.i.i169 = phi i64 [ %929, %then.i.i.i229 ], [ 1, %merge.i.i ]
+  %930 = sext i32 %920 to i64
+  %931 = mul i64 %919, %930
+  %932 = add i64 %931, %918
+  %933 = add i64 %932, %921
+  %934 = sdiv i64 %925, %common.ret.op.i.i.i169
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
-  %895 = load i64, ptr %7, align 8
-  %896 = add i64 %895, 1
-  %897 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i.i135 = icmp slt i64 %897, %896
-  %.pre.i.i.i.i.i136 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i135, label %merge.i.i.i.i.i.i188, label %"$Vector.push.89.exit.thread.i.i.i.i137"
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
+  %935 = load i64, ptr %8, align 8
+  %936 = add i64 %935, 1
+  %937 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i170 = icmp slt i64 %937, %936
+  %.pre.i.i.i.i.i171 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i170, label %merge.i.i.i.i.i.i223, label %"$Vector.push.89.exit.thread.i.i.i.i172"
 
-merge.i.i.i.i.i.i188:                             ; preds = %"$Plan.rank.exit.i"
-  %898 = shl i64 %897, 1
-  %spec.select.i.i.i.i.i.i189 = call i64 @llvm.smax.i64(i64 %898, i64 %896)
-  %spec.store.select.i.i.i.i.i.i190 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i189, i64 8)
-  %899 = call ptr @realloc(ptr %.pre.i.i.i.i.i136, i64 %spec.store.select.i.i.i.i.i.i190)
-  %900 = icmp eq ptr %899, null
-  br i1 %900, label %then.i.i.i.i193, label %merge7.i.i.i.i.i.i191
+merge.i.i.i.i.i.i223:                             ; preds = %"$Plan.rank.exit.i"
+  %938 = shl i64 %937, 1
+  %spec.select.i.i.i.i.i.i224 = call i64 @llvm.smax.i64(i64 %938, i64 %936)
+  %spec.store.select.i.i.i.i.i.i225 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i224, i64 8)
+  %939 = call ptr @realloc(ptr %.pre.i.i.i.i.i171, i64 %spec.store.select.i.i.i.i.i.i225)
+  %940 = icmp eq ptr %939, null
+  br i1 %940, label %then.i.i.i.i228, label %merge7.i.i.i.i.i.i226
 
-merge7.i.i.i.i.i.i191:                            ; preds = %merge.i.i.i.i.i.i188
-  store ptr %899, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i190, ptr %10, align 8
-  %.pre10.i.i.i.i.i192 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i137"
+merge7.i.i.i.i.i.i226:                            ; preds = %merge.i.i.i.i.i.i223
+  store ptr %939, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i225, ptr %11, align 8
+  %.pre10.i.i.i.i.i227 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i172"
 
-"$Vector.push.89.exit.thread.i.i.i.i137":         ; preds = %merge7.i.i.i.i.i.i191, %"$Plan.rank.exit.i"
-  %901 = phi i64 [ %.pre10.i.i.i.i.i192, %merge7.i.i.i.i.i.i191 ], [ %895, %"$Plan.rank.exit.i" ]
-  %902 = phi ptr [ %899, %merge7.i.i.i.i.i.i191 ], [ %.pre.i.i.i.i.i136, %"$Plan.rank.exit.i" ]
-  %903 = getelementptr i8, ptr %902, i64 %901
-  store i8 58, ptr %903, align 1
-  %904 = load i64, ptr %7, align 8
-  %905 = add i64 %904, 1
-  store i64 %905, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit.i138"
+"$Vector.push.89.exit.thread.i.i.i.i172":         ; preds = %merge7.i.i.i.i.i.i226, %"$Plan.rank.exit.i"
+  %941 = phi i64 [ %.pre10.i.i.i.i.i227, %merge7.i.i.i.i.i.i226 ], [ %935, %"$Plan.rank.exit.i" ]
+  %942 = phi ptr [ %939, %merge7.i.i.i.i.i.i226 ], [ %.pre.i.i.i.i.i171, %"$Plan.rank.exit.i" ]
+  %943 = getelementptr i8, ptr %942, i64 %941
+  store i8 58, ptr %943, align 1
+  %944 = load i64, ptr %8, align 8
+  %945 = add i64 %944, 1
+  store i64 %945, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit.i173"
 
-then.i.i.i.i193:                                  ; preds = %merge.i.i.i.i.i.i188
-  store i8 1, ptr %877, align 1
-  br label %"$JsonWriter.integer_field.exit.i138"
+then.i.i.i.i228:                                  ; preds = %merge.i.i.i.i.i.i223
+  store i8 1, ptr %917, align 1
+  br label %"$JsonWriter.integer_field.exit.i173"
 
-"$JsonWriter.integer_field.exit.i138":            ; preds = %then.i.i.i.i193, %"$Vector.push.89.exit.thread.i.i.i.i137"
-  store i8 0, ptr %21, align 1
+"$JsonWriter.integer_field.exit.i173":            ; preds = %then.i.i.i.i228, %"$Vector.push.89.exit.thread.i.i.i.i172"
+  store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
-  %906 = load i64, ptr %7, align 8
-  %907 = add i64 %906, 1
-  %908 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i11.i = icmp slt i64 %908, %907
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
+  %946 = load i64, ptr %8, align 8
+  %947 = add i64 %946, 1
+  %948 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i11.i = icmp slt i64 %948, %947
   %.pre.i.i.i.i12.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i11.i, label %merge.i.i.i.i.i14.i, label %"$Vector.push.89.exit.thread.i.i.i13.i"
 
-merge.i.i.i.i.i14.i:                              ; preds = %"$JsonWriter.integer_field.exit.i138"
-  %909 = shl i64 %908, 1
-  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %909, i64 %907)
+merge.i.i.i.i.i14.i:                              ; preds = %"$JsonWriter.integer_field.exit.i173"
+  %949 = shl i64 %948, 1
+  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %949, i64 %947)
   %spec.store.select.i.i.i.i.i16.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i15.i, i64 8)
-  %910 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
-  %911 = icmp eq ptr %910, null
-  br i1 %911, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
+  %950 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
+  %951 = icmp eq ptr %950, null
+  br i1 %951, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
 
 merge7.i.i.i.i.i17.i:                             ; preds = %merge.i.i.i.i.i14.i
-  store ptr %910, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i16.i, ptr %10, align 8
-  %.pre10.i.i.i.i18.i = load i64, ptr %7, align 8
+  store ptr %950, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i16.i, ptr %11, align 8
+  %.pre10.i.i.i.i18.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i13.i"
 
-"$Vector.push.89.exit.thread.i.i.i13.i":          ; preds = %merge7.i.i.i.i.i17.i, %"$JsonWriter.integer_field.exit.i138"
-  %912 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %906, %"$JsonWriter.integer_field.exit.i138" ]
-  %913 = phi ptr [ %910, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i138" ]
-  %914 = getelementptr i8, ptr %913, i64 %912
-  store i8 58, ptr %914, align 1
-  %915 = load i64, ptr %7, align 8
-  %916 = add i64 %915, 1
-  store i64 %916, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i13.i":          ; preds = %merge7.i.i.i.i.i17.i, %"$JsonWriter.integer_field.exit.i173"
+  %952 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %946, %"$JsonWriter.integer_field.exit.i173" ]
+  %953 = phi ptr [ %950, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i173" ]
+  %954 = getelementptr i8, ptr %953, i64 %952
+  store i8 58, ptr %954, align 1
+  %955 = load i64, ptr %8, align 8
+  %956 = add i64 %955, 1
+  store i64 %956, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit20.i"
 
 then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
-  store i8 1, ptr %877, align 1
+  store i8 1, ptr %917, align 1
   br label %"$JsonWriter.integer_field.exit20.i"
 
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.89.exit.thread.i.i.i13.i"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %878)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
-  %917 = load i64, ptr %7, align 8
-  %918 = add i64 %917, 1
-  %919 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i21.i = icmp slt i64 %919, %918
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %918)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
+  %957 = load i64, ptr %8, align 8
+  %958 = add i64 %957, 1
+  %959 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i21.i = icmp slt i64 %959, %958
   %.pre.i.i.i.i22.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.89.exit.thread.i.i.i23.i"
 
 merge.i.i.i.i.i24.i:                              ; preds = %"$JsonWriter.integer_field.exit20.i"
-  %920 = shl i64 %919, 1
-  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %920, i64 %918)
+  %960 = shl i64 %959, 1
+  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %960, i64 %958)
   %spec.store.select.i.i.i.i.i26.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i25.i, i64 8)
-  %921 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
-  %922 = icmp eq ptr %921, null
-  br i1 %922, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
+  %961 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
+  %962 = icmp eq ptr %961, null
+  br i1 %962, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
 
 merge7.i.i.i.i.i27.i:                             ; preds = %merge.i.i.i.i.i24.i
-  store ptr %921, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i26.i, ptr %10, align 8
-  %.pre10.i.i.i.i28.i = load i64, ptr %7, align 8
+  store ptr %961, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i26.i, ptr %11, align 8
+  %.pre10.i.i.i.i28.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i23.i"
 
 "$Vector.push.89.exit.thread.i.i.i23.i":          ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.integer_field.exit20.i"
-  %923 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %917, %"$JsonWriter.integer_field.exit20.i" ]
-  %924 = phi ptr [ %921, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
-  %925 = getelementptr i8, ptr %924, i64 %923
-  store i8 58, ptr %925, align 1
-  %926 = load i64, ptr %7, align 8
-  %927 = add i64 %926, 1
-  store i64 %927, ptr %7, align 8
+  %963 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %957, %"$JsonWriter.integer_field.exit20.i" ]
+  %964 = phi ptr [ %961, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
+  %965 = getelementptr i8, ptr %964, i64 %963
+  store i8 58, ptr %965, align 1
+  %966 = load i64, ptr %8, align 8
+  %967 = add i64 %966, 1
+  store i64 %967, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit30.i"
 
 then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
-  store i8 1, ptr %877, align 1
+  store i8 1, ptr %917, align 1
   br label %"$JsonWriter.integer_field.exit30.i"
 
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.89.exit.thread.i.i.i23.i"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %891)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
-  %928 = load i64, ptr %7, align 8
-  %929 = add i64 %928, 1
-  %930 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i31.i = icmp slt i64 %930, %929
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %931)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
+  %968 = load i64, ptr %8, align 8
+  %969 = add i64 %968, 1
+  %970 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i31.i = icmp slt i64 %970, %969
   %.pre.i.i.i.i32.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.89.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.integer_field.exit30.i"
-  %931 = shl i64 %930, 1
-  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %931, i64 %929)
+  %971 = shl i64 %970, 1
+  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %971, i64 %969)
   %spec.store.select.i.i.i.i.i36.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35.i, i64 8)
-  %932 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
-  %933 = icmp eq ptr %932, null
-  br i1 %933, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
+  %972 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
+  %973 = icmp eq ptr %972, null
+  br i1 %973, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
 
 merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
-  store ptr %932, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i36.i, ptr %10, align 8
-  %.pre10.i.i.i.i38.i = load i64, ptr %7, align 8
+  store ptr %972, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i36.i, ptr %11, align 8
+  %.pre10.i.i.i.i38.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i33.i"
 
 "$Vector.push.89.exit.thread.i.i.i33.i":          ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.integer_field.exit30.i"
-  %934 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %928, %"$JsonWriter.integer_field.exit30.i" ]
-  %935 = phi ptr [ %932, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
-  %936 = getelementptr i8, ptr %935, i64 %934
-  store i8 58, ptr %936, align 1
-  %937 = load i64, ptr %7, align 8
-  %938 = add i64 %937, 1
-  store i64 %938, ptr %7, align 8
+  %974 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %968, %"$JsonWriter.integer_field.exit30.i" ]
+  %975 = phi ptr [ %972, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
+  %976 = getelementptr i8, ptr %975, i64 %974
+  store i8 58, ptr %976, align 1
+  %977 = load i64, ptr %8, align 8
+  %978 = add i64 %977, 1
+  store i64 %978, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit40.i"
 
 then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
-  store i8 1, ptr %877, align 1
+  store i8 1, ptr %917, align 1
   br label %"$JsonWriter.integer_field.exit40.i"
 
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.89.exit.thread.i.i.i33.i"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %881)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
-  %939 = load i64, ptr %7, align 8
-  %940 = add i64 %939, 1
-  %941 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i41.i139 = icmp slt i64 %941, %940
-  %.pre.i.i.i.i42.i140 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i41.i139, label %merge.i.i.i.i.i44.i182, label %"$Vector.push.89.exit.thread.i.i.i43.i141"
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %921)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.809")
+  %979 = load i64, ptr %8, align 8
+  %980 = add i64 %979, 1
+  %981 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i41.i174 = icmp slt i64 %981, %980
+  %.pre.i.i.i.i42.i175 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i41.i174, label %merge.i.i.i.i.i44.i217, label %"$Vector.push.89.exit.thread.i.i.i43.i176"
 
-merge.i.i.i.i.i44.i182:                           ; preds = %"$JsonWriter.integer_field.exit40.i"
-  %942 = shl i64 %941, 1
-  %spec.select.i.i.i.i.i45.i183 = call i64 @llvm.smax.i64(i64 %942, i64 %940)
-  %spec.store.select.i.i.i.i.i46.i184 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i183, i64 8)
-  %943 = call ptr @realloc(ptr %.pre.i.i.i.i42.i140, i64 %spec.store.select.i.i.i.i.i46.i184)
-  %944 = icmp eq ptr %943, null
-  br i1 %944, label %then.i.i.i49.i187, label %merge7.i.i.i.i.i47.i185
+merge.i.i.i.i.i44.i217:                           ; preds = %"$JsonWriter.integer_field.exit40.i"
+  %982 = shl i64 %981, 1
+  %spec.select.i.i.i.i.i45.i218 = call i64 @llvm.smax.i64(i64 %982, i64 %980)
+  %spec.store.select.i.i.i.i.i46.i219 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i218, i64 8)
+  %983 = call ptr @realloc(ptr %.pre.i.i.i.i42.i175, i64 %spec.store.select.i.i.i.i.i46.i219)
+  %984 = icmp eq ptr %983, null
+  br i1 %984, label %then.i.i.i49.i222, label %merge7.i.i.i.i.i47.i220
 
-merge7.i.i.i.i.i47.i185:                          ; preds = %merge.i.i.i.i.i44.i182
-  store ptr %943, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i46.i184, ptr %10, align 8
-  %.pre10.i.i.i.i48.i186 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i43.i141"
+merge7.i.i.i.i.i47.i220:                          ; preds = %merge.i.i.i.i.i44.i217
+  store ptr %983, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i46.i219, ptr %11, align 8
+  %.pre10.i.i.i.i48.i221 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i43.i176"
 
-"$Vector.push.89.exit.thread.i.i.i43.i141":       ; preds = %merge7.i.i.i.i.i47.i185, %"$JsonWriter.integer_field.exit40.i"
-  %945 = phi i64 [ %.pre10.i.i.i.i48.i186, %merge7.i.i.i.i.i47.i185 ], [ %939, %"$JsonWriter.integer_field.exit40.i" ]
-  %946 = phi ptr [ %943, %merge7.i.i.i.i.i47.i185 ], [ %.pre.i.i.i.i42.i140, %"$JsonWriter.integer_field.exit40.i" ]
-  %947 = getelementptr i8, ptr %946, i64 %945
-  store i8 58, ptr %947, align 1
-  %948 = load i64, ptr %7, align 8
-  %949 = add i64 %948, 1
-  store i64 %949, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit50.i142"
+"$Vector.push.89.exit.thread.i.i.i43.i176":       ; preds = %merge7.i.i.i.i.i47.i220, %"$JsonWriter.integer_field.exit40.i"
+  %985 = phi i64 [ %.pre10.i.i.i.i48.i221, %merge7.i.i.i.i.i47.i220 ], [ %979, %"$JsonWriter.integer_field.exit40.i" ]
+  %986 = phi ptr [ %983, %merge7.i.i.i.i.i47.i220 ], [ %.pre.i.i.i.i42.i175, %"$JsonWriter.integer_field.exit40.i" ]
+  %987 = getelementptr i8, ptr %986, i64 %985
+  store i8 58, ptr %987, align 1
+  %988 = load i64, ptr %8, align 8
+  %989 = add i64 %988, 1
+  store i64 %989, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit50.i177"
 
-then.i.i.i49.i187:                                ; preds = %merge.i.i.i.i.i44.i182
-  store i8 1, ptr %877, align 1
-  br label %"$JsonWriter.integer_field.exit50.i142"
+then.i.i.i49.i222:                                ; preds = %merge.i.i.i.i.i44.i217
+  store i8 1, ptr %917, align 1
+  br label %"$JsonWriter.integer_field.exit50.i177"
 
-"$JsonWriter.integer_field.exit50.i142":          ; preds = %then.i.i.i49.i187, %"$Vector.push.89.exit.thread.i.i.i43.i141"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %882)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
-  %950 = load i64, ptr %7, align 8
-  %951 = add i64 %950, 1
-  %952 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i51.i143 = icmp slt i64 %952, %951
-  %.pre.i.i.i.i52.i144 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i51.i143, label %merge.i.i.i.i.i54.i176, label %"$Vector.push.89.exit.thread.i.i.i53.i145"
+"$JsonWriter.integer_field.exit50.i177":          ; preds = %then.i.i.i49.i222, %"$Vector.push.89.exit.thread.i.i.i43.i176"
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %922)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.810")
+  %990 = load i64, ptr %8, align 8
+  %991 = add i64 %990, 1
+  %992 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i51.i178 = icmp slt i64 %992, %991
+  %.pre.i.i.i.i52.i179 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i51.i178, label %merge.i.i.i.i.i54.i211, label %"$Vector.push.89.exit.thread.i.i.i53.i180"
 
-merge.i.i.i.i.i54.i176:                           ; preds = %"$JsonWriter.integer_field.exit50.i142"
-  %953 = shl i64 %952, 1
-  %spec.select.i.i.i.i.i55.i177 = call i64 @llvm.smax.i64(i64 %953, i64 %951)
-  %spec.store.select.i.i.i.i.i56.i178 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i177, i64 8)
-  %954 = call ptr @realloc(ptr %.pre.i.i.i.i52.i144, i64 %spec.store.select.i.i.i.i.i56.i178)
-  %955 = icmp eq ptr %954, null
-  br i1 %955, label %then.i.i.i59.i181, label %merge7.i.i.i.i.i57.i179
+merge.i.i.i.i.i54.i211:                           ; preds = %"$JsonWriter.integer_field.exit50.i177"
+  %993 = shl i64 %992, 1
+  %spec.select.i.i.i.i.i55.i212 = call i64 @llvm.smax.i64(i64 %993, i64 %991)
+  %spec.store.select.i.i.i.i.i56.i213 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i212, i64 8)
+  %994 = call ptr @realloc(ptr %.pre.i.i.i.i52.i179, i64 %spec.store.select.i.i.i.i.i56.i213)
+  %995 = icmp eq ptr %994, null
+  br i1 %995, label %then.i.i.i59.i216, label %merge7.i.i.i.i.i57.i214
 
-merge7.i.i.i.i.i57.i179:                          ; preds = %merge.i.i.i.i.i54.i176
-  store ptr %954, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i56.i178, ptr %10, align 8
-  %.pre10.i.i.i.i58.i180 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i53.i145"
+merge7.i.i.i.i.i57.i214:                          ; preds = %merge.i.i.i.i.i54.i211
+  store ptr %994, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i56.i213, ptr %11, align 8
+  %.pre10.i.i.i.i58.i215 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i53.i180"
 
-"$Vector.push.89.exit.thread.i.i.i53.i145":       ; preds = %merge7.i.i.i.i.i57.i179, %"$JsonWriter.integer_field.exit50.i142"
-  %956 = phi i64 [ %.pre10.i.i.i.i58.i180, %merge7.i.i.i.i.i57.i179 ], [ %950, %"$JsonWriter.integer_field.exit50.i142" ]
-  %957 = phi ptr [ %954, %merge7.i.i.i.i.i57.i179 ], [ %.pre.i.i.i.i52.i144, %"$JsonWriter.integer_field.exit50.i142" ]
-  %958 = getelementptr i8, ptr %957, i64 %956
-  store i8 58, ptr %958, align 1
-  %959 = load i64, ptr %7, align 8
-  %960 = add i64 %959, 1
-  store i64 %960, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit60.i146"
+"$Vector.push.89.exit.thread.i.i.i53.i180":       ; preds = %merge7.i.i.i.i.i57.i214, %"$JsonWriter.integer_field.exit50.i177"
+  %996 = phi i64 [ %.pre10.i.i.i.i58.i215, %merge7.i.i.i.i.i57.i214 ], [ %990, %"$JsonWriter.integer_field.exit50.i177" ]
+  %997 = phi ptr [ %994, %merge7.i.i.i.i.i57.i214 ], [ %.pre.i.i.i.i52.i179, %"$JsonWriter.integer_field.exit50.i177" ]
+  %998 = getelementptr i8, ptr %997, i64 %996
+  store i8 58, ptr %998, align 1
+  %999 = load i64, ptr %8, align 8
+  %1000 = add i64 %999, 1
+  store i64 %1000, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit60.i181"
 
-then.i.i.i59.i181:                                ; preds = %merge.i.i.i.i.i54.i176
-  store i8 1, ptr %877, align 1
-  br label %"$JsonWriter.integer_field.exit60.i146"
+then.i.i.i59.i216:                                ; preds = %merge.i.i.i.i.i54.i211
+  store i8 1, ptr %917, align 1
+  br label %"$JsonWriter.integer_field.exit60.i181"
 
-"$JsonWriter.integer_field.exit60.i146":          ; preds = %then.i.i.i59.i181, %"$Vector.push.89.exit.thread.i.i.i53.i145"
-  store i8 0, ptr %21, align 1
+"$JsonWriter.integer_field.exit60.i181":          ; preds = %then.i.i.i59.i216, %"$Vector.push.89.exit.thread.i.i.i53.i180"
+  store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
-  %961 = load i64, ptr %7, align 8
-  %962 = add i64 %961, 1
-  %963 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i61.i147 = icmp slt i64 %963, %962
-  %.pre.i.i.i.i62.i148 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i61.i147, label %merge.i.i.i.i.i64.i170, label %"$Vector.push.89.exit.thread.i.i.i63.i149"
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.811")
+  %1001 = load i64, ptr %8, align 8
+  %1002 = add i64 %1001, 1
+  %1003 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i61.i182 = icmp slt i64 %1003, %1002
+  %.pre.i.i.i.i62.i183 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i61.i182, label %merge.i.i.i.i.i64.i205, label %"$Vector.push.89.exit.thread.i.i.i63.i184"
 
-merge.i.i.i.i.i64.i170:                           ; preds = %"$JsonWriter.integer_field.exit60.i146"
-  %964 = shl i64 %963, 1
-  %spec.select.i.i.i.i.i65.i171 = call i64 @llvm.smax.i64(i64 %964, i64 %962)
-  %spec.store.select.i.i.i.i.i66.i172 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i171, i64 8)
-  %965 = call ptr @realloc(ptr %.pre.i.i.i.i62.i148, i64 %spec.store.select.i.i.i.i.i66.i172)
-  %966 = icmp eq ptr %965, null
-  br i1 %966, label %then.i.i.i69.i175, label %merge7.i.i.i.i.i67.i173
+merge.i.i.i.i.i64.i205:                           ; preds = %"$JsonWriter.integer_field.exit60.i181"
+  %1004 = shl i64 %1003, 1
+  %spec.select.i.i.i.i.i65.i206 = call i64 @llvm.smax.i64(i64 %1004, i64 %1002)
+  %spec.store.select.i.i.i.i.i66.i207 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i206, i64 8)
+  %1005 = call ptr @realloc(ptr %.pre.i.i.i.i62.i183, i64 %spec.store.select.i.i.i.i.i66.i207)
+  %1006 = icmp eq ptr %1005, null
+  br i1 %1006, label %then.i.i.i69.i210, label %merge7.i.i.i.i.i67.i208
 
-merge7.i.i.i.i.i67.i173:                          ; preds = %merge.i.i.i.i.i64.i170
-  store ptr %965, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i66.i172, ptr %10, align 8
-  %.pre10.i.i.i.i68.i174 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i63.i149"
+merge7.i.i.i.i.i67.i208:                          ; preds = %merge.i.i.i.i.i64.i205
+  store ptr %1005, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i66.i207, ptr %11, align 8
+  %.pre10.i.i.i.i68.i209 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i63.i184"
 
-"$Vector.push.89.exit.thread.i.i.i63.i149":       ; preds = %merge7.i.i.i.i.i67.i173, %"$JsonWriter.integer_field.exit60.i146"
-  %967 = phi i64 [ %.pre10.i.i.i.i68.i174, %merge7.i.i.i.i.i67.i173 ], [ %961, %"$JsonWriter.integer_field.exit60.i146" ]
-  %968 = phi ptr [ %965, %merge7.i.i.i.i.i67.i173 ], [ %.pre.i.i.i.i62.i148, %"$JsonWriter.integer_field.exit60.i146" ]
-  %969 = getelementptr i8, ptr %968, i64 %967
-  store i8 58, ptr %969, align 1
-  %970 = load i64, ptr %7, align 8
-  %971 = add i64 %970, 1
-  store i64 %971, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit70.i150"
+"$Vector.push.89.exit.thread.i.i.i63.i184":       ; preds = %merge7.i.i.i.i.i67.i208, %"$JsonWriter.integer_field.exit60.i181"
+  %1007 = phi i64 [ %.pre10.i.i.i.i68.i209, %merge7.i.i.i.i.i67.i208 ], [ %1001, %"$JsonWriter.integer_field.exit60.i181" ]
+  %1008 = phi ptr [ %1005, %merge7.i.i.i.i.i67.i208 ], [ %.pre.i.i.i.i62.i183, %"$JsonWriter.integer_field.exit60.i181" ]
+  %1009 = getelementptr i8, ptr %1008, i64 %1007
+  store i8 58, ptr %1009, align 1
+  %1010 = load i64, ptr %8, align 8
+  %1011 = add i64 %1010, 1
+  store i64 %1011, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit70.i185"
 
-then.i.i.i69.i175:                                ; preds = %merge.i.i.i.i.i64.i170
-  store i8 1, ptr %877, align 1
-  br label %"$JsonWriter.integer_field.exit70.i150"
+then.i.i.i69.i210:                                ; preds = %merge.i.i.i.i.i64.i205
+  store i8 1, ptr %917, align 1
+  br label %"$JsonWriter.integer_field.exit70.i185"
 
-"$JsonWriter.integer_field.exit70.i150":          ; preds = %then.i.i.i69.i175, %"$Vector.push.89.exit.thread.i.i.i63.i149"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %893)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
-  %972 = load i64, ptr %7, align 8
-  %973 = add i64 %972, 1
-  %974 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i71.i151 = icmp slt i64 %974, %973
-  %.pre.i.i.i.i72.i152 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i71.i151, label %merge.i.i.i.i.i74.i164, label %"$Vector.push.89.exit.thread.i.i.i73.i153"
+"$JsonWriter.integer_field.exit70.i185":          ; preds = %then.i.i.i69.i210, %"$Vector.push.89.exit.thread.i.i.i63.i184"
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %933)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.812")
+  %1012 = load i64, ptr %8, align 8
+  %1013 = add i64 %1012, 1
+  %1014 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i71.i186 = icmp slt i64 %1014, %1013
+  %.pre.i.i.i.i72.i187 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i71.i186, label %merge.i.i.i.i.i74.i199, label %"$Vector.push.89.exit.thread.i.i.i73.i188"
 
-merge.i.i.i.i.i74.i164:                           ; preds = %"$JsonWriter.integer_field.exit70.i150"
-  %975 = shl i64 %974, 1
-  %spec.select.i.i.i.i.i75.i165 = call i64 @llvm.smax.i64(i64 %975, i64 %973)
-  %spec.store.select.i.i.i.i.i76.i166 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i165, i64 8)
-  %976 = call ptr @realloc(ptr %.pre.i.i.i.i72.i152, i64 %spec.store.select.i.i.i.i.i76.i166)
-  %977 = icmp eq ptr %976, null
-  br i1 %977, label %then.i.i.i79.i169, label %merge7.i.i.i.i.i77.i167
+merge.i.i.i.i.i74.i199:                           ; preds = %"$JsonWriter.integer_field.exit70.i185"
+  %1015 = shl i64 %1014, 1
+  %spec.select.i.i.i.i.i75.i200 = call i64 @llvm.smax.i64(i64 %1015, i64 %1013)
+  %spec.store.select.i.i.i.i.i76.i201 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i200, i64 8)
+  %1016 = call ptr @realloc(ptr %.pre.i.i.i.i72.i187, i64 %spec.store.select.i.i.i.i.i76.i201)
+  %1017 = icmp eq ptr %1016, null
+  br i1 %1017, label %then.i.i.i79.i204, label %merge7.i.i.i.i.i77.i202
 
-merge7.i.i.i.i.i77.i167:                          ; preds = %merge.i.i.i.i.i74.i164
-  store ptr %976, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i76.i166, ptr %10, align 8
-  %.pre10.i.i.i.i78.i168 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i73.i153"
+merge7.i.i.i.i.i77.i202:                          ; preds = %merge.i.i.i.i.i74.i199
+  store ptr %1016, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i76.i201, ptr %11, align 8
+  %.pre10.i.i.i.i78.i203 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i73.i188"
 
-"$Vector.push.89.exit.thread.i.i.i73.i153":       ; preds = %merge7.i.i.i.i.i77.i167, %"$JsonWriter.integer_field.exit70.i150"
-  %978 = phi i64 [ %.pre10.i.i.i.i78.i168, %merge7.i.i.i.i.i77.i167 ], [ %972, %"$JsonWriter.integer_field.exit70.i150" ]
-  %979 = phi ptr [ %976, %merge7.i.i.i.i.i77.i167 ], [ %.pre.i.i.i.i72.i152, %"$JsonWriter.integer_field.exit70.i150" ]
-  %980 = getelementptr i8, ptr %979, i64 %978
-  store i8 58, ptr %980, align 1
-  %981 = load i64, ptr %7, align 8
-  %982 = add i64 %981, 1
-  store i64 %982, ptr %7, align 8
-  br label %"$JsonWriter.integer_field.exit80.i154"
+"$Vector.push.89.exit.thread.i.i.i73.i188":       ; preds = %merge7.i.i.i.i.i77.i202, %"$JsonWriter.integer_field.exit70.i185"
+  %1018 = phi i64 [ %.pre10.i.i.i.i78.i203, %merge7.i.i.i.i.i77.i202 ], [ %1012, %"$JsonWriter.integer_field.exit70.i185" ]
+  %1019 = phi ptr [ %1016, %merge7.i.i.i.i.i77.i202 ], [ %.pre.i.i.i.i72.i187, %"$JsonWriter.integer_field.exit70.i185" ]
+  %1020 = getelementptr i8, ptr %1019, i64 %1018
+  store i8 58, ptr %1020, align 1
+  %1021 = load i64, ptr %8, align 8
+  %1022 = add i64 %1021, 1
+  store i64 %1022, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit80.i189"
 
-then.i.i.i79.i169:                                ; preds = %merge.i.i.i.i.i74.i164
-  store i8 1, ptr %877, align 1
-  br label %"$JsonWriter.integer_field.exit80.i154"
+then.i.i.i79.i204:                                ; preds = %merge.i.i.i.i.i74.i199
+  store i8 1, ptr %917, align 1
+  br label %"$JsonWriter.integer_field.exit80.i189"
 
-"$JsonWriter.integer_field.exit80.i154":          ; preds = %then.i.i.i79.i169, %"$Vector.push.89.exit.thread.i.i.i73.i153"
-  store i8 0, ptr %21, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %894)
-  %983 = load i64, ptr %7, align 8
-  %984 = add i64 %983, 1
-  %985 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i81.i155 = icmp slt i64 %985, %984
-  %.pre.i.i.i.i82.i156 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i81.i155, label %merge.i.i.i.i.i84.i158, label %"$Vector.push.89.exit.thread.i.i.i83.i157"
+"$JsonWriter.integer_field.exit80.i189":          ; preds = %then.i.i.i79.i204, %"$Vector.push.89.exit.thread.i.i.i73.i188"
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %934)
+  %1023 = load i64, ptr %8, align 8
+  %1024 = add i64 %1023, 1
+  %1025 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i81.i190 = icmp slt i64 %1025, %1024
+  %.pre.i.i.i.i82.i191 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i81.i190, label %merge.i.i.i.i.i84.i193, label %"$Vector.push.89.exit.thread.i.i.i83.i192"
 
-merge.i.i.i.i.i84.i158:                           ; preds = %"$JsonWriter.integer_field.exit80.i154"
-  %986 = shl i64 %985, 1
-  %spec.select.i.i.i.i.i85.i159 = call i64 @llvm.smax.i64(i64 %986, i64 %984)
-  %spec.store.select.i.i.i.i.i86.i160 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i159, i64 8)
-  %987 = call ptr @realloc(ptr %.pre.i.i.i.i82.i156, i64 %spec.store.select.i.i.i.i.i86.i160)
-  %988 = icmp eq ptr %987, null
-  br i1 %988, label %then.i.i.i89.i163, label %merge7.i.i.i.i.i87.i161
+merge.i.i.i.i.i84.i193:                           ; preds = %"$JsonWriter.integer_field.exit80.i189"
+  %1026 = shl i64 %1025, 1
+  %spec.select.i.i.i.i.i85.i194 = call i64 @llvm.smax.i64(i64 %1026, i64 %1024)
+  %spec.store.select.i.i.i.i.i86.i195 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i194, i64 8)
+  %1027 = call ptr @realloc(ptr %.pre.i.i.i.i82.i191, i64 %spec.store.select.i.i.i.i.i86.i195)
+  %1028 = icmp eq ptr %1027, null
+  br i1 %1028, label %then.i.i.i89.i198, label %merge7.i.i.i.i.i87.i196
 
-merge7.i.i.i.i.i87.i161:                          ; preds = %merge.i.i.i.i.i84.i158
-  store ptr %987, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i86.i160, ptr %10, align 8
-  %.pre10.i.i.i.i88.i162 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i83.i157"
+merge7.i.i.i.i.i87.i196:                          ; preds = %merge.i.i.i.i.i84.i193
+  store ptr %1027, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i86.i195, ptr %11, align 8
+  %.pre10.i.i.i.i88.i197 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i83.i192"
 
-"$Vector.push.89.exit.thread.i.i.i83.i157":       ; preds = %merge7.i.i.i.i.i87.i161, %"$JsonWriter.integer_field.exit80.i154"
-  %989 = phi i64 [ %.pre10.i.i.i.i88.i162, %merge7.i.i.i.i.i87.i161 ], [ %983, %"$JsonWriter.integer_field.exit80.i154" ]
-  %990 = phi ptr [ %987, %merge7.i.i.i.i.i87.i161 ], [ %.pre.i.i.i.i82.i156, %"$JsonWriter.integer_field.exit80.i154" ]
-  %991 = getelementptr i8, ptr %990, i64 %989
-  store i8 125, ptr %991, align 1
-  %992 = load i64, ptr %7, align 8
-  %993 = add i64 %992, 1
-  store i64 %993, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i83.i192":       ; preds = %merge7.i.i.i.i.i87.i196, %"$JsonWriter.integer_field.exit80.i189"
+  %1029 = phi i64 [ %.pre10.i.i.i.i88.i197, %merge7.i.i.i.i.i87.i196 ], [ %1023, %"$JsonWriter.integer_field.exit80.i189" ]
+  %1030 = phi ptr [ %1027, %merge7.i.i.i.i.i87.i196 ], [ %.pre.i.i.i.i82.i191, %"$JsonWriter.integer_field.exit80.i189" ]
+  %1031 = getelementptr i8, ptr %1030, i64 %1029
+  store i8 125, ptr %1031, align 1
+  %1032 = load i64, ptr %8, align 8
+  %1033 = add i64 %1032, 1
+  store i64 %1033, ptr %8, align 8
   br label %"$write_rank.exit"
 
-then.i.i.i89.i163:                                ; preds = %merge.i.i.i.i.i84.i158
-  store i8 1, ptr %877, align 1
+then.i.i.i89.i198:                                ; preds = %merge.i.i.i.i.i84.i193
+  store i8 1, ptr %917, align 1
   br label %"$write_rank.exit"
 
-"$write_rank.exit":                               ; preds = %"$Vector.push.89.exit.thread.i.i.i83.i157", %then.i.i.i89.i163
-  store i8 1, ptr %21, align 1
+"$write_rank.exit":                               ; preds = %"$Vector.push.89.exit.thread.i.i.i83.i192", %then.i.i.i89.i198
+  store i8 1, ptr %22, align 1
   %indvars.iv.next = add nuw nsw i64 %indvars.iv, 1
   %exitcond.not = icmp eq i64 %indvars.iv.next, %wide.trip.count
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %"$write_rank.exit", %"$JsonWriter.key.exit"
-  %994 = load i64, ptr %7, align 8
-  %995 = add i64 %994, 1
-  %996 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i196 = icmp slt i64 %996, %995
-  %.pre.i.i.i.i197 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i196, label %merge.i.i.i.i.i199, label %"$Vector.push.89.exit.thread.i.i.i198"
+  %1034 = load i64, ptr %8, align 8
+  %1035 = add i64 %1034, 1
+  %1036 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i231 = icmp slt i64 %1036, %1035
+  %.pre.i.i.i.i232 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i231, label %merge.i.i.i.i.i234, label %"$Vector.push.89.exit.thread.i.i.i233"
 
-merge.i.i.i.i.i199:                               ; preds = %merge
-  %997 = shl i64 %996, 1
-  %spec.select.i.i.i.i.i200 = call i64 @llvm.smax.i64(i64 %997, i64 %995)
-  %spec.store.select.i.i.i.i.i201 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i200, i64 8)
-  %998 = call ptr @realloc(ptr %.pre.i.i.i.i197, i64 %spec.store.select.i.i.i.i.i201)
-  %999 = icmp eq ptr %998, null
-  br i1 %999, label %then.i.i.i204, label %merge7.i.i.i.i.i202
+merge.i.i.i.i.i234:                               ; preds = %merge
+  %1037 = shl i64 %1036, 1
+  %spec.select.i.i.i.i.i235 = call i64 @llvm.smax.i64(i64 %1037, i64 %1035)
+  %spec.store.select.i.i.i.i.i236 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i235, i64 8)
+  %1038 = call ptr @realloc(ptr %.pre.i.i.i.i232, i64 %spec.store.select.i.i.i.i.i236)
+  %1039 = icmp eq ptr %1038, null
+  br i1 %1039, label %then.i.i.i239, label %merge7.i.i.i.i.i237
 
-merge7.i.i.i.i.i202:                              ; preds = %merge.i.i.i.i.i199
-  store ptr %998, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i201, ptr %10, align 8
-  %.pre10.i.i.i.i203 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i198"
+merge7.i.i.i.i.i237:                              ; preds = %merge.i.i.i.i.i234
+  store ptr %1038, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i236, ptr %11, align 8
+  %.pre10.i.i.i.i238 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i233"
 
-"$Vector.push.89.exit.thread.i.i.i198":           ; preds = %merge7.i.i.i.i.i202, %merge
-  %1000 = phi i64 [ %.pre10.i.i.i.i203, %merge7.i.i.i.i.i202 ], [ %994, %merge ]
-  %1001 = phi ptr [ %998, %merge7.i.i.i.i.i202 ], [ %.pre.i.i.i.i197, %merge ]
-  %1002 = getelementptr i8, ptr %1001, i64 %1000
-  store i8 93, ptr %1002, align 1
-  %1003 = load i64, ptr %7, align 8
-  %1004 = add i64 %1003, 1
-  store i64 %1004, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i233":           ; preds = %merge7.i.i.i.i.i237, %merge
+  %1040 = phi i64 [ %.pre10.i.i.i.i238, %merge7.i.i.i.i.i237 ], [ %1034, %merge ]
+  %1041 = phi ptr [ %1038, %merge7.i.i.i.i.i237 ], [ %.pre.i.i.i.i232, %merge ]
+  %1042 = getelementptr i8, ptr %1041, i64 %1040
+  store i8 93, ptr %1042, align 1
+  %1043 = load i64, ptr %8, align 8
+  %1044 = add i64 %1043, 1
+  store i64 %1044, ptr %8, align 8
   br label %"$JsonWriter.end_array.exit"
 
-then.i.i.i204:                                    ; preds = %merge.i.i.i.i.i199
-  %1005 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1005, align 1
-  %.pre = load i64, ptr %7, align 8
+then.i.i.i239:                                    ; preds = %merge.i.i.i.i.i234
+  %1045 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1045, align 1
+  %.pre = load i64, ptr %8, align 8
   br label %"$JsonWriter.end_array.exit"
 
-"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.89.exit.thread.i.i.i198", %then.i.i.i204
-  %1006 = phi i64 [ %1004, %"$Vector.push.89.exit.thread.i.i.i198" ], [ %.pre, %then.i.i.i204 ]
-  store i8 1, ptr %21, align 1
-  %1007 = add i64 %1006, 1
-  %1008 = load i64, ptr %10, align 8
-  %.not.i.i.i.i.i205 = icmp slt i64 %1008, %1007
-  %.pre.i.i.i.i206 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i205, label %merge.i.i.i.i.i208, label %"$Vector.push.89.exit.thread.i.i.i207"
+"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.89.exit.thread.i.i.i233", %then.i.i.i239
+  %1046 = phi i64 [ %1044, %"$Vector.push.89.exit.thread.i.i.i233" ], [ %.pre, %then.i.i.i239 ]
+  store i8 1, ptr %22, align 1
+  %1047 = add i64 %1046, 1
+  %1048 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i240 = icmp slt i64 %1048, %1047
+  %.pre.i.i.i.i241 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i240, label %merge.i.i.i.i.i243, label %"$Vector.push.89.exit.thread.i.i.i242"
 
-merge.i.i.i.i.i208:                               ; preds = %"$JsonWriter.end_array.exit"
-  %1009 = shl i64 %1008, 1
-  %spec.select.i.i.i.i.i209 = call i64 @llvm.smax.i64(i64 %1009, i64 %1007)
-  %spec.store.select.i.i.i.i.i210 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i209, i64 8)
-  %1010 = call ptr @realloc(ptr %.pre.i.i.i.i206, i64 %spec.store.select.i.i.i.i.i210)
-  %1011 = icmp eq ptr %1010, null
-  br i1 %1011, label %then.i.i.i213, label %merge7.i.i.i.i.i211
+merge.i.i.i.i.i243:                               ; preds = %"$JsonWriter.end_array.exit"
+  %1049 = shl i64 %1048, 1
+  %spec.select.i.i.i.i.i244 = call i64 @llvm.smax.i64(i64 %1049, i64 %1047)
+  %spec.store.select.i.i.i.i.i245 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i244, i64 8)
+  %1050 = call ptr @realloc(ptr %.pre.i.i.i.i241, i64 %spec.store.select.i.i.i.i.i245)
+  %1051 = icmp eq ptr %1050, null
+  br i1 %1051, label %then.i.i.i248, label %merge7.i.i.i.i.i246
 
-merge7.i.i.i.i.i211:                              ; preds = %merge.i.i.i.i.i208
-  store ptr %1010, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i210, ptr %10, align 8
-  %.pre10.i.i.i.i212 = load i64, ptr %7, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i207"
+merge7.i.i.i.i.i246:                              ; preds = %merge.i.i.i.i.i243
+  store ptr %1050, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i245, ptr %11, align 8
+  %.pre10.i.i.i.i247 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i242"
 
-"$Vector.push.89.exit.thread.i.i.i207":           ; preds = %merge7.i.i.i.i.i211, %"$JsonWriter.end_array.exit"
-  %1012 = phi i64 [ %.pre10.i.i.i.i212, %merge7.i.i.i.i.i211 ], [ %1006, %"$JsonWriter.end_array.exit" ]
-  %1013 = phi ptr [ %1010, %merge7.i.i.i.i.i211 ], [ %.pre.i.i.i.i206, %"$JsonWriter.end_array.exit" ]
-  %1014 = getelementptr i8, ptr %1013, i64 %1012
-  store i8 125, ptr %1014, align 1
-  %1015 = load i64, ptr %7, align 8
-  %1016 = add i64 %1015, 1
-  store i64 %1016, ptr %7, align 8
+"$Vector.push.89.exit.thread.i.i.i242":           ; preds = %merge7.i.i.i.i.i246, %"$JsonWriter.end_array.exit"
+  %1052 = phi i64 [ %.pre10.i.i.i.i247, %merge7.i.i.i.i.i246 ], [ %1046, %"$JsonWriter.end_array.exit" ]
+  %1053 = phi ptr [ %1050, %merge7.i.i.i.i.i246 ], [ %.pre.i.i.i.i241, %"$JsonWriter.end_array.exit" ]
+  %1054 = getelementptr i8, ptr %1053, i64 %1052
+  store i8 125, ptr %1054, align 1
+  %1055 = load i64, ptr %8, align 8
+  %1056 = add i64 %1055, 1
+  store i64 %1056, ptr %8, align 8
   br label %"$JsonWriter.end_object.exit"
 
-then.i.i.i213:                                    ; preds = %merge.i.i.i.i.i208
-  %1017 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1017, align 1
+then.i.i.i248:                                    ; preds = %merge.i.i.i.i.i243
+  %1057 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1057, align 1
   br label %"$JsonWriter.end_object.exit"
 
-"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.89.exit.thread.i.i.i207", %then.i.i.i213
-  store i8 1, ptr %21, align 1
+"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.89.exit.thread.i.i.i242", %then.i.i.i248
+  store i8 1, ptr %22, align 1
   ret void
 }
 
@@ -49887,10 +50527,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8952
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9096
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10208
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10240
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10352
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10384
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -49900,8 +50540,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10232
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10216
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10376
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10360
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -49961,11 +50601,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10232
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10376
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10216
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10360
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -49978,13 +50618,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10248
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10392
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 8992
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 9136
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -50072,7 +50712,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6488
+  %35 = getelementptr i8, ptr %24, i64 6632
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext false, ptr %2)
   br label %common.ret
 }
@@ -50160,20 +50800,20 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %34 = getelementptr i8, ptr %23, i64 6488
-  %35 = getelementptr i8, ptr %23, i64 8848
+  %34 = getelementptr i8, ptr %23, i64 6632
+  %35 = getelementptr i8, ptr %23, i64 8992
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 8936
+  %37 = getelementptr i8, ptr %23, i64 9080
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 8944
+  %40 = getelementptr i8, ptr %23, i64 9088
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 8888
+  %42 = getelementptr i8, ptr %23, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -50185,7 +50825,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %45 = tail call i32 @pthread_mutex_unlock(ptr nonnull %35)
   tail call fastcc void @"$Loop.land"(ptr nonnull %34)
-  %46 = getelementptr i8, ptr %23, i64 6168
+  %46 = getelementptr i8, ptr %23, i64 6312
   %.val.i.i = load ptr, ptr %46, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
   %47 = load ptr, ptr %46, align 8
@@ -50202,7 +50842,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.794", i64 42, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.813", i64 42, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -50225,7 +50865,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i15
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %59 = shl i32 %51, 4
   %60 = add i32 %59, 16
-  %61 = getelementptr i8, ptr %23, i64 6176
+  %61 = getelementptr i8, ptr %23, i64 6320
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr i8, ptr %47, i64 24
   %64 = load ptr, ptr %63, align 8
@@ -50260,7 +50900,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.795", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.814", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -50411,21 +51051,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 10672
+  %115 = getelementptr i8, ptr %23, i64 10816
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 8952
+  %116 = getelementptr i8, ptr %23, i64 9096
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 9099
+  %118 = getelementptr i8, ptr %23, i64 9243
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 8992
+  %119 = getelementptr i8, ptr %23, i64 9136
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 8888
+  %125 = getelementptr i8, ptr %23, i64 9032
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -50531,7 +51171,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.796", ptr nonnull @"$string.797")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.815", ptr nonnull @"$string.816")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -50631,20 +51271,20 @@ then2.i.i29:                                      ; preds = %then10
 
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 6488
-  %43 = getelementptr i8, ptr %31, i64 8848
+  %42 = getelementptr i8, ptr %31, i64 6632
+  %43 = getelementptr i8, ptr %31, i64 8992
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 8936
+  %45 = getelementptr i8, ptr %31, i64 9080
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 8944
+  %48 = getelementptr i8, ptr %31, i64 9088
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 8888
+  %50 = getelementptr i8, ptr %31, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -50656,7 +51296,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %43)
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
-  %54 = getelementptr i8, ptr %31, i64 6168
+  %54 = getelementptr i8, ptr %31, i64 6312
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr i8, ptr %55, i64 2032
   %57 = load ptr, ptr %56, align 8
@@ -50668,7 +51308,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.798", i64 39, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.817", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -50714,7 +51354,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.799")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.818")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -50792,7 +51432,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.800")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.819")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -50997,7 +51637,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.801")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.820")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -51075,7 +51715,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.802")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.821")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -51278,21 +51918,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 10672
+  %228 = getelementptr i8, ptr %31, i64 10816
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 8952
+  %229 = getelementptr i8, ptr %31, i64 9096
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 9099
+  %231 = getelementptr i8, ptr %31, i64 9243
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 8992
+  %232 = getelementptr i8, ptr %31, i64 9136
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 8888
+  %238 = getelementptr i8, ptr %31, i64 9032
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -51310,7 +51950,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.796", ptr nonnull @"$string.803")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.815", ptr nonnull @"$string.822")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -51409,19 +52049,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 8848
+  %42 = getelementptr i8, ptr %31, i64 8992
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 8936
+  %44 = getelementptr i8, ptr %31, i64 9080
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 8944
+  %47 = getelementptr i8, ptr %31, i64 9088
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 8888
+  %49 = getelementptr i8, ptr %31, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51431,24 +52071,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i29, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %52 = getelementptr i8, ptr %31, i64 6488
+  %52 = getelementptr i8, ptr %31, i64 6632
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %42)
   tail call fastcc void @"$Loop.land"(ptr nonnull %52)
-  %54 = getelementptr i8, ptr %31, i64 6160
+  %54 = getelementptr i8, ptr %31, i64 6304
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 8952
+  %56 = getelementptr i8, ptr %31, i64 9096
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 9099
+  %58 = getelementptr i8, ptr %31, i64 9243
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 8992
+  %59 = getelementptr i8, ptr %31, i64 9136
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 8888
+  %65 = getelementptr i8, ptr %31, i64 9032
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -51470,7 +52110,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.804", ptr %6, align 8
+  store ptr @"$string.823", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 2064
@@ -51595,24 +52235,24 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6488
+  %35 = getelementptr i8, ptr %24, i64 6632
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 8848
+  %37 = getelementptr i8, ptr %24, i64 8992
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 8936
+  %39 = getelementptr i8, ptr %24, i64 9080
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 8944
+  %42 = getelementptr i8, ptr %24, i64 9088
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 8888
+  %44 = getelementptr i8, ptr %24, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51624,17 +52264,17 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 8952
+  %48 = getelementptr i8, ptr %24, i64 9096
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6504
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6648
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.805", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.824", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -51655,13 +52295,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 8144
+  %58 = getelementptr i8, ptr %24, i64 8288
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 8136
+  %61 = getelementptr i8, ptr %24, i64 8280
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -51811,7 +52451,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.806", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.825", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -51832,15 +52472,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 10208
-  %179 = getelementptr i8, ptr %24, i64 10200
+  %178 = getelementptr i8, ptr %24, i64 10352
+  %179 = getelementptr i8, ptr %24, i64 10344
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 10240
+  %183 = getelementptr i8, ptr %24, i64 10384
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 10216
+  %186 = getelementptr i8, ptr %24, i64 10360
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -51852,7 +52492,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 10224
+  %190 = getelementptr i8, ptr %24, i64 10368
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -51869,7 +52509,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 10232
+  %195 = getelementptr i8, ptr %24, i64 10376
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -51933,12 +52573,12 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 10232
+  %224 = getelementptr i8, ptr %24, i64 10376
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.807", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.826", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -51959,13 +52599,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 9101
+  %231 = getelementptr i8, ptr %24, i64 9245
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 9102
+  %234 = getelementptr i8, ptr %24, i64 9246
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -51987,15 +52627,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 10160
+  %241 = getelementptr i8, ptr %24, i64 10304
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 10152
+  %244 = getelementptr i8, ptr %24, i64 10296
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 6508
+  %246 = getelementptr i8, ptr %24, i64 6652
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -1
   br label %forbody.i69.i.i.i.i
@@ -52024,7 +52664,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %261 = load i64, ptr %251, align 8
-  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.808", i32 %1, i64 %261, i32 %259)
+  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.827", i32 %1, i64 %261, i32 %259)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %263 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %263, i64 1023)
@@ -52049,7 +52689,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %268 = getelementptr i8, ptr %24, i64 10344
+  %268 = getelementptr i8, ptr %24, i64 10488
   %269 = load i32, ptr %268, align 4
   %270 = icmp sgt i32 %269, %1
   br i1 %270, label %then.i.i.i15, label %merge.i.i
@@ -52061,15 +52701,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %272 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %273 = getelementptr i8, ptr %24, i64 7208
-  %274 = getelementptr i8, ptr %24, i64 8120
-  %275 = getelementptr i8, ptr %24, i64 7880
+  %273 = getelementptr i8, ptr %24, i64 7352
+  %274 = getelementptr i8, ptr %24, i64 8264
+  %275 = getelementptr i8, ptr %24, i64 8024
   %276 = load i32, ptr %275, align 4
   %277 = icmp sgt i32 %276, %1
   br i1 %277, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %278 = getelementptr i8, ptr %24, i64 8112
+  %278 = getelementptr i8, ptr %24, i64 8256
   %279 = load i64, ptr %274, align 8
   %280 = icmp sgt i64 %279, 0
   br i1 %280, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -52096,7 +52736,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.809", i32 %289, i32 %1)
+  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.828", i32 %289, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %291 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %291, i64 1023)
@@ -52118,8 +52758,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %296 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %297 = getelementptr i8, ptr %24, i64 7864
-  %298 = getelementptr i8, ptr %24, i64 7884
+  %297 = getelementptr i8, ptr %24, i64 8008
+  %298 = getelementptr i8, ptr %24, i64 8028
   %299 = load i32, ptr %275, align 4
   %300 = load i32, ptr %298, align 4
   %301 = add i32 %300, %299
@@ -52135,15 +52775,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %306, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %307 = getelementptr i8, ptr %24, i64 7868
+  %307 = getelementptr i8, ptr %24, i64 8012
   %308 = load i32, ptr %307, align 4
   %309 = icmp sgt i32 %308, %1
   br i1 %309, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %310 = getelementptr i8, ptr %24, i64 7928
-  %311 = getelementptr i8, ptr %24, i64 7968
-  %312 = getelementptr i8, ptr %24, i64 7976
+  %310 = getelementptr i8, ptr %24, i64 8072
+  %311 = getelementptr i8, ptr %24, i64 8112
+  %312 = getelementptr i8, ptr %24, i64 8120
   %313 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %308 to i64
   br label %forbody.i.i.i
@@ -52231,7 +52871,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %342, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %343 = getelementptr i8, ptr %24, i64 7960
+  %343 = getelementptr i8, ptr %24, i64 8104
   %wide.trip.count.i.i.i.i = zext nneg i32 %341 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %344 = icmp ult i32 %341, 8
@@ -52262,12 +52902,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %340, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %348 = getelementptr i8, ptr %24, i64 7968
-  %349 = getelementptr i8, ptr %24, i64 7976
-  %350 = getelementptr i8, ptr %24, i64 7960
-  %351 = getelementptr i8, ptr %24, i64 7928
-  %352 = getelementptr i8, ptr %24, i64 7872
-  %353 = getelementptr i8, ptr %24, i64 7936
+  %348 = getelementptr i8, ptr %24, i64 8112
+  %349 = getelementptr i8, ptr %24, i64 8120
+  %350 = getelementptr i8, ptr %24, i64 8104
+  %351 = getelementptr i8, ptr %24, i64 8072
+  %352 = getelementptr i8, ptr %24, i64 8016
+  %353 = getelementptr i8, ptr %24, i64 8080
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -52357,8 +52997,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %400, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %401 = getelementptr i8, ptr %24, i64 7928
-  %402 = getelementptr i8, ptr %24, i64 7960
+  %401 = getelementptr i8, ptr %24, i64 8072
+  %402 = getelementptr i8, ptr %24, i64 8104
   %wide.trip.count74.i.i.i.i = zext nneg i32 %399 to i64
   br label %forbody6.i.i.i.i
 
@@ -52445,14 +53085,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 7888
+  %438 = getelementptr i8, ptr %24, i64 8032
   %439 = load i32, ptr %438, align 4
   %440 = icmp sgt i32 %439, 0
   br i1 %440, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %441 = getelementptr i8, ptr %24, i64 7952
-  %442 = getelementptr i8, ptr %24, i64 7960
+  %441 = getelementptr i8, ptr %24, i64 8096
+  %442 = getelementptr i8, ptr %24, i64 8104
   %wide.trip.count79.i.i.i.i = zext nneg i32 %439 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %443 = icmp ult i32 %439, 4
@@ -52567,13 +53207,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !120
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 7892
+  %484 = getelementptr i8, ptr %24, i64 8036
   %485 = load i32, ptr %484, align 4
   %486 = icmp eq i32 %485, -1
   br i1 %486, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %487 = getelementptr i8, ptr %24, i64 7960
+  %487 = getelementptr i8, ptr %24, i64 8104
   %488 = load ptr, ptr %487, align 8
   %489 = sext i32 %485 to i64
   %490 = getelementptr i32, ptr %488, i64 %489
@@ -52583,13 +53223,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %491, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %484, align 4
-  %492 = getelementptr i8, ptr %24, i64 7896
+  %492 = getelementptr i8, ptr %24, i64 8040
   %493 = load i32, ptr %492, align 4
   %494 = icmp eq i32 %493, -1
   br i1 %494, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %495 = getelementptr i8, ptr %24, i64 7960
+  %495 = getelementptr i8, ptr %24, i64 8104
   %496 = load ptr, ptr %495, align 8
   %497 = sext i32 %493 to i64
   %498 = getelementptr i32, ptr %496, i64 %497
@@ -52600,18 +53240,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %499, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %492, align 4
   store i32 %1, ptr %307, align 4
-  %500 = getelementptr i8, ptr %24, i64 7912
+  %500 = getelementptr i8, ptr %24, i64 8056
   %501 = load i64, ptr %500, align 8
   %502 = add i64 %501, 1
   store i64 %502, ptr %500, align 8
-  %503 = getelementptr i8, ptr %24, i64 7876
+  %503 = getelementptr i8, ptr %24, i64 8020
   store i32 0, ptr %503, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %504 = getelementptr i8, ptr %24, i64 7928
-  %505 = getelementptr i8, ptr %24, i64 7944
+  %504 = getelementptr i8, ptr %24, i64 8072
+  %505 = getelementptr i8, ptr %24, i64 8088
   %xtraiter61 = and i32 %1, 1
   %506 = icmp eq i32 %1, 1
   br i1 %506, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -52722,16 +53362,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 8112
+  %559 = getelementptr i8, ptr %24, i64 8256
   %560 = load i64, ptr %274, align 8
   %561 = icmp sgt i64 %560, 0
   br i1 %561, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %562 = getelementptr i8, ptr %24, i64 7960
-  %563 = getelementptr i8, ptr %24, i64 8080
-  %564 = getelementptr i8, ptr %24, i64 8400
-  %565 = getelementptr i8, ptr %24, i64 8404
+  %562 = getelementptr i8, ptr %24, i64 8104
+  %563 = getelementptr i8, ptr %24, i64 8224
+  %564 = getelementptr i8, ptr %24, i64 8544
+  %565 = getelementptr i8, ptr %24, i64 8548
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -52801,16 +53441,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 8136
+  %602 = getelementptr i8, ptr %24, i64 8280
   %603 = load i64, ptr %58, align 8
   %604 = icmp sgt i64 %603, 0
   br i1 %604, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %605 = getelementptr i8, ptr %24, i64 7960
-  %606 = getelementptr i8, ptr %24, i64 8080
-  %607 = getelementptr i8, ptr %24, i64 8400
-  %608 = getelementptr i8, ptr %24, i64 8404
+  %605 = getelementptr i8, ptr %24, i64 8104
+  %606 = getelementptr i8, ptr %24, i64 8224
+  %607 = getelementptr i8, ptr %24, i64 8544
+  %608 = getelementptr i8, ptr %24, i64 8548
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -52883,16 +53523,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %339, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %645 = call i32 @pthread_mutex_lock(ptr %48)
-  %646 = getelementptr i8, ptr %24, i64 9099
+  %646 = getelementptr i8, ptr %24, i64 9243
   store i8 1, ptr %646, align 1
-  %647 = getelementptr i8, ptr %24, i64 8992
+  %647 = getelementptr i8, ptr %24, i64 9136
   %648 = call i32 @pthread_cond_signal(ptr %647)
   %649 = call i32 @pthread_mutex_unlock(ptr %48)
   %650 = call i32 @pthread_mutex_lock(ptr %37)
   %651 = load i64, ptr %42, align 8
   %652 = add i64 %651, 1
   store i64 %652, ptr %42, align 8
-  %653 = getelementptr i8, ptr %24, i64 8888
+  %653 = getelementptr i8, ptr %24, i64 9032
   %654 = call i32 @pthread_cond_broadcast(ptr %653)
   %655 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -53291,7 +53931,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.810", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.829", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -53701,7 +54341,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.811", ptr %19, align 8
+  store ptr @"$string.830", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -53734,7 +54374,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.812", ptr %19, align 8
+  store ptr @"$string.831", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -53764,7 +54404,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.813", ptr %49, align 8
+  store ptr @"$string.832", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 2064
@@ -53820,7 +54460,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.814", ptr %13, align 8
+  store ptr @"$string.833", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 2064
@@ -53869,7 +54509,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.779", ptr %40, align 8
+  store ptr @"$string.798", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 2064
@@ -53911,7 +54551,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 2072
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.815", ptr %4, align 8
+  store ptr @"$string.834", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 2064
@@ -54055,7 +54695,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 8952
+  %37 = getelementptr i8, ptr %25, i64 9096
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -54064,15 +54704,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 8952
+  %40 = getelementptr i8, ptr %25, i64 9096
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 10160
-  %43 = getelementptr i8, ptr %25, i64 10152
+  %42 = getelementptr i8, ptr %25, i64 10304
+  %43 = getelementptr i8, ptr %25, i64 10296
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 9100
+  %47 = getelementptr i8, ptr %25, i64 9244
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -54133,7 +54773,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.817", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.836", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -54159,7 +54799,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.818", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.837", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -54185,7 +54825,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.819", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.838", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -54275,7 +54915,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.816", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.835", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -54297,9 +54937,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 8992
+  %122 = getelementptr i8, ptr %25, i64 9136
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 8952
+  %124 = getelementptr i8, ptr %25, i64 9096
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -54401,7 +55041,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %36 = getelementptr i8, ptr %25, i64 6488
+  %36 = getelementptr i8, ptr %25, i64 6632
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -54411,19 +55051,19 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 8952
+  %37 = getelementptr i8, ptr %25, i64 9096
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %25, i64 6496
+  %39 = getelementptr i8, ptr %25, i64 6640
   %40 = load ptr, ptr %39, align 8, !noalias !121
   %41 = getelementptr i8, ptr %40, i64 72
   %42 = load i32, ptr %41, align 4, !noalias !121
-  %43 = getelementptr i8, ptr %25, i64 6512
+  %43 = getelementptr i8, ptr %25, i64 6656
   %44 = load i32, ptr %43, align 4, !noalias !121
-  %45 = getelementptr i8, ptr %25, i64 7180
+  %45 = getelementptr i8, ptr %25, i64 7324
   %46 = load i32, ptr %45, align 4, !noalias !121
-  %47 = getelementptr i8, ptr %25, i64 6508
+  %47 = getelementptr i8, ptr %25, i64 6652
   %48 = load i32, ptr %47, align 4, !noalias !121
-  %49 = getelementptr i8, ptr %25, i64 10344
+  %49 = getelementptr i8, ptr %25, i64 10488
   %50 = load i32, ptr %49, align 4, !noalias !121
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -54443,7 +55083,7 @@ then.i.i.i14:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.820", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.839", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -54472,7 +55112,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.821", i32 %59, i32 208)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.840", i32 %59, i32 208)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i113.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i114.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -54511,7 +55151,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.824", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.843", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -54541,7 +55181,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.825", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.844", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i96.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i97.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -54571,7 +55211,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.826", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.845", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i100.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i101.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -54601,7 +55241,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.827", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.846", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -54619,7 +55259,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.828", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.847", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -54642,7 +55282,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i117.i.i.i
 
 then2.i.i117.i.i.i:                               ; preds = %then.i.i.i.i.i
-  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.829", i32 %113, i32 %48, i32 %50)
+  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.848", i32 %113, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %116 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -54679,7 +55319,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.839", i32 %124, i32 20)
+  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.858", i32 %124, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -54693,14 +55333,14 @@ then30.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then34.i.i.i
 
 then34.i.i.i:                                     ; preds = %then30.i.i.i
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.840", i32 %128)
+  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.859", i32 %128)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge29.i.i.i:                                    ; preds = %merge21.i.i.i
   %131 = getelementptr i8, ptr %1, i64 72
   %132 = load ptr, ptr %131, align 8
-  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.841", ptr %132, i32 %128, i32 %42, ptr %3)
+  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.860", ptr %132, i32 %128, i32 %42, ptr %3)
   %.not106.i.i.i = icmp eq i32 %133, 0
   br i1 %.not106.i.i.i, label %merge38.i.i.i, label %"$Loop.submit.exit"
 
@@ -54711,7 +55351,7 @@ merge38.i.i.i:                                    ; preds = %merge29.i.i.i
   %137 = load ptr, ptr %136, align 8
   %138 = getelementptr i8, ptr %1, i64 80
   %139 = load i32, ptr %138, align 4
-  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.847", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
+  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.866", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
   %.not107.i.i.i = icmp eq i32 %140, 0
   br i1 %.not107.i.i.i, label %merge43.i.i.i, label %"$Loop.submit.exit"
 
@@ -55451,7 +56091,7 @@ and.lhs.true.i.i60.i.i.i:                         ; preds = %forcond.i.i.i70.i.i
   %463 = load i64, ptr %447, align 8
   %.not.i.i.i.i61.i.i.i = icmp slt i64 %463, %462
   %.pre.i.i.i62.i.i.i = load ptr, ptr %445, align 8
-  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.859.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.878.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i64.i.i.i:                            ; preds = %and.lhs.true.i.i60.i.i.i
   %464 = shl i64 %463, 1
@@ -55466,9 +56106,9 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store ptr %466, ptr %445, align 8
   store i64 %spec.store.select.i.i.i.i66.i.i.i, ptr %447, align 8
   %.pre10.i.i.i68.i.i.i = load i64, ptr %446, align 8
-  br label %"$Vector.push.859.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.878.exit.thread.i.i.i.i.i"
 
-"$Vector.push.859.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
+"$Vector.push.878.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
   %468 = phi i64 [ %.pre10.i.i.i68.i.i.i, %merge7.i.i.i.i67.i.i.i ], [ %461, %and.lhs.true.i.i60.i.i.i ]
   %469 = phi ptr [ %466, %merge7.i.i.i.i67.i.i.i ], [ %.pre.i.i.i62.i.i.i, %and.lhs.true.i.i60.i.i.i ]
   %470 = getelementptr %112, ptr %469, i64 %468
@@ -55478,7 +56118,7 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store i64 %472, ptr %446, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.859.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.878.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
   %473 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i63.i.i.i = icmp eq i64 %473, %441
   br i1 %exitcond.not.i.i63.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i59.i.i.i
@@ -55622,7 +56262,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %533 = load i32, ptr %68, align 4
-  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.861", i32 %533)
+  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.880", i32 %533)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %535 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %535, i64 1023)
@@ -55655,7 +56295,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.862", i64 %541, i32 %46)
+  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.881", i64 %541, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i62.i.i)
   %545 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i63.i.i = tail call i64 @llvm.smin.i64(i64 %545, i64 1023)
@@ -55677,7 +56317,7 @@ then2.i.i64.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %550 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %551 = getelementptr i8, ptr %25, i64 9101
+  %551 = getelementptr i8, ptr %25, i64 9245
   %552 = load i8, ptr %551, align 1
   %553 = trunc i8 %552 to i1
   br i1 %553, label %merge.i33.i, label %then.i.i26.i
@@ -55686,7 +56326,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %554 = getelementptr i8, ptr %25, i64 9102
+  %554 = getelementptr i8, ptr %25, i64 9246
   %555 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.28", ptr %554)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %556 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -55726,7 +56366,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.829", i32 %569, i32 %561, i32 %562)
+  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.848", i32 %569, i32 %561, i32 %562)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %572 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %572, i64 1023)
@@ -55747,9 +56387,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %577 = getelementptr i8, ptr %25, i64 10160
+  %577 = getelementptr i8, ptr %25, i64 10304
   %578 = load i64, ptr %577, align 8
-  %579 = getelementptr i8, ptr %25, i64 10200
+  %579 = getelementptr i8, ptr %25, i64 10344
   %580 = load i32, ptr %579, align 4
   %581 = sext i32 %580 to i64
   %.not.i74.i.i = icmp slt i64 %578, %581
@@ -55759,11 +56399,11 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %582 = getelementptr i8, ptr %25, i64 6516
+  %582 = getelementptr i8, ptr %25, i64 6660
   %583 = load i32, ptr %582, align 4
-  %584 = getelementptr i8, ptr %25, i64 6524
+  %584 = getelementptr i8, ptr %25, i64 6668
   %585 = load i32, ptr %584, align 4
-  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.863", i64 %578, i32 %583, i32 %585)
+  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.882", i64 %578, i32 %583, i32 %585)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %587 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %587, i64 1023)
@@ -55789,16 +56429,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %593, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %594 = getelementptr i8, ptr %25, i64 10272
+  %594 = getelementptr i8, ptr %25, i64 10416
   %595 = load ptr, ptr %594, align 8
   %.not.i82.i.i = icmp eq ptr %595, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %596 = getelementptr i8, ptr %25, i64 7176
+  %596 = getelementptr i8, ptr %25, i64 7320
   %597 = load i32, ptr %596, align 4
   %598 = sext i32 %597 to i64
-  %599 = getelementptr i8, ptr %25, i64 7188
+  %599 = getelementptr i8, ptr %25, i64 7332
   %600 = load i32, ptr %599, align 4
   %601 = sext i32 %600 to i64
   %602 = shl nsw i64 %598, 2
@@ -55812,7 +56452,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.864", i32 %597)
+  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.883", i32 %597)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %607 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %607, i64 1023)
@@ -55835,7 +56475,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %612 = getelementptr i8, ptr %25, i64 9096
+  %612 = getelementptr i8, ptr %25, i64 9240
   %613 = load i8, ptr %612, align 1
   %614 = trunc i8 %613 to i1
   br i1 %614, label %merge20.i.i, label %merge.i89.i.i
@@ -55843,7 +56483,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %615 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %616 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %617 = getelementptr i8, ptr %25, i64 9088
+  %617 = getelementptr i8, ptr %25, i64 9232
   %618 = call i32 @pthread_create(ptr %617, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %619 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %618, 0
@@ -55854,7 +56494,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %620 = call ptr @strerror(i32 %618)
-  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.868", ptr %620)
+  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.887", ptr %620)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %622 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %622, i64 1023)
@@ -55886,21 +56526,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %627 = getelementptr i8, ptr %25, i64 10256
+  %627 = getelementptr i8, ptr %25, i64 10400
   %628 = load i64, ptr %627, align 8
   store i64 %628, ptr %calloc.i.i.i, align 8
   %629 = add i64 %628, 1
   store i64 %629, ptr %627, align 8
-  %630 = getelementptr i8, ptr %25, i64 10128
+  %630 = getelementptr i8, ptr %25, i64 10272
   %631 = load ptr, ptr %630, align 8
-  %632 = getelementptr i8, ptr %25, i64 10136
+  %632 = getelementptr i8, ptr %25, i64 10280
   %633 = load i64, ptr %632, align 8
   %634 = getelementptr ptr, ptr %631, i64 %633
   store ptr %calloc.i.i.i, ptr %634, align 8
   %635 = load i64, ptr %632, align 8
   %636 = add i64 %635, 1
   store i64 %636, ptr %632, align 8
-  %637 = getelementptr i8, ptr %25, i64 10152
+  %637 = getelementptr i8, ptr %25, i64 10296
   %638 = load ptr, ptr %637, align 8
   %639 = load i64, ptr %577, align 8
   %640 = getelementptr ptr, ptr %638, i64 %639
@@ -55914,9 +56554,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %644 = getelementptr i8, ptr %25, i64 10176
+  %644 = getelementptr i8, ptr %25, i64 10320
   %645 = load ptr, ptr %644, align 8
-  %646 = getelementptr i8, ptr %25, i64 10184
+  %646 = getelementptr i8, ptr %25, i64 10328
   %647 = load i64, ptr %646, align 8
   %648 = getelementptr ptr, ptr %645, i64 %647
   store ptr %calloc.i.i.i, ptr %648, align 8
@@ -55926,7 +56566,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %651 = getelementptr i8, ptr %25, i64 8992
+  %651 = getelementptr i8, ptr %25, i64 9136
   %652 = call i32 @pthread_cond_signal(ptr %651)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -55966,7 +56606,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.822", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.841", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -56001,7 +56641,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.823", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.842", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -56046,7 +56686,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.830", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.849", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -56084,7 +56724,7 @@ then.i:                                           ; preds = %merge
 
 then2.i:                                          ; preds = %then.i
   %17 = fpext float %14 to double
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.831", ptr nonnull @"$string.832", double %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.850", ptr nonnull @"$string.851", double %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -56118,7 +56758,7 @@ then.i108:                                        ; preds = %merge4
 
 then2.i110:                                       ; preds = %then.i108
   %28 = fpext float %25 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.831", ptr nonnull @"$string.833", double %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.850", ptr nonnull @"$string.852", double %28)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i105)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i111 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -56149,7 +56789,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.834", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.853", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56168,7 +56808,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.835", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.854", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56185,7 +56825,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.836", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.855", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56202,7 +56842,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.837", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.856", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56218,7 +56858,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.838", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.857", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -56241,7 +56881,7 @@ then:                                             ; preds = %entry
   br i1 %.not73, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.842", ptr %0, i32 %3, i32 %4)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.861", ptr %0, i32 %3, i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -56279,7 +56919,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %17 = add nuw nsw i32 %3, 1
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.843", ptr %0, i32 %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.862", ptr %0, i32 %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i75 = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -56313,7 +56953,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not71, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.844", ptr %0, i32 %24)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.863", ptr %0, i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i79 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -56353,7 +56993,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %36 = trunc nuw nsw i64 %indvars.iv to i32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.845", ptr %0, i32 %36, i32 %34)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.864", ptr %0, i32 %36, i32 %34)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -56374,7 +57014,7 @@ then2.i.i84:                                      ; preds = %then30
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.846", ptr %0)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.865", ptr %0)
   %44 = getelementptr i32, ptr %1, i64 %wide.trip.count
   %45 = load i32, ptr %44, align 4
   %46 = load i32, ptr %5, align 4
@@ -56398,7 +57038,7 @@ then:                                             ; preds = %entry
   br i1 %.not34, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.848", i32 %4)
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.867", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -56426,7 +57066,7 @@ merge:                                            ; preds = %entry
   %12 = getelementptr i8, ptr %0, i64 160
   %13 = load ptr, ptr %12, align 8
   %14 = load i32, ptr %1, align 4
-  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.849", ptr %13, i32 %4, i32 %14, ptr %2)
+  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.868", ptr %13, i32 %4, i32 %14, ptr %2)
   %.not = icmp eq i32 %15, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -56437,7 +57077,7 @@ merge4:                                           ; preds = %merge
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr i8, ptr %0, i64 156
   %21 = load i32, ptr %20, align 4
-  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.850", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
+  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.869", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
   %.not33 = icmp eq i32 %22, 0
   br i1 %.not33, label %merge9, label %common.ret
 
@@ -56452,7 +57092,7 @@ then.i:                                           ; preds = %merge9
   br i1 %.not36.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.851", i32 %24)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.870", i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -56493,7 +57133,7 @@ or.lhs.false.i:                                   ; preds = %merge4.i
 
 then13.i:                                         ; preds = %then9.i
   %37 = load i32, ptr %1, align 4
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.852", i32 %34, i32 %37)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.871", i32 %34, i32 %37)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i37.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i38.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -56515,7 +57155,7 @@ then2.i.i39.i:                                    ; preds = %then13.i
 
 merge8.i:                                         ; preds = %or.lhs.false.i
   %44 = getelementptr i8, ptr %0, i64 196
-  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.853", ptr %44, i32 1, i32 %36, ptr %2)
+  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.872", ptr %44, i32 1, i32 %36, ptr %2)
   br label %common.ret
 }
 
@@ -56540,7 +57180,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.854", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.873", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -56568,7 +57208,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.855", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.874", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -56588,7 +57228,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.856", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.875", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -56639,7 +57279,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.857", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.876", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -56661,7 +57301,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.858", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.877", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -61796,16 +62436,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 7984
+  %36 = getelementptr i8, ptr %26, i64 8128
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 8040
+  %38 = getelementptr i8, ptr %26, i64 8184
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 8000
+  %40 = getelementptr i8, ptr %26, i64 8144
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -61815,10 +62455,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 7992
-  %48 = getelementptr i8, ptr %26, i64 8016
-  %49 = getelementptr i8, ptr %26, i64 8008
-  %50 = getelementptr i8, ptr %26, i64 8024
+  %47 = getelementptr i8, ptr %26, i64 8136
+  %48 = getelementptr i8, ptr %26, i64 8160
+  %49 = getelementptr i8, ptr %26, i64 8152
+  %50 = getelementptr i8, ptr %26, i64 8168
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -61904,7 +62544,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 7992
+  %93 = getelementptr i8, ptr %26, i64 8136
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -61915,7 +62555,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 8012
+  %98 = getelementptr i8, ptr %26, i64 8156
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -61995,10 +62635,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8952
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9096
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10648
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10664
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10792
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10808
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -62007,7 +62647,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10656
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10800
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -62061,7 +62701,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10656
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10800
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -62366,15 +63006,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 8952
+  %36 = getelementptr i8, ptr %23, i64 9096
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 10240
+  %38 = getelementptr i8, ptr %23, i64 10384
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 9040
+  %41 = getelementptr i8, ptr %23, i64 9184
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -62612,40 +63252,40 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 10680
+  %1 = getelementptr i8, ptr %0, i64 10824
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6488
+  %4 = getelementptr i8, ptr %0, i64 6632
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 9096
+  %7 = getelementptr i8, ptr %0, i64 9240
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 8952
+  %10 = getelementptr i8, ptr %0, i64 9096
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 9097
+  %12 = getelementptr i8, ptr %0, i64 9241
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 8992
+  %13 = getelementptr i8, ptr %0, i64 9136
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 9088
+  %16 = getelementptr i8, ptr %0, i64 9232
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 10128
-  %20 = getelementptr i8, ptr %0, i64 10136
+  %19 = getelementptr i8, ptr %0, i64 10272
+  %20 = getelementptr i8, ptr %0, i64 10280
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -62665,16 +63305,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 10152
+  %28 = getelementptr i8, ptr %0, i64 10296
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 10176
+  %30 = getelementptr i8, ptr %0, i64 10320
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 8088
-  %33 = getelementptr i8, ptr %0, i64 8096
+  %32 = getelementptr i8, ptr %0, i64 8232
+  %33 = getelementptr i8, ptr %0, i64 8240
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -62697,8 +63337,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 8112
-  %45 = getelementptr i8, ptr %0, i64 8120
+  %44 = getelementptr i8, ptr %0, i64 8256
+  %45 = getelementptr i8, ptr %0, i64 8264
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -62721,8 +63361,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 8136
-  %57 = getelementptr i8, ptr %0, i64 8144
+  %56 = getelementptr i8, ptr %0, i64 8280
+  %57 = getelementptr i8, ptr %0, i64 8288
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -62745,8 +63385,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 8160
-  %69 = getelementptr i8, ptr %0, i64 8168
+  %68 = getelementptr i8, ptr %0, i64 8304
+  %69 = getelementptr i8, ptr %0, i64 8312
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -62769,62 +63409,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 8184
+  %80 = getelementptr i8, ptr %0, i64 8328
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 8208
+  %82 = getelementptr i8, ptr %0, i64 8352
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 8232
+  %84 = getelementptr i8, ptr %0, i64 8376
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 8256
+  %86 = getelementptr i8, ptr %0, i64 8400
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 8280
+  %88 = getelementptr i8, ptr %0, i64 8424
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 8304
+  %90 = getelementptr i8, ptr %0, i64 8448
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 8328
+  %92 = getelementptr i8, ptr %0, i64 8472
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 7928
+  %94 = getelementptr i8, ptr %0, i64 8072
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 7936
+  %96 = getelementptr i8, ptr %0, i64 8080
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 7944
+  %98 = getelementptr i8, ptr %0, i64 8088
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 7952
+  %100 = getelementptr i8, ptr %0, i64 8096
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 7960
+  %102 = getelementptr i8, ptr %0, i64 8104
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 7968
+  %104 = getelementptr i8, ptr %0, i64 8112
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 7976
+  %106 = getelementptr i8, ptr %0, i64 8120
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 7984
+  %108 = getelementptr i8, ptr %0, i64 8128
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 8012
+  %110 = getelementptr i8, ptr %0, i64 8156
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -62834,31 +63474,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 8016
+  %114 = getelementptr i8, ptr %0, i64 8160
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 8024
+  %116 = getelementptr i8, ptr %0, i64 8168
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 8032
+  %118 = getelementptr i8, ptr %0, i64 8176
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 8040
+  %120 = getelementptr i8, ptr %0, i64 8184
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 7864
+  %122 = getelementptr i8, ptr %0, i64 8008
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 10208
+  %123 = getelementptr i8, ptr %0, i64 10352
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 10648
+  %125 = getelementptr i8, ptr %0, i64 10792
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 10248
+  %127 = getelementptr i8, ptr %0, i64 10392
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -62868,23 +63508,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 10272
+  %131 = getelementptr i8, ptr %0, i64 10416
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 8992
+  %133 = getelementptr i8, ptr %0, i64 9136
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 9040
+  %135 = getelementptr i8, ptr %0, i64 9184
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 8952
+  %137 = getelementptr i8, ptr %0, i64 9096
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 8848
-  %140 = getelementptr i8, ptr %0, i64 8888
+  %139 = getelementptr i8, ptr %0, i64 8992
+  %140 = getelementptr i8, ptr %0, i64 9032
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11344
+  %143 = getelementptr i8, ptr %0, i64 11488
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -62896,9 +63536,9 @@ merge.i:                                          ; preds = %"$Loop.free.exit.i"
   br i1 %146, label %and.lhs.true.i, label %merge4.i
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %147 = getelementptr i8, ptr %0, i64 6208
+  %147 = getelementptr i8, ptr %0, i64 6352
   %148 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %149 = getelementptr i8, ptr %0, i64 6352
+  %149 = getelementptr i8, ptr %0, i64 6496
   %150 = load i32, ptr %149, align 4
   %151 = icmp sgt i32 %150, 0
   %152 = tail call i32 @pthread_mutex_unlock(ptr %147)
@@ -62910,8 +63550,8 @@ merge1.i:                                         ; preds = %and.lhs.true.i
   br i1 %153, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge1.i
-  %154 = getelementptr i8, ptr %0, i64 6160
-  %155 = getelementptr i8, ptr %0, i64 6168
+  %154 = getelementptr i8, ptr %0, i64 6304
+  %155 = getelementptr i8, ptr %0, i64 6312
   %156 = load ptr, ptr %155, align 8
   %157 = icmp eq ptr %156, null
   br i1 %157, label %"$load.free_ranks.exit.i", label %merge.i21.i
@@ -62922,7 +63562,7 @@ merge.i21.i:                                      ; preds = %then5.i
   br i1 %159, label %forbody.lr.ph.i.i, label %"$load.free_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i21.i
-  %160 = getelementptr i8, ptr %0, i64 6176
+  %160 = getelementptr i8, ptr %0, i64 6320
   %wide.trip.count.i.i = zext nneg i32 %158 to i64
   br label %forbody.i22.i
 
@@ -63156,18 +63796,18 @@ then9.1.i.i.i.i:                                  ; preds = %merge5.1.i.i.i.i
 
 "$load.free_ranks.exit.i":                        ; preds = %"$unload_rank.exit.i.i", %merge1.i26.i, %merge.i21.i, %then5.i
   %280 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %281 = getelementptr i8, ptr %0, i64 6356
+  %281 = getelementptr i8, ptr %0, i64 6500
   store i8 1, ptr %281, align 1
-  %282 = getelementptr i8, ptr %0, i64 6248
+  %282 = getelementptr i8, ptr %0, i64 6392
   %283 = tail call i32 @pthread_cond_broadcast(ptr %282)
   %284 = tail call i32 @pthread_mutex_unlock(ptr %147)
-  %285 = getelementptr i8, ptr %0, i64 6200
+  %285 = getelementptr i8, ptr %0, i64 6344
   %286 = load i32, ptr %285, align 4
   %287 = icmp sgt i32 %286, 0
   br i1 %287, label %forbody.lr.ph.i33.i, label %merge.i30.i
 
 forbody.lr.ph.i33.i:                              ; preds = %"$load.free_ranks.exit.i"
-  %288 = getelementptr i8, ptr %0, i64 6192
+  %288 = getelementptr i8, ptr %0, i64 6336
   %wide.trip.count.i34.i = zext nneg i32 %286 to i64
   br label %forbody.i35.i
 
@@ -63182,13 +63822,13 @@ forbody.i35.i:                                    ; preds = %forbody.i35.i, %for
   br i1 %exitcond.not.i38.i, label %merge.i30.i, label %forbody.i35.i
 
 merge.i30.i:                                      ; preds = %forbody.i35.i, %"$load.free_ranks.exit.i"
-  %293 = getelementptr i8, ptr %0, i64 6184
+  %293 = getelementptr i8, ptr %0, i64 6328
   %294 = load ptr, ptr %293, align 8
   %.not.i31.i = icmp eq ptr %294, null
   br i1 %.not.i31.i, label %"$RankGroup.free.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %merge.i30.i
-  %295 = getelementptr i8, ptr %0, i64 6176
+  %295 = getelementptr i8, ptr %0, i64 6320
   %296 = load ptr, ptr %295, align 8
   %297 = getelementptr i8, ptr %296, i64 40
   %298 = load ptr, ptr %297, align 8
@@ -63198,20 +63838,20 @@ then.i.i:                                         ; preds = %merge.i30.i
 "$RankGroup.free.exit.i":                         ; preds = %then.i.i, %merge.i30.i
   %299 = load ptr, ptr %155, align 8
   tail call void @free(ptr %299)
-  %300 = getelementptr i8, ptr %0, i64 6392
+  %300 = getelementptr i8, ptr %0, i64 6536
   %301 = load ptr, ptr %300, align 8
   tail call void @free(ptr %301)
-  %302 = getelementptr i8, ptr %0, i64 6360
+  %302 = getelementptr i8, ptr %0, i64 6504
   %303 = load ptr, ptr %302, align 8
   tail call void @free(ptr %303)
-  %304 = getelementptr i8, ptr %0, i64 6400
+  %304 = getelementptr i8, ptr %0, i64 6544
   %305 = load ptr, ptr %304, align 8
   tail call void @free(ptr %305)
-  %306 = getelementptr i8, ptr %0, i64 6192
+  %306 = getelementptr i8, ptr %0, i64 6336
   %307 = load ptr, ptr %306, align 8
   tail call void @free(ptr %307)
   %308 = tail call i32 @pthread_cond_destroy(ptr %282)
-  %309 = getelementptr i8, ptr %0, i64 6296
+  %309 = getelementptr i8, ptr %0, i64 6440
   %310 = tail call i32 @pthread_cond_destroy(ptr %309)
   %311 = tail call i32 @pthread_mutex_destroy(ptr %147)
   %.pr42.i = load i32, ptr %1, align 4
@@ -63223,7 +63863,7 @@ merge4.i:                                         ; preds = %"$RankGroup.free.ex
   br i1 %313, label %then8.i, label %then
 
 then8.i:                                          ; preds = %merge4.i
-  %314 = getelementptr i8, ptr %0, i64 4320
+  %314 = getelementptr i8, ptr %0, i64 4328
   tail call fastcc void @"$Model.close"(ptr %314)
   %315 = load ptr, ptr %0, align 8
   %.not.i39.i = icmp eq ptr %315, null
@@ -63381,7 +64021,7 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false5.i.i
 
 merge5:                                           ; preds = %then.i5.i, %then.i
   %63 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %64 = getelementptr i8, ptr %24, i64 6488
+  %64 = getelementptr i8, ptr %24, i64 6632
   tail call fastcc void @"$Loop.free_state"(ptr %64, ptr nonnull %51)
   br label %common.ret
 }
@@ -63679,69 +64319,69 @@ or.lhs.false:                                     ; preds = %"$find_engine.exit"
   br i1 %.not, label %merge, label %common.ret
 
 merge:                                            ; preds = %or.lhs.false
-  %32 = getelementptr i8, ptr %spec.select.i.i, i64 5128
-  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6160
+  %32 = getelementptr i8, ptr %spec.select.i.i, i64 5136
+  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6304
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = getelementptr i8, ptr %spec.select.i.i, i64 4360
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 4432
+  %36 = getelementptr i8, ptr %spec.select.i.i, i64 4368
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 4440
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr i8, ptr %1, i64 200
   store i32 %38, ptr %39, align 4
-  %40 = getelementptr i8, ptr %spec.select.i.i, i64 4424
+  %40 = getelementptr i8, ptr %spec.select.i.i, i64 4432
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr i8, ptr %1, i64 204
   store i32 %41, ptr %42, align 4
-  %43 = getelementptr i8, ptr %spec.select.i.i, i64 4428
+  %43 = getelementptr i8, ptr %spec.select.i.i, i64 4436
   %44 = load i32, ptr %43, align 4
   %45 = getelementptr i8, ptr %1, i64 208
   store i32 %44, ptr %45, align 4
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 4488
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 4496
   %47 = load i32, ptr %46, align 4
   %48 = getelementptr i8, ptr %1, i64 212
   store i32 %47, ptr %48, align 4
-  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5300
+  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5308
   %50 = load i32, ptr %49, align 4
   %51 = getelementptr i8, ptr %1, i64 4
   store i32 %50, ptr %51, align 4
-  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5328
+  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5336
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr i8, ptr %1, i64 216
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5332
+  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5340
   %56 = load i32, ptr %55, align 4
   %57 = getelementptr i8, ptr %1, i64 220
   store i32 %56, ptr %57, align 4
-  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5336
+  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5344
   %59 = load i32, ptr %58, align 4
   %60 = getelementptr i8, ptr %1, i64 224
   store i32 %59, ptr %60, align 4
-  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5344
+  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5352
   %62 = load i32, ptr %61, align 4
   %63 = getelementptr i8, ptr %1, i64 232
   store i32 %62, ptr %63, align 4
-  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5352
+  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5360
   %65 = load i32, ptr %64, align 4
   %66 = getelementptr i8, ptr %1, i64 236
   store i32 %65, ptr %66, align 4
   %67 = getelementptr i8, ptr %1, i64 8
-  %68 = getelementptr i8, ptr %spec.select.i.i, i64 4188
+  %68 = getelementptr i8, ptr %spec.select.i.i, i64 4196
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %67, ptr noundef nonnull align 1 dereferenceable(128) %68, i64 128, i1 false)
   %69 = getelementptr i8, ptr %1, i64 136
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %69, ptr noundef nonnull align 1 dereferenceable(64) %36, i64 64, i1 false)
-  %70 = getelementptr i8, ptr %spec.select.i.i, i64 4516
+  %70 = getelementptr i8, ptr %spec.select.i.i, i64 4524
   %71 = load i32, ptr %70, align 4
   %72 = getelementptr i8, ptr %1, i64 504
   store i32 %71, ptr %72, align 4
   %73 = getelementptr i8, ptr %1, i64 508
-  %74 = getelementptr i8, ptr %spec.select.i.i, i64 4520
+  %74 = getelementptr i8, ptr %spec.select.i.i, i64 4528
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %73, ptr noundef nonnull align 1 dereferenceable(64) %74, i64 64, i1 false)
   %.val.i = load ptr, ptr %32, align 8
   %75 = getelementptr i8, ptr %.val.i, i64 148
   %.val.val.i = load i32, ptr %75, align 4
   %76 = getelementptr i8, ptr %1, i64 456
   store i32 %.val.val.i, ptr %76, align 4
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 5180
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 5188
   %78 = load i32, ptr %77, align 4
   %79 = icmp sgt i32 %78, 0
   br i1 %79, label %"$Plan.max_seq_from.exit.i", label %else.i.i
@@ -63757,7 +64397,7 @@ else.i.i:                                         ; preds = %merge
   br i1 %84, label %"$Plan.max_seq_from.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
-  %85 = getelementptr i8, ptr %spec.select.i.i, i64 5188
+  %85 = getelementptr i8, ptr %spec.select.i.i, i64 5196
   %86 = load i32, ptr %85, align 4
   %87 = icmp eq i32 %86, 0
   br i1 %87, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i7
@@ -63780,14 +64420,14 @@ merge.i.i.i7:                                     ; preds = %else2.i.i
   %common.ret.op.i.i = phi i32 [ 0, %merge ], [ 1, %else.i.i ], [ %spec.select.i.i8, %"$Plan.positions_of_pool.exit.i.i" ]
   %94 = getelementptr i8, ptr %1, i64 460
   store i32 %common.ret.op.i.i, ptr %94, align 4
-  %95 = getelementptr i8, ptr %spec.select.i.i, i64 5176
+  %95 = getelementptr i8, ptr %spec.select.i.i, i64 5184
   %96 = load i32, ptr %95, align 4
   %97 = icmp sgt i32 %96, 0
   br i1 %97, label %"$Plan.max_batch_from.exit.i", label %else.i73.i
 
 else.i73.i:                                       ; preds = %"$Plan.max_seq_from.exit.i"
   %98 = load i32, ptr %52, align 4
-  %99 = getelementptr i8, ptr %spec.select.i.i, i64 5456
+  %99 = getelementptr i8, ptr %spec.select.i.i, i64 5464
   %.val.i74.i = load i8, ptr %99, align 1
   %100 = trunc i8 %.val.i74.i to i1
   %101 = select i1 %100, i32 64, i32 256
@@ -63795,7 +64435,7 @@ else.i73.i:                                       ; preds = %"$Plan.max_seq_from
   br i1 %102, label %"$Plan.max_batch_from.exit.i", label %else2.i75.i
 
 else2.i75.i:                                      ; preds = %else.i73.i
-  %103 = getelementptr i8, ptr %spec.select.i.i, i64 5188
+  %103 = getelementptr i8, ptr %spec.select.i.i, i64 5196
   %104 = load i32, ptr %103, align 4
   %105 = icmp sgt i32 %104, 0
   %spec.select.i76.i = select i1 %105, i32 3, i32 4
@@ -63805,33 +64445,33 @@ else2.i75.i:                                      ; preds = %else.i73.i
   %common.ret.op.i77.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i73.i ], [ %spec.select.i76.i, %else2.i75.i ]
   %106 = getelementptr i8, ptr %1, i64 464
   store i32 %common.ret.op.i77.i, ptr %106, align 4
-  %107 = getelementptr i8, ptr %spec.select.i.i, i64 5452
+  %107 = getelementptr i8, ptr %spec.select.i.i, i64 5460
   %108 = load i32, ptr %107, align 4
   %109 = getelementptr i8, ptr %1, i64 228
   store i32 %108, ptr %109, align 4
-  %110 = getelementptr i8, ptr %spec.select.i.i, i64 5096
+  %110 = getelementptr i8, ptr %spec.select.i.i, i64 5104
   %111 = load i64, ptr %110, align 8
   %112 = getelementptr i8, ptr %1, i64 272
   store i64 %111, ptr %112, align 8
-  %113 = getelementptr i8, ptr %spec.select.i.i, i64 5072
+  %113 = getelementptr i8, ptr %spec.select.i.i, i64 5080
   %114 = load i64, ptr %113, align 8
   %115 = getelementptr i8, ptr %1, i64 280
   store i64 %114, ptr %115, align 8
-  %116 = getelementptr i8, ptr %spec.select.i.i, i64 5520
+  %116 = getelementptr i8, ptr %spec.select.i.i, i64 5528
   %117 = load i64, ptr %116, align 8
   %118 = mul i64 %117, %35
   %119 = getelementptr i8, ptr %1, i64 288
   store i64 %118, ptr %119, align 8
-  %120 = getelementptr i8, ptr %spec.select.i.i, i64 5512
+  %120 = getelementptr i8, ptr %spec.select.i.i, i64 5520
   %121 = load i64, ptr %120, align 8
-  %122 = getelementptr i8, ptr %spec.select.i.i, i64 5504
+  %122 = getelementptr i8, ptr %spec.select.i.i, i64 5512
   %123 = load i32, ptr %122, align 4
   %124 = sext i32 %123 to i64
   %125 = mul i64 %121, %35
   %126 = mul i64 %125, %124
   %127 = getelementptr i8, ptr %1, i64 296
   store i64 %126, ptr %127, align 8
-  %128 = getelementptr i8, ptr %spec.select.i.i, i64 5528
+  %128 = getelementptr i8, ptr %spec.select.i.i, i64 5536
   %129 = load i64, ptr %128, align 8
   %130 = mul i64 %129, %35
   %131 = getelementptr i8, ptr %1, i64 304
@@ -63874,137 +64514,137 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %148 = mul i64 %147, %common.ret.op.i.i78.i
   %149 = getelementptr i8, ptr %1, i64 312
   store i64 %148, ptr %149, align 8
-  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10688
+  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10832
   %151 = load i64, ptr %150, align 8
   %152 = getelementptr i8, ptr %1, i64 320
   store i64 %151, ptr %152, align 8
-  %153 = getelementptr i8, ptr %spec.select.i.i, i64 6480
+  %153 = getelementptr i8, ptr %spec.select.i.i, i64 6624
   %154 = load i64, ptr %153, align 8
   %155 = getelementptr i8, ptr %1, i64 400
   store i64 %154, ptr %155, align 8
-  %156 = getelementptr i8, ptr %spec.select.i.i, i64 6472
+  %156 = getelementptr i8, ptr %spec.select.i.i, i64 6616
   %157 = load i64, ptr %156, align 8
   %158 = getelementptr i8, ptr %1, i64 416
   store i64 %157, ptr %158, align 8
-  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10696
+  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10840
   %160 = load i64, ptr %159, align 8
   %161 = getelementptr i8, ptr %1, i64 432
   store i64 %160, ptr %161, align 8
-  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10704
+  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10848
   %163 = load i64, ptr %162, align 8
   %164 = getelementptr i8, ptr %1, i64 440
   store i64 %163, ptr %164, align 8
-  %165 = getelementptr i8, ptr %spec.select.i.i, i64 5460
+  %165 = getelementptr i8, ptr %spec.select.i.i, i64 5468
   %166 = load i32, ptr %165, align 4
   %167 = getelementptr i8, ptr %1, i64 488
   store i32 %166, ptr %167, align 4
-  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11336
+  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11480
   %169 = load i64, ptr %168, align 8
   %170 = getelementptr i8, ptr %1, i64 496
   store i64 %169, ptr %170, align 8
-  %171 = getelementptr i8, ptr %spec.select.i.i, i64 6168
+  %171 = getelementptr i8, ptr %spec.select.i.i, i64 6312
   %172 = load ptr, ptr %171, align 8
   %173 = getelementptr i8, ptr %172, i64 2024
   %174 = load i32, ptr %173, align 4
   %175 = getelementptr i8, ptr %1, i64 448
   store i32 %174, ptr %175, align 4
-  %176 = getelementptr i8, ptr %spec.select.i.i, i64 5458
+  %176 = getelementptr i8, ptr %spec.select.i.i, i64 5466
   %177 = load i8, ptr %176, align 1
   %178 = and i8 %177, 1
   %179 = zext nneg i8 %178 to i32
   %180 = getelementptr i8, ptr %1, i64 452
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 8952
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 9096
   %182 = tail call i32 @pthread_mutex_lock(ptr %181)
-  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10344
+  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10488
   %184 = load i32, ptr %183, align 4
   %185 = getelementptr i8, ptr %1, i64 240
   store i32 %184, ptr %185, align 4
-  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10348
+  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10492
   %187 = load i32, ptr %186, align 4
   %188 = getelementptr i8, ptr %1, i64 244
   store i32 %187, ptr %188, align 4
-  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10356
+  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10500
   %190 = load i32, ptr %189, align 4
   %191 = getelementptr i8, ptr %1, i64 248
   store i32 %190, ptr %191, align 4
-  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10352
+  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10496
   %193 = load i32, ptr %192, align 4
   %194 = getelementptr i8, ptr %1, i64 252
   store i32 %193, ptr %194, align 4
-  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10160
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10304
   %196 = load i64, ptr %195, align 8
   %197 = trunc i64 %196 to i32
   %198 = getelementptr i8, ptr %1, i64 256
   store i32 %197, ptr %198, align 4
-  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10368
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10512
   %200 = load i32, ptr %199, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10136
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10280
   %202 = load i64, ptr %201, align 8
   %203 = trunc i64 %202 to i32
   %204 = add i32 %200, %203
   %205 = getelementptr i8, ptr %1, i64 260
   store i32 %204, ptr %205, align 4
-  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10376
+  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10520
   %207 = load i32, ptr %206, align 4
   %208 = getelementptr i8, ptr %1, i64 264
   store i32 %207, ptr %208, align 4
   %209 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %209, align 4
-  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9101
+  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9245
   %211 = load i8, ptr %210, align 1
   %212 = and i8 %211, 1
   %spec.store.select.i.i = zext nneg i8 %212 to i32
   store i32 %spec.store.select.i.i, ptr %209, align 4
-  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10280
+  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10424
   %214 = load i64, ptr %213, align 8
   %215 = getelementptr i8, ptr %1, i64 328
   store i64 %214, ptr %215, align 8
-  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10288
+  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10432
   %217 = load i64, ptr %216, align 8
   %218 = getelementptr i8, ptr %1, i64 336
   store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10296
+  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10440
   %220 = load i64, ptr %219, align 8
   %221 = getelementptr i8, ptr %1, i64 344
   store i64 %220, ptr %221, align 8
-  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10304
+  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10448
   %223 = load i64, ptr %222, align 8
   %224 = getelementptr i8, ptr %1, i64 352
   store i64 %223, ptr %224, align 8
-  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10312
+  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10456
   %226 = load i64, ptr %225, align 8
   %227 = getelementptr i8, ptr %1, i64 360
   store i64 %226, ptr %227, align 8
-  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10360
+  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10504
   %229 = load i64, ptr %228, align 8
   %230 = getelementptr i8, ptr %1, i64 368
   store i64 %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10336
+  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10480
   %232 = load i64, ptr %231, align 8
   %233 = getelementptr i8, ptr %1, i64 376
   store i64 %232, ptr %233, align 8
-  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10320
+  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10464
   %235 = load i64, ptr %234, align 8
   %236 = getelementptr i8, ptr %1, i64 424
   store i64 %235, ptr %236, align 8
-  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10384
+  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10528
   %238 = load i64, ptr %237, align 8
   %239 = getelementptr i8, ptr %1, i64 384
   store i64 %238, ptr %239, align 8
-  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10400
+  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10544
   %241 = load i64, ptr %240, align 8
   %242 = getelementptr i8, ptr %1, i64 408
   store i64 %241, ptr %242, align 8
-  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10392
+  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10536
   %244 = load i64, ptr %243, align 8
   %245 = getelementptr i8, ptr %1, i64 392
   store i64 %244, ptr %245, align 8
-  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10328
+  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10472
   %247 = load i64, ptr %246, align 8
   %248 = getelementptr i8, ptr %1, i64 472
   store i64 %247, ptr %248, align 8
-  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10408
+  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10552
   %250 = load i64, ptr %249, align 8
   %251 = getelementptr i8, ptr %1, i64 480
   store i64 %250, ptr %251, align 8
@@ -64055,7 +64695,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.920", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.939", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -64080,7 +64720,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(60) %2, ptr noundef nonnull align 1 dereferenceable(60) @"$string.877", i64 60, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(60) %2, ptr noundef nonnull align 1 dereferenceable(60) @"$string.896", i64 60, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -64106,7 +64746,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11352) ptr @calloc(i64 1, i64 11352)
+  %9 = tail call dereferenceable_or_null(11496) ptr @calloc(i64 1, i64 11496)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -64115,7 +64755,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %2, ptr noundef nonnull align 1 dereferenceable(38) @"$string.878", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %2, ptr noundef nonnull align 1 dereferenceable(38) @"$string.897", i64 38, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -64155,7 +64795,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.879", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.898", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -64180,167 +64820,189 @@ merge2.i.i:                                       ; preds = %merge.i.i
   %28 = load ptr, ptr %27, align 8
   %29 = getelementptr i8, ptr %0, i64 24
   %30 = load ptr, ptr %29, align 8
-  %31 = call fastcc i32 @"$Library.open"(ptr nonnull %9, ptr %28, ptr %30, ptr %2)
-  %.not91.i.i = icmp eq i32 %31, 0
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4136) %9, i8 0, i64 4136, i1 false)
+  %31 = getelementptr i8, ptr %9, i64 16
+  %32 = call fastcc i32 @"$device.resolve_kind"(ptr %28, ptr %31, ptr %2)
+  %.not.i98.i.i = icmp eq i32 %32, 0
+  br i1 %.not.i98.i.i, label %merge.i100.i.i, label %then13
+
+merge.i100.i.i:                                   ; preds = %merge2.i.i
+  %33 = icmp eq ptr %28, null
+  br i1 %33, label %"$Library.open.exit.i.i", label %or.lhs.false.i.i.i.i
+
+or.rhs.i.i.i.i:                                   ; preds = %or.lhs.false.i.i.i.i
+  %34 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(5) @"$string.64")
+  %35 = icmp eq i32 %34, 0
+  br label %"$Library.open.exit.i.i"
+
+or.lhs.false.i.i.i.i:                             ; preds = %merge.i100.i.i
+  %36 = load i8, ptr %28, align 1
+  %37 = icmp eq i8 %36, 0
+  br i1 %37, label %"$Library.open.exit.i.i", label %or.rhs.i.i.i.i
+
+"$Library.open.exit.i.i":                         ; preds = %or.lhs.false.i.i.i.i, %or.rhs.i.i.i.i, %merge.i100.i.i
+  %38 = phi i1 [ true, %or.lhs.false.i.i.i.i ], [ true, %merge.i100.i.i ], [ %35, %or.rhs.i.i.i.i ]
+  %39 = call fastcc i32 @"$Library.open_found"(ptr nonnull %9, i1 zeroext %38, ptr %30, ptr %2)
+  %.not91.i.i = icmp eq i32 %39, 0
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
-merge7.i.i:                                       ; preds = %merge2.i.i
-  %32 = getelementptr i8, ptr %9, i64 10680
-  store i32 1, ptr %32, align 4
-  %33 = getelementptr i8, ptr %0, i64 116
-  %34 = load i32, ptr %33, align 4
-  %.not.i98.i.i = icmp eq i32 %34, 0
-  %35 = getelementptr i8, ptr %9, i64 4320
-  %36 = getelementptr i8, ptr %0, i64 8
-  %37 = load ptr, ptr %36, align 8
-  br i1 %.not.i98.i.i, label %merge.i100.i.i, label %then.i.i.i
+merge7.i.i:                                       ; preds = %"$Library.open.exit.i.i"
+  %40 = getelementptr i8, ptr %9, i64 10824
+  store i32 1, ptr %40, align 4
+  %41 = getelementptr i8, ptr %0, i64 116
+  %42 = load i32, ptr %41, align 4
+  %.not.i101.i.i = icmp eq i32 %42, 0
+  %43 = getelementptr i8, ptr %9, i64 4328
+  %44 = getelementptr i8, ptr %0, i64 8
+  %45 = load ptr, ptr %44, align 8
+  br i1 %.not.i101.i.i, label %merge.i103.i.i, label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %merge7.i.i
-  %38 = getelementptr i8, ptr %0, i64 120
-  %39 = load i32, ptr %38, align 4
-  %40 = call fastcc i32 @"$Model.read_synthetic"(ptr %35, ptr %37, i32 %39, ptr %2)
+  %46 = getelementptr i8, ptr %0, i64 120
+  %47 = load i32, ptr %46, align 4
+  %48 = call fastcc i32 @"$Model.read_synthetic"(ptr %43, ptr %45, i32 %47, ptr %2)
   br label %"$Engine.open_model.exit.i.i"
 
-merge.i100.i.i:                                   ; preds = %merge7.i.i
-  %41 = call fastcc i32 @"$Model.read"(ptr %35, ptr %37, i1 zeroext true, ptr %2)
-  %.not.i.i.i.i = icmp eq i32 %41, 0
+merge.i103.i.i:                                   ; preds = %merge7.i.i
+  %49 = call fastcc i32 @"$Model.read"(ptr %43, ptr %45, i1 zeroext true, ptr %2)
+  %.not.i.i.i.i = icmp eq i32 %49, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then13
 
-merge.i.i.i.i:                                    ; preds = %merge.i100.i.i
-  %42 = getelementptr i8, ptr %9, i64 5088
-  %43 = load i8, ptr %42, align 1
-  %44 = trunc i8 %43 to i1
-  br i1 %44, label %merge1.i.i.i.i, label %then2.i.i.i.i
+merge.i.i.i.i:                                    ; preds = %merge.i103.i.i
+  %50 = getelementptr i8, ptr %9, i64 5096
+  %51 = load i8, ptr %50, align 1
+  %52 = trunc i8 %51 to i1
+  br i1 %52, label %merge1.i.i.i.i, label %then2.i.i.i.i
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   %.not19.i.i.i.i = icmp eq ptr %2, null
   br i1 %.not19.i.i.i.i, label %then13, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.590", ptr %37, ptr nonnull @"$string.118", ptr nonnull @"$string.119")
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.590", ptr %45, ptr nonnull @"$string.118", ptr nonnull @"$string.119")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %46, i64 1023)
-  %47 = icmp sgt i64 %46, 0
-  br i1 %47, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %54, i64 1023)
+  %55 = icmp sgt i64 %54, 0
+  br i1 %55, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then5.i.i.i.i
-  %48 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %48, align 1
-  %49 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %50 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %50, i64 %49)
+  %56 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %56, align 1
+  %57 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %58 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %58, i64 %57)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %then13
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %51 = getelementptr i8, ptr %9, i64 5040
-  %52 = getelementptr i8, ptr %9, i64 4328
-  %53 = load ptr, ptr %52, align 8
-  %54 = call fastcc i32 @"$Problems.report"(ptr %51, ptr %53, ptr %2)
+  %59 = getelementptr i8, ptr %9, i64 5048
+  %60 = getelementptr i8, ptr %9, i64 4336
+  %61 = load ptr, ptr %60, align 8
+  %62 = call fastcc i32 @"$Problems.report"(ptr %59, ptr %61, ptr %2)
   br label %"$Engine.open_model.exit.i.i"
 
 "$Engine.open_model.exit.i.i":                    ; preds = %merge1.i.i.i.i, %then.i.i.i
-  %common.ret.op.i99.i.i = phi i32 [ %40, %then.i.i.i ], [ %54, %merge1.i.i.i.i ]
-  %.not92.i.i = icmp eq i32 %common.ret.op.i99.i.i, 0
+  %common.ret.op.i102.i.i = phi i32 [ %48, %then.i.i.i ], [ %62, %merge1.i.i.i.i ]
+  %.not92.i.i = icmp eq i32 %common.ret.op.i102.i.i, 0
   br i1 %.not92.i.i, label %merge12.i.i, label %then13
 
 merge12.i.i:                                      ; preds = %"$Engine.open_model.exit.i.i"
-  %55 = call fastcc i32 @"$Engine.make_plan"(ptr nonnull %9, ptr nonnull %0, ptr %2)
-  %.not93.i.i = icmp eq i32 %55, 0
+  %63 = call fastcc i32 @"$Engine.make_plan"(ptr nonnull %9, ptr nonnull %0, ptr %2)
+  %.not93.i.i = icmp eq i32 %63, 0
   br i1 %.not93.i.i, label %merge17.i.i, label %then13
 
 merge17.i.i:                                      ; preds = %merge12.i.i
-  store i32 2, ptr %32, align 4
-  %56 = getelementptr i8, ptr %9, i64 6160
-  %57 = getelementptr i8, ptr %9, i64 8
-  %58 = load ptr, ptr %57, align 8
-  %59 = getelementptr i8, ptr %9, i64 5300
-  %60 = load i32, ptr %59, align 4
-  %61 = getelementptr i8, ptr %9, i64 5440
-  %62 = load i32, ptr %61, align 4
-  %63 = call fastcc i32 @"$RankGroup.init"(ptr %56, ptr %58, i32 %60, i32 %62, ptr %2)
-  %.not94.i.i = icmp eq i32 %63, 0
+  store i32 2, ptr %40, align 4
+  %64 = getelementptr i8, ptr %9, i64 6304
+  %65 = getelementptr i8, ptr %9, i64 8
+  %66 = load ptr, ptr %65, align 8
+  %67 = getelementptr i8, ptr %9, i64 5308
+  %68 = load i32, ptr %67, align 4
+  %69 = getelementptr i8, ptr %9, i64 5448
+  %70 = load i32, ptr %69, align 4
+  %71 = call fastcc i32 @"$RankGroup.init"(ptr %64, ptr %66, i32 %68, i32 %70, ptr %2)
+  %.not94.i.i = icmp eq i32 %71, 0
   br i1 %.not94.i.i, label %merge22.i.i, label %then13
 
 merge22.i.i:                                      ; preds = %merge17.i.i
-  %64 = getelementptr i8, ptr %9, i64 5128
-  %65 = call fastcc i32 @"$load.ranks"(ptr %56, ptr %64, ptr %2)
-  %.not95.i.i = icmp eq i32 %65, 0
+  %72 = getelementptr i8, ptr %9, i64 5136
+  %73 = call fastcc i32 @"$load.ranks"(ptr %64, ptr %72, ptr %2)
+  %.not95.i.i = icmp eq i32 %73, 0
   br i1 %.not95.i.i, label %merge27.i.i, label %then13
 
 merge27.i.i:                                      ; preds = %merge22.i.i
-  %66 = call fastcc i32 @"$Engine.capture"(ptr nonnull %9, ptr %2)
-  %.not96.i.i = icmp eq i32 %66, 0
+  %74 = call fastcc i32 @"$Engine.capture"(ptr nonnull %9, ptr %2)
+  %.not96.i.i = icmp eq i32 %74, 0
   br i1 %.not96.i.i, label %merge32.i.i, label %then13
 
 merge32.i.i:                                      ; preds = %merge27.i.i
-  %67 = getelementptr i8, ptr %9, i64 4172
-  %68 = load i32, ptr %67, align 4
-  %69 = icmp eq i32 %68, 0
-  %70 = zext i1 %69 to i8
-  %71 = getelementptr i8, ptr %9, i64 6358
-  store i8 %70, ptr %71, align 1
-  %72 = getelementptr i8, ptr %9, i64 6359
-  store i8 1, ptr %72, align 1
-  %73 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
-  %.not97.i.i = icmp eq i32 %73, 0
+  %75 = getelementptr i8, ptr %9, i64 4180
+  %76 = load i32, ptr %75, align 4
+  %77 = icmp eq i32 %76, 0
+  %78 = zext i1 %77 to i8
+  %79 = getelementptr i8, ptr %9, i64 6502
+  store i8 %78, ptr %79, align 1
+  %80 = getelementptr i8, ptr %9, i64 6503
+  store i8 1, ptr %80, align 1
+  %81 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
+  %.not97.i.i = icmp eq i32 %81, 0
   br i1 %.not97.i.i, label %"$Engine.open.exit.i", label %then13
 
 "$Engine.open.exit.i":                            ; preds = %merge32.i.i
-  store i32 3, ptr %32, align 4
-  %74 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %9, ptr %2)
-  %.not.i = icmp eq i32 %74, 0
+  store i32 3, ptr %40, align 4
+  %82 = call fastcc i32 @"$Engine.start_loop"(ptr nonnull %9, ptr %2)
+  %.not.i = icmp eq i32 %82, 0
   br i1 %.not.i, label %merge.i, label %then13
 
 merge.i:                                          ; preds = %"$Engine.open.exit.i"
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i)
-  %75 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i)
-  %76 = load <2 x i64>, ptr %time.i18.i, align 16
+  %83 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i)
+  %84 = load <2 x i64>, ptr %time.i18.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i)
-  %77 = sub <2 x i64> %76, %17
-  %78 = extractelement <2 x i64> %77, i64 0
-  %reass.mul.i = mul i64 %78, 1000000000
-  %79 = extractelement <2 x i64> %77, i64 1
-  %80 = add i64 %79, %reass.mul.i
-  %81 = getelementptr i8, ptr %9, i64 10688
-  store i64 %80, ptr %81, align 8
-  %82 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
-  store ptr %82, ptr %1, align 8
-  %83 = icmp eq ptr %82, null
-  br i1 %83, label %then2.i, label %common.ret
+  %85 = sub <2 x i64> %84, %17
+  %86 = extractelement <2 x i64> %85, i64 0
+  %reass.mul.i = mul i64 %86, 1000000000
+  %87 = extractelement <2 x i64> %85, i64 1
+  %88 = add i64 %87, %reass.mul.i
+  %89 = getelementptr i8, ptr %9, i64 10832
+  store i64 %88, ptr %89, align 8
+  %90 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
+  store ptr %90, ptr %1, align 8
+  %91 = icmp eq ptr %90, null
+  br i1 %91, label %then2.i, label %common.ret
 
 then2.i:                                          ; preds = %merge.i
   %.not17.i = icmp eq ptr %2, null
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(47) %2, ptr noundef nonnull align 1 dereferenceable(47) @"$string.919", i64 47, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(47) %2, ptr noundef nonnull align 1 dereferenceable(47) @"$string.938", i64 47, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
-  %85 = icmp sgt i64 %84, 0
-  br i1 %85, label %then2.i.i19.i, label %"$printable.clean.exit.i"
+  %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
+  %93 = icmp sgt i64 %92, 0
+  br i1 %93, label %then2.i.i19.i, label %"$printable.clean.exit.i"
 
 then2.i.i19.i:                                    ; preds = %then5.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i19.i, %then5.i
-  %86 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %86, align 1
-  %87 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %88 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %88, i64 %87)
+  %94 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %94, align 1
+  %95 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %96 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %96, i64 %95)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %then13
 
-then13:                                           ; preds = %then2.i, %"$printable.clean.exit.i", %"$Engine.open.exit.i", %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i100.i.i, %"$printable.clean.exit.i.i.i", %merge.i.i.i, %merge32.i.i, %merge27.i.i, %merge22.i.i, %merge17.i.i, %merge12.i.i, %"$Engine.open_model.exit.i.i", %merge2.i.i, %merge4
-  %common.ret.op.i.ph = phi i32 [ 1, %merge4 ], [ %31, %merge2.i.i ], [ %common.ret.op.i99.i.i, %"$Engine.open_model.exit.i.i" ], [ %55, %merge12.i.i ], [ %63, %merge17.i.i ], [ %65, %merge22.i.i ], [ %66, %merge27.i.i ], [ %73, %merge32.i.i ], [ 1, %merge.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ %41, %merge.i100.i.i ], [ 5, %"$printable.clean.exit.i.i.i.i" ], [ 5, %then2.i.i.i.i ], [ %74, %"$Engine.open.exit.i" ], [ 3, %"$printable.clean.exit.i" ], [ 3, %then2.i ]
+then13:                                           ; preds = %then2.i, %"$printable.clean.exit.i", %"$Engine.open.exit.i", %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %merge.i103.i.i, %merge2.i.i, %"$printable.clean.exit.i.i.i", %merge.i.i.i, %merge32.i.i, %merge27.i.i, %merge22.i.i, %merge17.i.i, %merge12.i.i, %"$Engine.open_model.exit.i.i", %"$Library.open.exit.i.i", %merge4
+  %common.ret.op.i.ph = phi i32 [ 1, %merge4 ], [ %39, %"$Library.open.exit.i.i" ], [ %common.ret.op.i102.i.i, %"$Engine.open_model.exit.i.i" ], [ %63, %merge12.i.i ], [ %71, %merge17.i.i ], [ %73, %merge22.i.i ], [ %74, %merge27.i.i ], [ %81, %merge32.i.i ], [ 1, %merge.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ %32, %merge2.i.i ], [ %49, %merge.i103.i.i ], [ 5, %"$printable.clean.exit.i.i.i.i" ], [ 5, %then2.i.i.i.i ], [ %82, %"$Engine.open.exit.i" ], [ 3, %"$printable.clean.exit.i" ], [ 3, %then2.i ]
   call fastcc void @"$close_engine"(ptr nonnull %9)
   br label %common.ret
 }
@@ -64348,9 +65010,9 @@ then13:                                           ; preds = %then2.i, %"$printab
 define internal fastcc i32 @"$Engine.make_plan"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %3 = getelementptr i8, ptr %0, i64 5128
-  %4 = getelementptr i8, ptr %0, i64 4128
-  %5 = getelementptr i8, ptr %0, i64 4320
+  %3 = getelementptr i8, ptr %0, i64 5136
+  %4 = getelementptr i8, ptr %0, i64 4136
+  %5 = getelementptr i8, ptr %0, i64 4328
   %6 = tail call fastcc i32 @"$devices.plan"(ptr %3, ptr %4, ptr %5, ptr %0, ptr %1, ptr %2)
   %.not = icmp eq i32 %6, 0
   br i1 %.not, label %merge, label %common.ret
@@ -64360,7 +65022,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 5640
+  %7 = getelementptr i8, ptr %0, i64 5656
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %common.ret, label %merge.i
@@ -64373,24 +65035,25 @@ then2.i:                                          ; preds = %merge.i
   %10 = load ptr, ptr %3, align 8
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 5641
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.880", ptr %12, ptr %13)
+  %13 = getelementptr i8, ptr %0, i64 5657
+  %14 = getelementptr i8, ptr %0, i64 6169
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.899", ptr %12, ptr %13, ptr %14)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
-  %16 = icmp sgt i64 %15, 0
-  br i1 %16, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
+  %17 = icmp sgt i64 %16, 0
+  br i1 %17, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then2.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
-  %17 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %17, align 1
-  %18 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %19 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %19, i64 %18)
+  %18 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %18, align 1
+  %19 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %20 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %20, i64 %19)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 }
@@ -64478,7 +65141,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.881", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.900", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -64650,7 +65313,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.882", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.901", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -64688,7 +65351,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.883", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.902", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -64971,7 +65634,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 2041
   %39 = getelementptr i8, ptr %0, i64 2184
   %40 = getelementptr i8, ptr %0, i64 2200
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -64988,7 +65651,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -65006,7 +65669,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -65024,7 +65687,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -65042,7 +65705,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -65074,7 +65737,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2168
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -65104,7 +65767,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -65134,7 +65797,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.884", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -65171,7 +65834,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2136
-  store ptr @"$string.885", ptr %34, align 8
+  store ptr @"$string.904", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -65203,7 +65866,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 176
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.886", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -65242,7 +65905,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.887", ptr %34, align 8
+  store ptr @"$string.906", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -65277,7 +65940,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.888", ptr %34, align 8
+  store ptr @"$string.907", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -65352,7 +66015,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
   %215 = mul i64 %212, %214
-  store ptr @"$string.885", ptr %34, align 8
+  store ptr @"$string.904", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %216 = load i64, ptr %36, align 8
   %217 = add i64 %216, 1
@@ -65405,7 +66068,7 @@ merge7:                                           ; preds = %merge14.i
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.889", ptr %34, align 8
+  store ptr @"$string.908", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %240 = load i64, ptr %36, align 8
   %241 = add i64 %240, 1
@@ -65558,14 +66221,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
   %87 = load i32, ptr %6, align 4, !noalias !143
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 192
   %90 = getelementptr i8, ptr %13, i64 416
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -65739,7 +66402,7 @@ and.rhs.i:                                        ; preds = %entry
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr i8, ptr %0, i64 2120
   %25 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.885", ptr %25, align 8
+  store ptr @"$string.904", ptr %25, align 8
   %26 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %26, align 4
   %27 = getelementptr i8, ptr %0, i64 2064
@@ -65798,7 +66461,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %50 = load i32, ptr %0, align 4
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.890", i32 %50, i64 %48, i64 %49)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.909", i32 %50, i64 %48, i64 %49)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -65914,7 +66577,7 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.892", i32 %72)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.911", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -66393,7 +67056,7 @@ then5.i:                                          ; preds = %then2.i
 then.i27.i:                                       ; preds = %then5.i
   %312 = getelementptr i8, ptr %305, i64 28
   %313 = load i32, ptr %312, align 4
-  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.893", ptr nonnull @"$string.419", i32 %313, ptr nonnull %cause.i.i103)
+  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.419", i32 %313, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %311)
   %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
@@ -66669,9 +67332,9 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.487", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
   %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.899.exit.i.i.i", label %"$layout.place.exit.thread"
+  br i1 %.not80.i.i.i.i, label %"$place_attention.918.exit.i.i.i", label %"$layout.place.exit.thread"
 
-"$place_attention.899.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+"$place_attention.918.exit.i.i.i":                ; preds = %merge25.i.i.i.i
   %393 = getelementptr i8, ptr %356, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
   %394 = getelementptr i8, ptr %356, i64 88
@@ -66690,7 +67353,7 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %.not.i.i.i123 = icmp eq i32 %400, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.899.exit.i.i.i"
+merge.i.i.i124:                                   ; preds = %"$place_attention.918.exit.i.i.i"
   %401 = load i8, ptr %356, align 1
   %402 = trunc i8 %401 to i1
   br i1 %402, label %merge1.i.i.i128, label %then2.i.i.i125
@@ -66743,7 +67406,7 @@ merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   store i64 %419, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
   %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.495", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.898.exit.i.i"
+  br label %"$place_layer.917.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
@@ -66807,7 +67470,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).900.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
@@ -66888,9 +67551,9 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.500", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).900.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).900.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %472 = load i32, ptr %352, align 8
   %473 = load i32, ptr %353, align 4
@@ -66906,8 +67569,8 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %.not40.i.i.i.i = icmp eq i32 %476, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).900.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).900.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$layout.place.exit.thread"
@@ -66973,14 +67636,14 @@ merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   store i64 %497, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
   %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.505", ptr nonnull %part.i24.i46.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.898.exit.i.i"
+  br label %"$place_layer.917.exit.i.i"
 
-"$place_layer.898.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
+"$place_layer.917.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
   %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
 
-merge19.i.i:                                      ; preds = %"$place_layer.898.exit.i.i", %merge6.i.i.i
+merge19.i.i:                                      ; preds = %"$place_layer.917.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
   %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
@@ -66994,8 +67657,8 @@ merge17.i.i:                                      ; preds = %merge19.i.i, %merge
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.898.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.899.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.898.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.899.exit.i.i.i" ]
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.917.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.918.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.917.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.918.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
@@ -67010,7 +67673,7 @@ merge16:                                          ; preds = %"$layout.place.exit
   %503 = getelementptr i8, ptr %0, i64 2104
   %504 = load <2 x ptr>, ptr %502, align 8
   store <2 x ptr> %504, ptr %503, align 8
-  store ptr @"$string.902", ptr %25, align 8
+  store ptr @"$string.921", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %505 = load i64, ptr %27, align 8
   %506 = add i64 %505, 1
@@ -67101,7 +67764,7 @@ then.i:                                           ; preds = %then
   %28 = load ptr, ptr %0, align 8
   %29 = getelementptr i8, ptr %28, i64 28
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.893", ptr nonnull @"$string.419", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.419", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -67198,7 +67861,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.893", ptr nonnull @"$string.894", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.913", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -67509,7 +68172,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.896", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.915", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -67566,7 +68229,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.897", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.916", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -67970,7 +68633,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.903", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.922", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -68069,7 +68732,7 @@ entry:
   %info.i = alloca %97, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 6168
+  %3 = getelementptr i8, ptr %0, i64 6312
   %.val14 = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %.val13, i64 72
   %.val13.val = load ptr, ptr %4, align 8
@@ -68089,14 +68752,14 @@ entry:
   %11 = getelementptr inbounds i8, ptr %time.i, i64 8
   %12 = load i64, ptr %11, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %13 = getelementptr i8, ptr %0, i64 6160
-  %14 = getelementptr i8, ptr %0, i64 5457
+  %13 = getelementptr i8, ptr %0, i64 6304
+  %14 = getelementptr i8, ptr %0, i64 5465
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %entry
-  %17 = getelementptr i8, ptr %0, i64 5612
+  %17 = getelementptr i8, ptr %0, i64 5620
   call void @llvm.lifetime.start.p0(i64 392, ptr nonnull %first.i.i.i)
   %18 = call fastcc i32 @"$Trial.init"(ptr nonnull %first.i.i.i, ptr readonly %17, i32 1, i32 1, ptr %1)
   %.not.i.i.i = icmp eq i32 %18, 0
@@ -68253,7 +68916,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %93 = sub i64 %92, %12
   %94 = add i64 %93, %reass.mul
-  %95 = getelementptr i8, ptr %0, i64 10696
+  %95 = getelementptr i8, ptr %0, i64 10840
   store i64 %94, ptr %95, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -68270,7 +68933,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %100, i64 0
   call void @llvm.lifetime.end.p0(i64 192, ptr nonnull %info.i17)
   %101 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %102 = getelementptr i8, ptr %0, i64 10704
+  %102 = getelementptr i8, ptr %0, i64 10848
   store i64 %101, ptr %102, align 8
   br label %common.ret
 }
@@ -68388,7 +69051,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(54) %4, ptr noundef nonnull align 1 dereferenceable(54) @"$string.904", i64 54, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(54) %4, ptr noundef nonnull align 1 dereferenceable(54) @"$string.923", i64 54, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -68436,7 +69099,7 @@ common.ret:                                       ; preds = %common.ret.loopexit
 
 merge:                                            ; preds = %entry
   %99 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %99, ptr nonnull %1, ptr nonnull %79)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %99, ptr nonnull %1, ptr nonnull %79)
   %100 = getelementptr i8, ptr %0, i64 296
   %101 = load ptr, ptr %80, align 8
   %102 = getelementptr i8, ptr %101, i64 %69
@@ -68584,7 +69247,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.905", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.924", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -68648,7 +69311,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.906", ptr %24, align 8
+  store ptr @"$string.925", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -68690,7 +69353,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.906", ptr %24, align 8
+  store ptr @"$string.925", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -68726,7 +69389,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.907", ptr %67, align 8
+  store ptr @"$string.926", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2064
@@ -68773,12 +69436,12 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 10712
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10720
+  %4 = getelementptr i8, ptr %0, i64 10856
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10864
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10736
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10880
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
-  %5 = getelementptr i8, ptr %0, i64 5460
+  %5 = getelementptr i8, ptr %0, i64 5468
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
   %8 = mul nsw i64 %7, 1000000
@@ -68787,13 +69450,13 @@ entry:
   br i1 %9, label %then, label %common.ret
 
 then:                                             ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 6160
-  %11 = getelementptr i8, ptr %0, i64 5612
-  %12 = getelementptr i8, ptr %0, i64 5504
+  %10 = getelementptr i8, ptr %0, i64 6304
+  %11 = getelementptr i8, ptr %0, i64 5620
+  %12 = getelementptr i8, ptr %0, i64 5512
   %13 = load i32, ptr %12, align 4
-  %14 = getelementptr i8, ptr %0, i64 5332
+  %14 = getelementptr i8, ptr %0, i64 5340
   %.val15 = load i32, ptr %14, align 4
-  %15 = getelementptr i8, ptr %0, i64 5336
+  %15 = getelementptr i8, ptr %0, i64 5344
   %.val16 = load i32, ptr %15, align 4
   call void @llvm.lifetime.start.p0(i64 1192, ptr nonnull %self.i)
   store ptr %10, ptr %self.i, align 8
@@ -68811,7 +69474,7 @@ then:                                             ; preds = %entry
   br label %common.ret
 
 merge.i:                                          ; preds = %then
-  %20 = getelementptr i8, ptr %0, i64 6472
+  %20 = getelementptr i8, ptr %0, i64 6616
   %21 = load <2 x i64>, ptr %20, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %ns.i.i.i)
   %22 = getelementptr inbounds i8, ptr %self.i, i64 60
@@ -69078,7 +69741,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 11336
+  %158 = getelementptr i8, ptr %0, i64 11480
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -69715,20 +70378,20 @@ entry:
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.10 = alloca [629 x i8], align 1
   %chosen.sroa.12 = alloca [31 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 5612
+  %2 = getelementptr i8, ptr %0, i64 5620
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 2
   %6 = add nsw i64 %5, 63
   %7 = sdiv i64 %6, 64
   %8 = mul nsw i64 %7, 192
-  %9 = getelementptr i8, ptr %0, i64 5616
+  %9 = getelementptr i8, ptr %0, i64 5624
   %10 = load i32, ptr %9, align 4
   %11 = sext i32 %10 to i64
   %12 = shl nsw i64 %11, 2
   %13 = add nsw i64 %12, 63
   %14 = sdiv i64 %13, 64
-  %15 = getelementptr i8, ptr %0, i64 5624
+  %15 = getelementptr i8, ptr %0, i64 5632
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = shl nsw i64 %17, 2
@@ -69744,16 +70407,16 @@ entry:
   %28 = shl nsw <2 x i64> %27, <i64 2, i64 2>
   %29 = add nsw <2 x i64> %28, <i64 63, i64 63>
   %30 = sdiv <2 x i64> %29, <i64 64, i64 64>
-  %31 = getelementptr i8, ptr %0, i64 5628
+  %31 = getelementptr i8, ptr %0, i64 5636
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = shl nsw i64 %33, 2
   %35 = add nsw i64 %34, 63
   %36 = sdiv i64 %35, 64
-  %37 = getelementptr i8, ptr %0, i64 5632
+  %37 = getelementptr i8, ptr %0, i64 5640
   %38 = load i32, ptr %37, align 4
   %39 = sext i32 %38 to i64
-  %40 = getelementptr i8, ptr %0, i64 5636
+  %40 = getelementptr i8, ptr %0, i64 5644
   %.val.i = load i32, ptr %40, align 4
   %41 = sext i32 %.val.i to i64
   %42 = add nsw i64 %41, 31
@@ -69762,7 +70425,7 @@ entry:
   %45 = mul nsw i64 %44, %43
   %46 = add nsw i64 %45, 63
   %47 = sdiv i64 %46, 64
-  %48 = getelementptr i8, ptr %0, i64 5620
+  %48 = getelementptr i8, ptr %0, i64 5628
   %49 = load i32, ptr %48, align 4
   %50 = mul i32 %49, %10
   %51 = sext i32 %50 to i64
@@ -69794,7 +70457,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 11344
+  %70 = getelementptr i8, ptr %0, i64 11488
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -69804,7 +70467,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(54) %1, ptr noundef nonnull align 1 dereferenceable(54) @"$string.904", i64 54, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(54) %1, ptr noundef nonnull align 1 dereferenceable(54) @"$string.923", i64 54, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -69829,88 +70492,88 @@ common.ret:                                       ; preds = %merge2.i, %"$Loop.i
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %77 = getelementptr i8, ptr %0, i64 5504
+  %77 = getelementptr i8, ptr %0, i64 5512
   %78 = load i32, ptr %77, align 4
-  %79 = getelementptr i8, ptr %0, i64 5332
-  %80 = getelementptr i8, ptr %0, i64 5328
+  %79 = getelementptr i8, ptr %0, i64 5340
+  %80 = getelementptr i8, ptr %0, i64 5336
   %81 = load i32, ptr %80, align 4
-  %82 = getelementptr i8, ptr %0, i64 5356
-  %83 = getelementptr i8, ptr %0, i64 5364
+  %82 = getelementptr i8, ptr %0, i64 5364
+  %83 = getelementptr i8, ptr %0, i64 5372
   %84 = load i32, ptr %83, align 4
   %85 = icmp ne i32 %84, 0
   %86 = zext i1 %85 to i8
-  %87 = getelementptr i8, ptr %0, i64 5472
+  %87 = getelementptr i8, ptr %0, i64 5480
   %88 = load i8, ptr %87, align 1
-  %89 = getelementptr i8, ptr %0, i64 5432
+  %89 = getelementptr i8, ptr %0, i64 5440
   %90 = load i32, ptr %89, align 4
   %91 = icmp ne i32 %90, 0
   %92 = zext i1 %91 to i8
-  %93 = getelementptr i8, ptr %0, i64 10712
+  %93 = getelementptr i8, ptr %0, i64 10856
   %chosen.sroa.10.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.10, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.10.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %93, i64 624, i1 false)
   %chosen.sroa.12.660.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.12, i64 3
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.12.660.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 5458
+  %94 = getelementptr i8, ptr %0, i64 5466
   %95 = load i8, ptr %94, align 1
   %96 = getelementptr i8, ptr %69, i64 %59
-  %97 = getelementptr i8, ptr %0, i64 6488
-  %98 = getelementptr i8, ptr %0, i64 4360
-  %99 = getelementptr i8, ptr %0, i64 6160
-  %100 = getelementptr i8, ptr %0, i64 7208
+  %97 = getelementptr i8, ptr %0, i64 6632
+  %98 = getelementptr i8, ptr %0, i64 4368
+  %99 = getelementptr i8, ptr %0, i64 6304
+  %100 = getelementptr i8, ptr %0, i64 7352
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4192) %100, i8 0, i64 3472, i1 false)
-  %101 = getelementptr i8, ptr %0, i64 6496
+  %101 = getelementptr i8, ptr %0, i64 6640
   store ptr %98, ptr %101, align 8
-  %102 = getelementptr i8, ptr %0, i64 6504
+  %102 = getelementptr i8, ptr %0, i64 6648
   store i32 %78, ptr %102, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6508
+  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6652
   %103 = load <2 x i32>, ptr %79, align 4
   %104 = shufflevector <2 x i32> %103, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
   store <2 x i32> %104, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6516
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6660
   store i32 %81, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6520
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6524
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6664
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6668
   %105 = load <2 x i32>, ptr %82, align 4
   store <2 x i32> %105, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6528
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6672
   store i8 %86, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6529
+  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6673
   store i8 %88, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6530
+  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6674
   store i8 %92, ptr %chosen.sroa.9.0..sroa_idx, align 2
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6531
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6675
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10, i64 629, i1 false)
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7160
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7304
   store i8 %95, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7161
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7305
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12, i64 31, i1 false)
-  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7192
+  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7336
   store ptr %69, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7200
+  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7344
   store ptr %96, ptr %chosen.sroa.14.0..sroa_idx, align 8
   store ptr %99, ptr %97, align 8
-  %106 = getelementptr i8, ptr %0, i64 10248
+  %106 = getelementptr i8, ptr %0, i64 10392
   store i32 -1, ptr %106, align 4
-  %107 = getelementptr i8, ptr %0, i64 10256
+  %107 = getelementptr i8, ptr %0, i64 10400
   store i64 1, ptr %107, align 8
-  %108 = getelementptr i8, ptr %0, i64 9101
+  %108 = getelementptr i8, ptr %0, i64 9245
   store i8 1, ptr %108, align 1
-  %109 = getelementptr i8, ptr %0, i64 8848
+  %109 = getelementptr i8, ptr %0, i64 8992
   %110 = tail call i32 @pthread_mutex_init(ptr %109, ptr null)
-  %111 = getelementptr i8, ptr %0, i64 8888
+  %111 = getelementptr i8, ptr %0, i64 9032
   %112 = tail call i32 @pthread_cond_init(ptr %111, ptr null)
-  %113 = getelementptr i8, ptr %0, i64 8936
+  %113 = getelementptr i8, ptr %0, i64 9080
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %113, i8 0, i64 16, i1 false)
-  %114 = getelementptr i8, ptr %0, i64 8952
+  %114 = getelementptr i8, ptr %0, i64 9096
   %115 = tail call i32 @pthread_mutex_init(ptr %114, ptr null)
-  %116 = getelementptr i8, ptr %0, i64 8992
+  %116 = getelementptr i8, ptr %0, i64 9136
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %117 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %118 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %119 = call i32 @pthread_cond_init(ptr %116, ptr nonnull %attributes.i.i)
   %120 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %121 = getelementptr i8, ptr %0, i64 9040
+  %121 = getelementptr i8, ptr %0, i64 9184
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %122 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %123 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -69920,16 +70583,16 @@ merge:                                            ; preds = %entry
   %126 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %127 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %128 = add i32 %127, %126
-  %129 = getelementptr i8, ptr %0, i64 10200
+  %129 = getelementptr i8, ptr %0, i64 10344
   store i32 %128, ptr %129, align 4
-  %130 = getelementptr i8, ptr %0, i64 7176
+  %130 = getelementptr i8, ptr %0, i64 7320
   %.val.i.i = load i32, ptr %130, align 4
   %131 = sext i32 %128 to i64
   %132 = shl nsw i64 %131, 1
   %133 = sext i32 %.val.i.i to i64
   %134 = add nsw i64 %132, %133
-  %135 = getelementptr i8, ptr %0, i64 10648
-  %136 = getelementptr i8, ptr %0, i64 10656
+  %135 = getelementptr i8, ptr %0, i64 10792
+  %136 = getelementptr i8, ptr %0, i64 10800
   %137 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %136, i8 0, i64 16, i1 false)
   store ptr %137, ptr %135, align 8
@@ -69943,15 +70606,15 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
   br i1 %138, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %140 = getelementptr i8, ptr %0, i64 10208
+  %140 = getelementptr i8, ptr %0, i64 10352
   %141 = shl nsw i64 %134, 2
-  %142 = getelementptr i8, ptr %0, i64 10216
+  %142 = getelementptr i8, ptr %0, i64 10360
   store i64 %power.0.i.i.i.i, ptr %142, align 8
   %143 = call i64 @llvm.smax.i64(i64 %141, i64 %power.0.i.i.i.i)
   %144 = call i64 @llvm.smax.i64(i64 %143, i64 65536)
-  %145 = getelementptr i8, ptr %0, i64 10224
+  %145 = getelementptr i8, ptr %0, i64 10368
   store i64 %144, ptr %145, align 8
-  %146 = getelementptr i8, ptr %0, i64 10232
+  %146 = getelementptr i8, ptr %0, i64 10376
   %147 = mul i64 %power.0.i.i.i.i, 480
   %148 = call ptr @malloc(i64 %147)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %146, i8 0, i64 16, i1 false)
@@ -69961,8 +70624,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i43.i.i, %and.lhs.true1.i.i
   %.pre-phi60.i.i = phi i64 [ %.pre59.i.i, %merge7.i43.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %149 = getelementptr i8, ptr %0, i64 10176
-  %150 = getelementptr i8, ptr %0, i64 10192
+  %149 = getelementptr i8, ptr %0, i64 10320
+  %150 = getelementptr i8, ptr %0, i64 10336
   %151 = load i64, ptr %150, align 8
   %.not.i.i.i = icmp slt i64 %151, %.pre-phi60.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %condition.i.i.i.i.preheader
@@ -69987,8 +70650,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i50.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre58.i.i, %merge7.i50.i.i ], [ %131, %and.lhs.true2.i.i ]
-  %157 = getelementptr i8, ptr %0, i64 10152
-  %158 = getelementptr i8, ptr %0, i64 10168
+  %157 = getelementptr i8, ptr %0, i64 10296
+  %158 = getelementptr i8, ptr %0, i64 10312
   %159 = load i64, ptr %158, align 8
   %.not.i38.i.i = icmp slt i64 %159, %.pre-phi.i.i
   br i1 %.not.i38.i.i, label %merge.i40.i.i, label %and.lhs.true.i.i
@@ -70011,8 +70674,8 @@ merge7.i43.i.i:                                   ; preds = %merge.i40.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %165 = getelementptr i8, ptr %0, i64 10128
-  %166 = getelementptr i8, ptr %0, i64 10144
+  %165 = getelementptr i8, ptr %0, i64 10272
+  %166 = getelementptr i8, ptr %0, i64 10288
   %167 = load i64, ptr %166, align 8
   %.not.i45.i.i = icmp slt i64 %167, %131
   br i1 %.not.i45.i.i, label %merge.i47.i.i, label %and.lhs.true1.i.i
@@ -70040,7 +70703,7 @@ then.i.i:                                         ; preds = %merge.i47.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %173 = load i32, ptr %129, align 4
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.910", i32 %173)
+  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", i32 %173)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %175 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %175, i64 1023)
@@ -70074,7 +70737,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %182 = call ptr @__errno_location()
   %183 = load i32, ptr %182, align 4
   %184 = call ptr @strerror(i32 %183)
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.911", ptr %184)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", ptr %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
@@ -70096,18 +70759,18 @@ then2.i.i30.i:                                    ; preds = %then11.i.i
 
 merge.i:                                          ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %191 = getelementptr i8, ptr %0, i64 7164
-  %192 = getelementptr i8, ptr %0, i64 8488
-  %193 = getelementptr i8, ptr %0, i64 8532
+  %191 = getelementptr i8, ptr %0, i64 7308
+  %192 = getelementptr i8, ptr %0, i64 8632
+  %193 = getelementptr i8, ptr %0, i64 8676
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %193, ptr noundef nonnull align 4 dereferenceable(28) %191, i64 28, i1 false)
-  %194 = getelementptr i8, ptr %0, i64 8560
+  %194 = getelementptr i8, ptr %0, i64 8704
   %195 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).714"(ptr %194, ptr %193, ptr %195)
-  %196 = getelementptr i8, ptr %0, i64 8784
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %194, ptr %193, ptr %195)
+  %196 = getelementptr i8, ptr %0, i64 8928
   %197 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
-  %198 = getelementptr i8, ptr %0, i64 8800
+  %198 = getelementptr i8, ptr %0, i64 8944
   store ptr %197, ptr %198, align 8
-  %199 = getelementptr i8, ptr %0, i64 8544
+  %199 = getelementptr i8, ptr %0, i64 8688
   %200 = load i32, ptr %199, align 4
   %201 = sext i32 %200 to i64
   %202 = shl nsw i64 %201, 2
@@ -70115,16 +70778,16 @@ merge.i:                                          ; preds = %merge.i.i
   %204 = sdiv i64 %203, 64
   %205 = shl nsw i64 %204, 6
   %206 = getelementptr i8, ptr %197, i64 %205
-  %207 = getelementptr i8, ptr %0, i64 8808
+  %207 = getelementptr i8, ptr %0, i64 8952
   store ptr %206, ptr %207, align 8
   %208 = shl nsw i64 %204, 7
   %209 = getelementptr i8, ptr %197, i64 %208
-  %210 = getelementptr i8, ptr %0, i64 8816
+  %210 = getelementptr i8, ptr %0, i64 8960
   store ptr %209, ptr %210, align 8
   %211 = mul nsw i64 %204, 3
   %212 = mul nsw i64 %204, 192
   %213 = getelementptr i8, ptr %197, i64 %212
-  %214 = getelementptr i8, ptr %0, i64 8824
+  %214 = getelementptr i8, ptr %0, i64 8968
   store ptr %213, ptr %214, align 8
   %215 = mul i32 %200, 20
   %216 = sext i32 %215 to i64
@@ -70134,20 +70797,20 @@ merge.i:                                          ; preds = %merge.i.i
   %220 = add nsw i64 %219, %211
   %221 = shl nsw i64 %220, 6
   %222 = getelementptr i8, ptr %197, i64 %221
-  %223 = getelementptr i8, ptr %0, i64 8832
+  %223 = getelementptr i8, ptr %0, i64 8976
   store ptr %222, ptr %223, align 8
   %224 = add nsw i64 %220, %219
   %225 = shl i64 %224, 6
   store ptr %197, ptr %196, align 8
-  %226 = getelementptr i8, ptr %0, i64 8792
+  %226 = getelementptr i8, ptr %0, i64 8936
   store i64 %225, ptr %226, align 8
-  %227 = getelementptr i8, ptr %0, i64 8840
+  %227 = getelementptr i8, ptr %0, i64 8984
   store ptr null, ptr %227, align 8
-  %228 = getelementptr i8, ptr %0, i64 8608
+  %228 = getelementptr i8, ptr %0, i64 8752
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %192, i8 0, i64 44, i1 false)
   %229 = load ptr, ptr %228, align 8
   store i32 0, ptr %229, align 4
-  %230 = getelementptr i8, ptr %0, i64 8744
+  %230 = getelementptr i8, ptr %0, i64 8888
   %231 = load ptr, ptr %230, align 8
   store i32 0, ptr %231, align 4
   %232 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
@@ -70155,33 +70818,33 @@ merge.i:                                          ; preds = %merge.i.i
   %234 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
   %235 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %236 = load i8, ptr %chosen.sroa.9.0..sroa_idx, align 1
-  %237 = getelementptr i8, ptr %0, i64 6536
+  %237 = getelementptr i8, ptr %0, i64 6680
   %chosen.sroa.17.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.17.i.i, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.17.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %237, i64 624, i1 false)
-  %238 = getelementptr i8, ptr %0, i64 7208
-  %239 = getelementptr i8, ptr %0, i64 7864
+  %238 = getelementptr i8, ptr %0, i64 7352
+  %239 = getelementptr i8, ptr %0, i64 8008
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %239, i8 0, i64 624, i1 false)
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7220
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7364
   %240 = load <4 x i32>, ptr %102, align 4
   store <4 x i32> %240, ptr %238, align 8
-  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7224
+  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7368
   store i32 %232, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7228
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7372
   store i32 %233, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7232
+  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7376
   store i8 %234, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
-  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7233
+  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7377
   store i8 %235, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7234
+  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7378
   store i8 %236, ptr %chosen.sroa.15.0..sroa_idx.i.i, align 2
-  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7235
+  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7379
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.0..sroa_idx.i.i, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.i.i, i64 629, i1 false)
-  %241 = getelementptr i8, ptr %0, i64 8080
+  %241 = getelementptr i8, ptr %0, i64 8224
   store ptr %192, ptr %241, align 8
-  %242 = getelementptr i8, ptr %0, i64 8400
+  %242 = getelementptr i8, ptr %0, i64 8544
   %243 = extractelement <4 x i32> %240, i64 3
   store i32 %243, ptr %242, align 4
-  %244 = getelementptr i8, ptr %0, i64 8536
+  %244 = getelementptr i8, ptr %0, i64 8680
   %245 = load i32, ptr %244, align 4
   %246 = icmp sgt i32 %243, %245
   br i1 %246, label %then.i.i.i, label %merge.i.i26.i
@@ -70191,7 +70854,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.912", i32 %243, i32 %245)
+  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %248 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -70225,7 +70888,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.913", i32 %253, i32 %255)
+  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %258 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %258, i64 1023)
@@ -70247,9 +70910,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %253, ptr %239, align 4
-  %263 = getelementptr i8, ptr %0, i64 7868
+  %263 = getelementptr i8, ptr %0, i64 8012
   store i32 %253, ptr %263, align 4
-  %264 = getelementptr i8, ptr %0, i64 7872
+  %264 = getelementptr i8, ptr %0, i64 8016
   store i32 %255, ptr %264, align 4
   %265 = shl nuw i32 %253, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %265, i32 536870912)
@@ -70262,43 +70925,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %267 = getelementptr i8, ptr %0, i64 7888
+  %267 = getelementptr i8, ptr %0, i64 8032
   store i32 %count.0.i.i.i.i.i, ptr %267, align 4
-  %268 = getelementptr i8, ptr %0, i64 7904
+  %268 = getelementptr i8, ptr %0, i64 8048
   store i64 -1, ptr %268, align 8
-  %269 = getelementptr i8, ptr %0, i64 7892
+  %269 = getelementptr i8, ptr %0, i64 8036
   store i32 -1, ptr %269, align 4
-  %270 = getelementptr i8, ptr %0, i64 7896
+  %270 = getelementptr i8, ptr %0, i64 8040
   store i32 -1, ptr %270, align 4
   %271 = call i32 @llvm.umax.i32(i32 %253, i32 1)
   %272 = zext nneg i32 %271 to i64
   %273 = call ptr @calloc(i64 %272, i64 40)
-  %274 = getelementptr i8, ptr %0, i64 7928
+  %274 = getelementptr i8, ptr %0, i64 8072
   store ptr %273, ptr %274, align 8
   %275 = zext nneg i32 %253 to i64
   %276 = zext nneg i32 %255 to i64
   %277 = mul nuw nsw i64 %276, %275
   %278 = call i64 @llvm.umax.i64(i64 %277, i64 1)
   %279 = call noalias noundef ptr @calloc(i64 %278, i64 4)
-  %280 = getelementptr i8, ptr %0, i64 7936
+  %280 = getelementptr i8, ptr %0, i64 8080
   store ptr %279, ptr %280, align 8
   %281 = call i64 @llvm.umax.i64(i64 %275, i64 1)
   %282 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %283 = getelementptr i8, ptr %0, i64 7944
+  %283 = getelementptr i8, ptr %0, i64 8088
   store ptr %282, ptr %283, align 8
   %284 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %285 = zext nneg i32 %284 to i64
   %286 = call noalias noundef ptr @calloc(i64 %285, i64 4)
-  %287 = getelementptr i8, ptr %0, i64 7952
+  %287 = getelementptr i8, ptr %0, i64 8096
   store ptr %286, ptr %287, align 8
   %288 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %289 = getelementptr i8, ptr %0, i64 7960
+  %289 = getelementptr i8, ptr %0, i64 8104
   store ptr %288, ptr %289, align 8
   %290 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %291 = getelementptr i8, ptr %0, i64 7968
+  %291 = getelementptr i8, ptr %0, i64 8112
   store ptr %290, ptr %291, align 8
   %292 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %293 = getelementptr i8, ptr %0, i64 7976
+  %293 = getelementptr i8, ptr %0, i64 8120
   store ptr %292, ptr %293, align 8
   %294 = icmp eq ptr %273, null
   br i1 %294, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -70334,7 +70997,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.914", i32 %253, i32 %255)
+  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.933", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %303 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %303, i64 1023)
@@ -70399,7 +71062,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %324 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %253, %forcond.preheader.i.i.i.i ]
-  %325 = getelementptr i8, ptr %0, i64 7876
+  %325 = getelementptr i8, ptr %0, i64 8020
   store i32 0, ptr %325, align 4
   %326 = icmp sgt i32 %324, 0
   br i1 %326, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -70516,31 +71179,31 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %380, label %then9.i.i.i, label %merge8.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %381 = getelementptr i8, ptr %0, i64 7984
+  %381 = getelementptr i8, ptr %0, i64 8128
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %381, i8 0, i64 96, i1 false)
-  %382 = getelementptr i8, ptr %0, i64 8040
+  %382 = getelementptr i8, ptr %0, i64 8184
   %383 = call i32 @pthread_mutex_init(ptr %382, ptr null)
   %384 = shl nuw nsw i64 %275, 1
   %385 = add nuw nsw i64 %384, 2
   store i64 %385, ptr %381, align 8
-  %386 = getelementptr i8, ptr %0, i64 8008
+  %386 = getelementptr i8, ptr %0, i64 8152
   store i32 %255, ptr %386, align 4
   %387 = mul nuw nsw i64 %385, 24
   %388 = call ptr @malloc(i64 %387)
-  %389 = getelementptr i8, ptr %0, i64 8016
+  %389 = getelementptr i8, ptr %0, i64 8160
   store ptr %388, ptr %389, align 8
   %390 = shl nuw nsw i64 %276, 2
   %391 = mul i64 %390, %385
   %392 = call ptr @malloc(i64 %391)
-  %393 = getelementptr i8, ptr %0, i64 8024
+  %393 = getelementptr i8, ptr %0, i64 8168
   store ptr %392, ptr %393, align 8
   %394 = shl nuw nsw i64 %275, 2
   %395 = or disjoint i64 %394, 1
   %396 = call ptr @malloc(i64 %395)
-  %397 = getelementptr i8, ptr %0, i64 8032
+  %397 = getelementptr i8, ptr %0, i64 8176
   store ptr %396, ptr %397, align 8
   %398 = call i32 @eventfd(i32 0, i32 526336)
-  %399 = getelementptr i8, ptr %0, i64 8012
+  %399 = getelementptr i8, ptr %0, i64 8156
   store i32 %398, ptr %399, align 4
   %400 = load ptr, ptr %389, align 8
   %401 = icmp eq ptr %400, null
@@ -70561,7 +71224,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %405, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.915", i32 %253, i32 %255)
+  %406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.934", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %407 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %407, i64 1023)
@@ -70593,7 +71256,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %413 = call ptr @__errno_location()
   %414 = load i32, ptr %413, align 4
   %415 = call ptr @strerror(i32 %414)
-  %416 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.911", ptr %415)
+  %416 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", ptr %415)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %417 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %417, i64 1023)
@@ -70619,9 +71282,9 @@ merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merg
   br i1 %423, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %424 = getelementptr i8, ptr %0, i64 8280
-  %425 = getelementptr i8, ptr %0, i64 8288
-  %426 = getelementptr i8, ptr %0, i64 8296
+  %424 = getelementptr i8, ptr %0, i64 8424
+  %425 = getelementptr i8, ptr %0, i64 8432
+  %426 = getelementptr i8, ptr %0, i64 8440
   %.pre.i69.i.i.i = load i64, ptr %425, align 8
   br label %forbody.i70.i.i.i
 
@@ -70665,10 +71328,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
 
 merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %443 = getelementptr i8, ptr %0, i64 8088
+  %443 = getelementptr i8, ptr %0, i64 8232
   %444 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %445 = sext i32 %444 to i64
-  %446 = getelementptr i8, ptr %0, i64 8104
+  %446 = getelementptr i8, ptr %0, i64 8248
   %447 = load i64, ptr %446, align 8
   %.not.i.i.i.i.i = icmp slt i64 %447, %445
   br i1 %.not.i.i.i.i.i, label %merge.i34.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -70689,31 +71352,31 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i34.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %453 = getelementptr i8, ptr %0, i64 8304
+  %453 = getelementptr i8, ptr %0, i64 8448
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
-  %456 = call fastcc zeroext i1 @"$Vector.reserve.917"(ptr %453, i64 %455)
+  %456 = call fastcc zeroext i1 @"$Vector.reserve.936"(ptr %453, i64 %455)
   br i1 %456, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %457 = getelementptr i8, ptr %0, i64 8256
+  %457 = getelementptr i8, ptr %0, i64 8400
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
-  %460 = call fastcc zeroext i1 @"$Vector.reserve.909"(ptr %457, i64 %459)
+  %460 = call fastcc zeroext i1 @"$Vector.reserve.928"(ptr %457, i64 %459)
   br i1 %460, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %461 = getelementptr i8, ptr %0, i64 8232
+  %461 = getelementptr i8, ptr %0, i64 8376
   %462 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %463 = sext i32 %462 to i64
-  %464 = call fastcc zeroext i1 @"$Vector.reserve.909"(ptr %461, i64 %463)
+  %464 = call fastcc zeroext i1 @"$Vector.reserve.928"(ptr %461, i64 %463)
   br i1 %464, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i40.i.i.i.i, %and.lhs.true5.i.i.i.i
   %465 = phi i32 [ %.pre71.i.i.i.i, %merge7.i40.i.i.i.i ], [ %475, %and.lhs.true5.i.i.i.i ]
-  %466 = getelementptr i8, ptr %0, i64 8208
+  %466 = getelementptr i8, ptr %0, i64 8352
   %467 = sext i32 %465 to i64
-  %468 = getelementptr i8, ptr %0, i64 8224
+  %468 = getelementptr i8, ptr %0, i64 8368
   %469 = load i64, ptr %468, align 8
   %.not.i77.i.i.i = icmp slt i64 %469, %467
   br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -70735,7 +71398,7 @@ merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i46.i.i.i.i, %and.lhs.true6.i.i.i.i
   %475 = phi i32 [ %.pre70.i.i.i.i, %merge7.i46.i.i.i.i ], [ %492, %and.lhs.true6.i.i.i.i ]
-  %476 = getelementptr i8, ptr %0, i64 8184
+  %476 = getelementptr i8, ptr %0, i64 8328
   %477 = shl i32 %475, 2
   %478 = load ptr, ptr %241, align 8
   %479 = getelementptr i8, ptr %478, i64 56
@@ -70743,7 +71406,7 @@ and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i46.i.i.i.i,
   %481 = shl i32 %480, 1
   %482 = add i32 %481, %477
   %483 = sext i32 %482 to i64
-  %484 = getelementptr i8, ptr %0, i64 8200
+  %484 = getelementptr i8, ptr %0, i64 8344
   %485 = load i64, ptr %484, align 8
   %.not.i35.i.i.i.i = icmp slt i64 %485, %483
   br i1 %.not.i35.i.i.i.i, label %merge.i37.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -70765,10 +71428,10 @@ merge7.i40.i.i.i.i:                               ; preds = %merge.i37.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i53.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %491 = getelementptr i8, ptr %0, i64 8160
+  %491 = getelementptr i8, ptr %0, i64 8304
   %492 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %493 = sext i32 %492 to i64
-  %494 = getelementptr i8, ptr %0, i64 8176
+  %494 = getelementptr i8, ptr %0, i64 8320
   %495 = load i64, ptr %494, align 8
   %.not.i41.i.i.i.i = icmp slt i64 %495, %493
   br i1 %.not.i41.i.i.i.i, label %merge.i43.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -70791,8 +71454,8 @@ merge7.i46.i.i.i.i:                               ; preds = %merge.i43.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i60.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre72.i.i.i.i, %merge7.i60.i.i.i.i ], [ %511, %and.lhs.true8.i.i.i.i ]
-  %501 = getelementptr i8, ptr %0, i64 8136
-  %502 = getelementptr i8, ptr %0, i64 8152
+  %501 = getelementptr i8, ptr %0, i64 8280
+  %502 = getelementptr i8, ptr %0, i64 8296
   %503 = load i64, ptr %502, align 8
   %.not.i48.i.i.i.i = icmp slt i64 %503, %.pre-phi.i.i.i.i
   br i1 %.not.i48.i.i.i.i, label %merge.i50.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -70813,10 +71476,10 @@ merge7.i53.i.i.i.i:                               ; preds = %merge.i50.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %509 = getelementptr i8, ptr %0, i64 8112
+  %509 = getelementptr i8, ptr %0, i64 8256
   %510 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %511 = sext i32 %510 to i64
-  %512 = getelementptr i8, ptr %0, i64 8128
+  %512 = getelementptr i8, ptr %0, i64 8272
   %513 = load i64, ptr %512, align 8
   %.not.i55.i.i.i.i = icmp slt i64 %513, %511
   br i1 %.not.i55.i.i.i.i, label %merge.i57.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -70839,10 +71502,10 @@ merge7.i60.i.i.i.i:                               ; preds = %merge.i57.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %519 = getelementptr i8, ptr %0, i64 8328
+  %519 = getelementptr i8, ptr %0, i64 8472
   %520 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %521 = sext i32 %520 to i64
-  %522 = call fastcc zeroext i1 @"$Vector.reserve.917"(ptr %519, i64 %521)
+  %522 = call fastcc zeroext i1 @"$Vector.reserve.936"(ptr %519, i64 %521)
   br i1 %522, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i57.i.i.i.i, %merge.i50.i.i.i.i, %merge.i43.i.i.i.i, %merge.i37.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i34.i.i.i.i
@@ -70850,7 +71513,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.918", i32 %233)
+  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.937", i32 %233)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %524 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %524, i64 1023)
@@ -70877,46 +71540,46 @@ then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %529 = getelementptr i8, ptr %0, i64 10280
-  %530 = getelementptr i8, ptr %0, i64 8424
+  %529 = getelementptr i8, ptr %0, i64 10424
+  %530 = getelementptr i8, ptr %0, i64 8568
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %529, ptr noundef nonnull align 8 dereferenceable(64) %530, i64 64, i1 false)
   %531 = load i32, ptr %263, align 4
-  %532 = getelementptr i8, ptr %0, i64 10344
+  %532 = getelementptr i8, ptr %0, i64 10488
   store i32 %531, ptr %532, align 4
-  %533 = getelementptr i8, ptr %0, i64 10348
+  %533 = getelementptr i8, ptr %0, i64 10492
   %534 = load <2 x i32>, ptr %325, align 4
   store <2 x i32> %534, ptr %533, align 4
-  %535 = getelementptr i8, ptr %0, i64 7884
+  %535 = getelementptr i8, ptr %0, i64 8028
   %536 = load i32, ptr %535, align 4
-  %537 = getelementptr i8, ptr %0, i64 10356
+  %537 = getelementptr i8, ptr %0, i64 10500
   store i32 %536, ptr %537, align 4
-  %538 = getelementptr i8, ptr %0, i64 7920
+  %538 = getelementptr i8, ptr %0, i64 8064
   %539 = load i64, ptr %538, align 8
-  %540 = getelementptr i8, ptr %0, i64 10360
+  %540 = getelementptr i8, ptr %0, i64 10504
   store i64 %539, ptr %540, align 8
-  %541 = getelementptr i8, ptr %0, i64 8096
+  %541 = getelementptr i8, ptr %0, i64 8240
   %542 = load i64, ptr %541, align 8
   %543 = trunc i64 %542 to i32
-  %544 = getelementptr i8, ptr %0, i64 10368
+  %544 = getelementptr i8, ptr %0, i64 10512
   store i32 %543, ptr %544, align 4
-  %545 = getelementptr i8, ptr %0, i64 8120
+  %545 = getelementptr i8, ptr %0, i64 8264
   %546 = load i64, ptr %545, align 8
   %547 = trunc i64 %546 to i32
-  %548 = getelementptr i8, ptr %0, i64 10372
+  %548 = getelementptr i8, ptr %0, i64 10516
   store i32 %547, ptr %548, align 4
-  %549 = getelementptr i8, ptr %0, i64 8408
+  %549 = getelementptr i8, ptr %0, i64 8552
   %550 = load i32, ptr %549, align 4
-  %551 = getelementptr i8, ptr %0, i64 10376
+  %551 = getelementptr i8, ptr %0, i64 10520
   store i32 %550, ptr %551, align 4
-  %552 = getelementptr i8, ptr %0, i64 10416
-  %553 = getelementptr i8, ptr %0, i64 10384
+  %552 = getelementptr i8, ptr %0, i64 10560
+  %553 = getelementptr i8, ptr %0, i64 10528
   %554 = load <4 x i64>, ptr %552, align 8
   store <4 x i64> %554, ptr %553, align 8
   br label %common.ret
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.909"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.928"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -70946,7 +71609,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.917"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.936"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -70994,7 +71657,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.796", ptr nonnull @"$string.921")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.815", ptr nonnull @"$string.940")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -71094,25 +71757,25 @@ then2.i.i51:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %45 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %46 = getelementptr i8, ptr %35, i64 6488
+  %46 = getelementptr i8, ptr %35, i64 6632
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 8848
+  %49 = getelementptr i8, ptr %35, i64 8992
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 8936
+  %51 = getelementptr i8, ptr %35, i64 9080
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 8944
+  %54 = getelementptr i8, ptr %35, i64 9088
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 8888
+  %56 = getelementptr i8, ptr %35, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -71125,15 +71788,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 8952
+  %60 = getelementptr i8, ptr %35, i64 9096
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 9101
+  %62 = getelementptr i8, ptr %35, i64 9245
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 9102
+  %65 = getelementptr i8, ptr %35, i64 9246
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -71157,17 +71820,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
-  %74 = getelementptr i8, ptr %35, i64 6496
+  %74 = getelementptr i8, ptr %35, i64 6640
   %75 = load ptr, ptr %74, align 8, !noalias !164
   %76 = getelementptr i8, ptr %75, i64 72
   %77 = load i32, ptr %76, align 4, !noalias !164
-  %78 = getelementptr i8, ptr %35, i64 6512
+  %78 = getelementptr i8, ptr %35, i64 6656
   %79 = load i32, ptr %78, align 4, !noalias !164
-  %80 = getelementptr i8, ptr %35, i64 7180
+  %80 = getelementptr i8, ptr %35, i64 7324
   %81 = load i32, ptr %80, align 4, !noalias !164
-  %82 = getelementptr i8, ptr %35, i64 6508
+  %82 = getelementptr i8, ptr %35, i64 6652
   %83 = load i32, ptr %82, align 4, !noalias !164
-  %84 = getelementptr i8, ptr %35, i64 10344
+  %84 = getelementptr i8, ptr %35, i64 10488
   %85 = load i32, ptr %84, align 4, !noalias !164
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -71183,7 +71846,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 7212
+  %87 = getelementptr i8, ptr %35, i64 7356
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -71192,7 +71855,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.829", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.848", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -71213,15 +71876,15 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 8288
+  %98 = getelementptr i8, ptr %35, i64 8432
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 6516
+  %101 = getelementptr i8, ptr %35, i64 6660
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.923", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.942", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -71265,7 +71928,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %115 = load i32, ptr %78, align 4
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.924", i32 %115)
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.943", i32 %115)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %117 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -71299,7 +71962,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %126, ptr %128, align 8
   %129 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %129, align 4
-  %130 = getelementptr i8, ptr %35, i64 8280
+  %130 = getelementptr i8, ptr %35, i64 8424
   %131 = load i64, ptr %98, align 8
   %132 = add i64 %131, -1
   store i64 %132, ptr %98, align 8
@@ -71307,9 +71970,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %134 = getelementptr i32, ptr %133, i64 %132
   %135 = load i32, ptr %134, align 4
   store i32 %135, ptr %109, align 4
-  %136 = getelementptr i8, ptr %35, i64 8136
+  %136 = getelementptr i8, ptr %35, i64 8280
   %137 = load ptr, ptr %136, align 8
-  %138 = getelementptr i8, ptr %35, i64 8144
+  %138 = getelementptr i8, ptr %35, i64 8288
   %139 = load i64, ptr %138, align 8
   %140 = getelementptr ptr, ptr %137, i64 %139
   store ptr %calloc.i.i.i.i, ptr %140, align 8
@@ -71330,16 +71993,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %144 = call i32 @pthread_mutex_lock(ptr %60)
-  %145 = getelementptr i8, ptr %35, i64 9099
+  %145 = getelementptr i8, ptr %35, i64 9243
   store i8 1, ptr %145, align 1
-  %146 = getelementptr i8, ptr %35, i64 8992
+  %146 = getelementptr i8, ptr %35, i64 9136
   %147 = call i32 @pthread_cond_signal(ptr %146)
   %148 = call i32 @pthread_mutex_unlock(ptr %60)
   %149 = call i32 @pthread_mutex_lock(ptr %49)
   %150 = load i64, ptr %54, align 8
   %151 = add i64 %150, 1
   store i64 %151, ptr %54, align 8
-  %152 = getelementptr i8, ptr %35, i64 8888
+  %152 = getelementptr i8, ptr %35, i64 9032
   %153 = call i32 @pthread_cond_broadcast(ptr %152)
   %154 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -71357,7 +72020,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %6, ptr noundef nonnull align 1 dereferenceable(46) @"$string.926", i64 46, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %6, ptr noundef nonnull align 1 dereferenceable(46) @"$string.945", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %157, i64 1023)
@@ -71869,7 +72532,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %38 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %39 = getelementptr i8, ptr %28, i64 6488
+  %39 = getelementptr i8, ptr %28, i64 6632
   %40 = tail call fastcc i32 @"$Loop.check_batch_arguments"(ptr %39, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6)
   %.not = icmp eq i32 %40, 0
   br i1 %.not, label %merge5, label %common.ret
@@ -71957,7 +72620,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.931", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.950", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -71982,19 +72645,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 8848
+  %83 = getelementptr i8, ptr %28, i64 8992
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 8936
+  %85 = getelementptr i8, ptr %28, i64 9080
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 8944
+  %88 = getelementptr i8, ptr %28, i64 9088
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 8888
+  %90 = getelementptr i8, ptr %28, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -72006,15 +72669,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 8952
+  %94 = getelementptr i8, ptr %28, i64 9096
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 9101
+  %96 = getelementptr i8, ptr %28, i64 9245
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 9102
+  %99 = getelementptr i8, ptr %28, i64 9246
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -72075,7 +72738,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.932", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.951", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -72116,7 +72779,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 7212
+  %127 = getelementptr i8, ptr %28, i64 7356
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -72189,18 +72852,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 7876
+  %167 = getelementptr i8, ptr %28, i64 8020
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 7884
+  %168 = getelementptr i8, ptr %28, i64 8028
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 7876
+  %171 = getelementptr i8, ptr %28, i64 8020
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 7884
+  %172 = getelementptr i8, ptr %28, i64 8028
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -72224,7 +72887,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 7868
+  %188 = getelementptr i8, ptr %28, i64 8012
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.34", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -72251,34 +72914,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 8488
-  %198 = getelementptr i8, ptr %28, i64 8840
-  %199 = getelementptr i8, ptr %28, i64 8608
-  %200 = getelementptr i8, ptr %28, i64 8744
-  %201 = getelementptr i8, ptr %28, i64 6508
-  %202 = getelementptr i8, ptr %28, i64 8600
-  %203 = getelementptr i8, ptr %28, i64 8540
-  %204 = getelementptr i8, ptr %28, i64 8776
-  %205 = getelementptr i8, ptr %28, i64 8576
-  %206 = getelementptr i8, ptr %28, i64 8584
-  %207 = getelementptr i8, ptr %28, i64 8592
-  %208 = getelementptr i8, ptr %28, i64 8616
-  %209 = getelementptr i8, ptr %28, i64 8496
-  %210 = getelementptr i8, ptr %28, i64 8624
-  %211 = getelementptr i8, ptr %28, i64 8500
-  %212 = getelementptr i8, ptr %28, i64 8492
-  %213 = getelementptr i8, ptr %28, i64 7208
+  %197 = getelementptr i8, ptr %28, i64 8632
+  %198 = getelementptr i8, ptr %28, i64 8984
+  %199 = getelementptr i8, ptr %28, i64 8752
+  %200 = getelementptr i8, ptr %28, i64 8888
+  %201 = getelementptr i8, ptr %28, i64 6652
+  %202 = getelementptr i8, ptr %28, i64 8744
+  %203 = getelementptr i8, ptr %28, i64 8684
+  %204 = getelementptr i8, ptr %28, i64 8920
+  %205 = getelementptr i8, ptr %28, i64 8720
+  %206 = getelementptr i8, ptr %28, i64 8728
+  %207 = getelementptr i8, ptr %28, i64 8736
+  %208 = getelementptr i8, ptr %28, i64 8760
+  %209 = getelementptr i8, ptr %28, i64 8640
+  %210 = getelementptr i8, ptr %28, i64 8768
+  %211 = getelementptr i8, ptr %28, i64 8644
+  %212 = getelementptr i8, ptr %28, i64 8636
+  %213 = getelementptr i8, ptr %28, i64 7352
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 8400
-  %215 = getelementptr i8, ptr %28, i64 8404
-  %216 = getelementptr i8, ptr %28, i64 8080
-  %217 = getelementptr i8, ptr %28, i64 8784
-  %218 = getelementptr i8, ptr %28, i64 8424
-  %219 = getelementptr i8, ptr %28, i64 7220
-  %220 = getelementptr i8, ptr %28, i64 8440
-  %221 = getelementptr i8, ptr %28, i64 8432
-  %222 = getelementptr i8, ptr %28, i64 8808
-  %223 = getelementptr i8, ptr %28, i64 8800
+  %214 = getelementptr i8, ptr %28, i64 8544
+  %215 = getelementptr i8, ptr %28, i64 8548
+  %216 = getelementptr i8, ptr %28, i64 8224
+  %217 = getelementptr i8, ptr %28, i64 8928
+  %218 = getelementptr i8, ptr %28, i64 8568
+  %219 = getelementptr i8, ptr %28, i64 7364
+  %220 = getelementptr i8, ptr %28, i64 8584
+  %221 = getelementptr i8, ptr %28, i64 8576
+  %222 = getelementptr i8, ptr %28, i64 8952
+  %223 = getelementptr i8, ptr %28, i64 8944
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -72600,7 +73263,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 9102
+  %402 = getelementptr i8, ptr %28, i64 9246
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -72648,7 +73311,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.933", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.952", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -72678,7 +73341,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.934", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.953", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -72764,16 +73427,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 9099
+  %475 = getelementptr i8, ptr %28, i64 9243
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 8992
+  %476 = getelementptr i8, ptr %28, i64 9136
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 8888
+  %482 = getelementptr i8, ptr %28, i64 9032
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -72801,7 +73464,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.927", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.946", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -72834,7 +73497,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.928", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.947", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -72864,7 +73527,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.929", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.948", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -72905,7 +73568,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.930", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.949", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)

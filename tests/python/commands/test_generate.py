@@ -176,6 +176,6 @@ def test_interrupt_ends_a_generation_with_130(tmp_path):
 def test_a_context_that_the_memory_cut_is_said_in_a_line():
     cut = glm("generate", QUESTION, *CPU, "--memory-limit", "30MB")
     assert "Paris" in cut.stdout
-    line = r"glm: context ([\d,]+) tokens a request: the memory holds no more \(.*: 4,096\)\n"
+    line = r"glm: context length: ([\d,]+) tokens, limited by memory \(.* is 4,096\)\n"
     assert 512 <= int(re.fullmatch(line, cut.stderr)[1].replace(",", "")) < 4096
     assert glm("generate", QUESTION, *CPU).stderr == ""

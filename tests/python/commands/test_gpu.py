@@ -15,7 +15,7 @@ no_device_file = pytest.mark.skipif(
     any(Path(name).exists() for name in DEVICE_FILES),
     reason="an NVIDIA driver's device file is here",
 )
-REFUSAL = "an NVIDIA GPU is here, so device auto means cuda (choose device cpu "
+REFUSAL = "device auto chose cuda because this machine has an NVIDIA GPU (use device cpu "
 
 
 @pytest.fixture

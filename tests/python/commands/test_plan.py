@@ -5,6 +5,7 @@ import re
 import pytest
 
 from glm_engine import cli
+from tests.nvidia_driver import skip_where_a_gpu_is
 from tests.python.commands.running import CONFIGS, CPU, glm, glm_json, refused
 
 GLM_4_7 = {
@@ -12,6 +13,14 @@ GLM_4_7 = {
     "checkpoint_bytes": 354_902_000_000,
     "kv_bytes_per_token_bf16": 368 * 1024,
 }
+
+
+MORE_MEMORY = "Use a machine with more memory."
+FOUR_H200 = ("glm-4.7-fp8", "--device-memory", "141GB", "--world-size", 4)
+ROWS_OF_A_GPU = (
+    "Model GPUs Weights_per_GPU Workspace_per_GPU KV_cache_per_GPU Free_per_GPU Context_length"
+    " Concurrent_requests KV_cache_capacity Maximum_batch Tokens_per_pass"
+)
 
 
 @pytest.mark.parametrize("command", ["inspect", "plan"])
@@ -32,12 +41,10 @@ def test_plan_of_the_published_configuration():
     assert round(planned["num_parameters_with_nextn"] / 1e9, 2) == 356.79
     assert [rank["rank"] for rank in planned["ranks"]] == list(range(8))
     printed = glm("plan", CONFIGS / "glm-4.7-fp8.json", *arguments).stdout
-    assert "352.80 B" in printed
-    assert "354.9 GB" in printed
-    assert "356.79 B" in printed
-    assert "368.0 KiB" in printed
-    assert re.search(r"^step +512 tokens at most$", printed, re.MULTILINE)
-    assert printed.rstrip().endswith("fits")
+    assert ".json, 352.80 B parameters, 354.9 GB of weights\n" in printed
+    assert re.search(r"^CPU +1.0 TB of free memory, 8 ranks$", printed, re.MULTILINE)
+    assert re.search(r"^Tokens per pass +up to 512$", printed, re.MULTILINE)
+    assert printed.splitlines()[-1] == "Fits."
 
 
 @pytest.mark.parametrize("name", ["glm-4.5-air-fp8", "glm-4.7-fp8"])
@@ -57,7 +64,7 @@ def test_a_limit_above_the_memory_that_is_planned_for_is_refused(capsys):
     assert cli.main([*arguments, "100MB"]) == 0
     capsys.readouterr()
     assert cli.main([*arguments, "101MB"]) == 1
-    said = "does not fit: option memory_limit_bytes is 101000000; expected at most"
+    said = "Does not fit: option memory_limit_bytes is 101.00 MB, 1.00 MB more than the"
     assert capsys.readouterr().out.startswith(said)
 
 
@@ -68,7 +75,8 @@ def test_plan_refuses_with_the_reason():
     assert planned["reason"]
     printed = glm("plan", *arguments)
     assert printed.returncode == 1
-    assert "does not fit: " in printed.stdout
+    assert "\nDoes not fit: weights of " in printed.stdout
+    assert printed.stdout.splitlines()[-1].endswith(" are missing. " + MORE_MEMORY)
 
 
 @pytest.mark.parametrize("layout", ["tensor_parallel", "expert_parallel"])
@@ -103,4 +111,63 @@ def test_plan_lists_its_buffers():
 
 def test_a_cache_of_codes_on_the_cpu():
     line = refused("plan", *CPU, "--kv-dtype", "fp8_e4m3", code=3)
-    assert "the device does not support KV cache pages of kv_dtype F8_E4M3" in line
+    assert "the device keeps no pages of kv_dtype F8_E4M3" in line
+
+
+def test_device_memory_means_a_gpu():
+    planned = glm_json("plan", *FOUR_H200)
+    assert (planned["device"], planned["world_size"], planned["fits"]) == ("cuda", 4, True)
+    assert glm_json("plan", *FOUR_H200, "--device", "cuda") == planned
+    assert glm_json("plan", *FOUR_H200, *CPU, code=1)["device"] == "cpu"
+
+
+def test_the_table_of_four_gpus():
+    planned, result = glm_json("plan", *FOUR_H200), glm("plan", *FOUR_H200)
+    table, verdict = result.stdout.removesuffix("\n").split("\n\n")
+    rows = dict(re.split(" {2,}", line, maxsplit=1) for line in table.splitlines())
+    assert [name.replace(" ", "_") for name in rows] == ROWS_OF_A_GPU.split()
+    assert verdict == "Fits."
+    rank = planned["ranks"][0]
+    shown = {"Weights": "weight_bytes", "Workspace": "buffer_bytes", "KV cache": "kv_bytes"}
+    for name, key in shown.items():
+        assert rows[f"{name} per GPU"].startswith(f"{rank[key] / 1e9:.1f} GB")
+    assert rows["Free per GPU"] == f"{141 - rank['total_bytes'] / 1e9:.1f} GB"
+    assert rows["KV cache capacity"] == f"{planned['tokens_of_context']:,} tokens"
+    assert rows["Context length"].startswith(f"{planned['max_seq']:,} tokens")
+    assert not re.search(r"\d{7}", result.stdout)
+
+
+def test_too_few_gpus_are_told_how_many_would_do():
+    arguments = ("glm-4.7-fp8", "--device-memory", "80GB", "--world-size", 4)
+    result = glm("plan", *arguments)
+    assert result.returncode == 1
+    said = result.stdout.splitlines()[-1]
+    assert said.startswith("Does not fit: weights of ")
+    assert said.endswith(
+        " are missing. Use more GPUs or GPUs with more memory. --world-size 8 fits."
+    )
+    assert "max-seq" not in said
+    assert "Context length" not in result.stdout
+    assert glm_json("plan", "glm-4.7-fp8", "--device-memory", "80GB")["world_size"] == 8
+
+
+def test_options_of_a_plan_for_gpus():
+    options = ("--kv-dtype", "fp8_e4m3", "--max-batch", 7, "--max-seq", 4096)
+    planned = glm_json("plan", *FOUR_H200, *options)
+    assert (planned["kv_dtype"], planned["max_batch"], planned["max_seq"]) == ("fp8_e4m3", 7, 4096)
+    halved = glm_json("plan", *FOUR_H200, *options[2:])
+    assert planned["page_bytes"] * 2 == halved["page_bytes"]
+
+
+def test_a_model_too_large_for_this_machine_says_how_to_plan_gpus():
+    skip_where_a_gpu_is()
+    said = "To plan for GPUs, state the memory of each, e.g. --device-memory 141GB."
+    arguments = ("plan", "glm-4.7-fp8", "--memory-limit", "1MB")
+    assert glm(*arguments).stdout.rstrip().endswith(said)
+    assert said not in glm(*arguments, *CPU).stdout
+
+
+def test_a_context_that_does_not_fit_is_told_the_option_that_would():
+    result = glm("plan", *FOUR_H200, "--max-batch", 1, "--num-pages", 32, "--max-seq", 202752)
+    assert "a KV cache of 32 pages" in result.stdout
+    assert result.stdout.rstrip().endswith("--num-pages 12672 fits, or a --max-seq of 512.")

@@ -1,19 +1,6 @@
-#include <string>
-
-#include "native/backends/cuda/lifecycle.hpp"
+#include "native/backends/cuda/plan/plan.hpp"
 #include "native/base/failure.hpp"
-#include "native/kernels/attention/attention.hpp"
-#include "native/kernels/embed/embed.hpp"
-#include "native/kernels/experts/checks.hpp"
-#include "native/kernels/linear/linear.hpp"
-#include "native/kernels/logits/logits.hpp"
-#include "native/kernels/norm_rope_store/norm_rope_store.hpp"
-#include "native/kernels/pages/pages.hpp"
-#include "native/kernels/quantise/quantise.hpp"
-#include "native/kernels/reduce_add_norm_quantise/reduce_add_norm_quantise.hpp"
-#include "native/kernels/route/route.hpp"
-#include "native/kernels/sample/sample.hpp"
-#include "native/kernels/swiglu_quantise/swiglu_quantise.hpp"
+#include "native/kernels/shapes/shapes.hpp"
 
 namespace glm::cuda {
 namespace {
@@ -94,7 +81,7 @@ void check_experts(const Shape& shape) {
     args.shared_gate_up = shape.gate_up;
     args.shared_down = shape.down;
   }
-  kernels::mixture::expect_expert_shapes(args);
+  kernels::expect_expert_shapes(args);
 }
 
 void check_head(const Shape& shape) {

@@ -1,0 +1,16 @@
+#ifndef GLM_KERNELS_LOGITS_SCRATCH_HPP
+#define GLM_KERNELS_LOGITS_SCRATCH_HPP
+
+#include <cstdint>
+
+#include "native/kernels/layout.hpp"
+
+namespace glm::kernels {
+
+constexpr int64_t gathered_row_bytes(int32_t columns) {
+  return round_up(int64_t{columns} * dtype_bytes(GLM_DTYPE_BF16), kChunkBytes);
+}
+
+}
+
+#endif
