@@ -139,17 +139,53 @@ class Checkpoint(click.ParamType):
         return complete_path(ctx, param, incomplete)
 
 
-MODEL = click.option(
-    "--model",
-    "model_dir",
-    type=Checkpoint(),
-    envvar="GLM_MODEL",
-    default=str(CAPITALS),
-    show_default="checkpoints/capitals",
-    help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
-)
-MODEL_ARGUMENT = click.argument(
-    "model_dir", type=Checkpoint(), metavar="[MODEL]", default=str(CAPITALS), envvar="GLM_MODEL"
+class ModelArgument(click.Argument):
+    """MODEL, which states the option `--model` without its name."""
+
+    def __init__(self, names):
+        (self.target,) = names
+        super().__init__(
+            [f"{self.target}_argument"],
+            metavar="[MODEL]",
+            required=False,
+            expose_value=False,
+            is_eager=True,
+            shell_complete=complete_path,
+        )
+
+    def handle_parse_result(self, ctx, opts, args):
+        value, option = opts.get(self.name), opts.get(self.target)
+        if isinstance(value, str):
+            if isinstance(option, str) and option != value:
+                text = f"MODEL is {value!r} but --model is {option!r}: state the model once"
+                raise click.UsageError(text, ctx)
+            opts[self.target] = value
+        return value, args
+
+
+def with_argument(option, target="model_dir"):
+    """Make a decorator that adds MODEL and the option that MODEL states."""
+    argument = click.argument(target, cls=ModelArgument)
+    return lambda function: argument(option(function))
+
+
+def model_option_of(option, **attributes):
+    """Return the option that names a checkpoint, made by `option`."""
+    return option(
+        "--model",
+        "-m",
+        "model_dir",
+        envvar="GLM_MODEL",
+        show_default="checkpoints/capitals",
+        help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
+        **attributes,
+    )
+
+
+MODEL_OPTION = model_option_of(click.option, type=Checkpoint(), default=str(CAPITALS))
+MODEL = with_argument(MODEL_OPTION)
+MODEL_OR_NAME = with_argument(
+    model_option_of(click.option, default=str(CAPITALS), shell_complete=complete_path)
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
@@ -167,15 +203,8 @@ TOKENIZER = model_option(
     show_default="the checkpoint's",
     help="Folder of the tokenizer and chat template, or ORG/NAME.",
 )
-MODEL_OR_SYNTHETIC = (
-    model_option(
-        "--model",
-        "model_dir",
-        envvar="GLM_MODEL",
-        shell_complete=complete_path,
-        show_default="checkpoints/capitals",
-        help="Folder of the checkpoint, or ORG/NAME of a model that `glm pull` brought.",
-    ),
+MODEL_OR_NONE = model_option_of(model_option, shell_complete=complete_path)
+SYNTHETIC_OPTIONS = (
     model_option(
         "--synthetic",
         help=f"Random weights in the shapes of {', '.join(SYNTHETIC)} or a config.json.",
@@ -365,11 +394,14 @@ drawing_options = gathered(
 )
 
 
-def model_or_synthetic(function):
+def model_options(function):
     """Add the options that name a checkpoint or a model of random weights."""
-    for option in reversed(MODEL_OR_SYNTHETIC):
+    for option in reversed((MODEL_OR_NONE, *SYNTHETIC_OPTIONS)):
         function = option(function)
     return function
+
+
+model_or_synthetic = with_argument(model_options)
 
 
 def make_engine_options(model_dir, engine_values, **defaults):

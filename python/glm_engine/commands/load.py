@@ -89,7 +89,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     is_flag=True,
     help="The same, in an engine of this process, which the headings describe.",
 )
-@options.model_or_synthetic
+@options.model_options
 @options.TOKENIZER
 @options.engine_options
 @options.JSON
