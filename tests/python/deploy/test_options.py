@@ -28,7 +28,7 @@ from tests.python.deploy.running import CAPITALS, wheel_in
         (["smoke", "--ship", "source", "--wheel", "a.whl"], "--wheel: the sources go along"),
         (["serve", "--min-replicas", "2"], "--min-replicas: expected at most --max-replicas, 1"),
         (["serve", "--scaledown-window", "1"], "expected 2 to 3600, got 1"),
-        (["benchmark", "--local", "--batch", "1,x"], "'x' is not a valid integer"),
+        (["benchmark", "--local", "--batch", "1,x"], "expected a whole number, got 'x'"),
         (["nope"], "No such command 'nope'"),
     ],
 )
