@@ -56,7 +56,7 @@ def test_two_models_are_refused_by_name(path, words, capsys):
 @pytest.mark.parametrize("path", WITH_ARGUMENT, ids=" ".join)
 def test_an_empty_model_is_refused(path, capsys):
     assert cli.main([*path, ""]) == 2
-    assert capsys.readouterr().err == "glm: MODEL: expected a value, not an empty text\n"
+    assert capsys.readouterr().err == "glm: MODEL: expected a value, got an empty string\n"
 
 
 @pytest.mark.parametrize("path", WITH_ARGUMENT, ids=" ".join)

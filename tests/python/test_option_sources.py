@@ -176,7 +176,7 @@ def test_every_option_has_a_variable_and_a_key(path, key, tmp_path, monkeypatch)
         (f"max-batch = {'9' * 400}", "max-batch: expected 1 to 2147483647, got 400 characters"),
         (f"max-batch = {'9' * 9000}", "not TOML: "),
         ("device = 'tpu'", "device: 'tpu' is not one of"),
-        ("device = ''", "device: expected a value, not an empty text"),
+        ("device = ''", "device: expected a value, got an empty string"),
         ("memory-limit = '3q'", "memory-limit: expected a size, e.g."),
         ("prefix-cache = 1", "prefix-cache: expected true or false, got 1"),
         ("prefix-cache = 'no'", "prefix-cache: expected true or false, got 'no'"),
@@ -208,7 +208,10 @@ def test_a_wrong_file_is_named_with_its_key(text, message, tmp_path, capsys):
             "served-model-name = [1, true]",
             "served-model-name: expected a text or a number, got true",
         ),
-        ("served-model-name = ['x', '']", "served-model-name: expected a value, not an empty text"),
+        (
+            "served-model-name = ['x', '']",
+            "served-model-name: expected a value, got an empty string",
+        ),
     ],
 )
 def test_a_repeatable_option_is_a_list(text, message, tmp_path, capsys):
@@ -228,15 +231,15 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
     ("name", "value", "message"),
     [
         ("GLM_MAX_BATCH", "0", "GLM_MAX_BATCH: expected 1 to 2147483647, got 0"),
-        ("GLM_MAX_BATCH", "", "GLM_MAX_BATCH: expected a value, not an empty text"),
+        ("GLM_MAX_BATCH", "", "GLM_MAX_BATCH: expected a value, got an empty string"),
         ("GLM_PREFIX_CACHE", "maybe", "GLM_PREFIX_CACHE: 'maybe' is not a valid boolean"),
         ("GLM_DEVICE", "tpu", "GLM_DEVICE: 'tpu' is not one of"),
         (
             "GLM_SERVED_MODEL_NAME",
             " \t",
-            "GLM_SERVED_MODEL_NAME: expected a value, not an empty text",
+            "GLM_SERVED_MODEL_NAME: expected a value, got an empty string",
         ),
-        ("GLM_CONFIG", "", "GLM_CONFIG: expected a value, not an empty text"),
+        ("GLM_CONFIG", "", "GLM_CONFIG: expected a value, got an empty string"),
     ],
 )
 def test_a_wrong_variable_is_named(name, value, message, monkeypatch, capsys):

@@ -40,7 +40,7 @@ def sampling_options(function):
 @click.option(
     "--served-model-name",
     "served_model",
-    show_default="its first",
+    show_default="the server's first model",
     help="Name of the model to use on the server.",
 )
 @click.option(
@@ -101,16 +101,16 @@ def sampling_options(function):
 def command(question, url, **values):
     """Chat with a model in this process, or with --url on a server.
 
-    With QUESTION, answer it and exit; piped standard input is put before the question. Without it,
-    chat on a terminal (/help lists the commands); elsewhere, answer each line of standard input.
+    With QUESTION, answer it and exit; text piped to standard input goes before the question.
+    Without QUESTION, chat on a terminal (/help lists the commands) or answer each line of a pipe.
     With --url, MODEL is the name of a served model and may be left out.
     """
     if url is None:
-        options.refuse_stated("these options need --url", *SERVER_OPTIONS)
+        options.refuse_stated("only allowed with --url", *SERVER_OPTIONS)
         text, reader, parts = make_parts(question, values)
         run_on_engine(values["model_dir"], values["engine_values"], text, reader, parts)
     else:
-        options.refuse_stated("the server decides these; leave them out", *ENGINE_OPTIONS)
+        options.refuse_stated("not allowed with --url", *ENGINE_OPTIONS)
         model, question = model_and_question(values, question)
         text, reader, parts = make_parts(question, values)
         run_at_server(url, model, values, text, reader, parts)
@@ -147,7 +147,7 @@ def model_and_question(values, question):
         return name, model
     if name not in (None, model):
         raise BadInputError(
-            f"MODEL is {model!r} but --served-model-name is {name!r}: state it once"
+            f"MODEL is {model!r} but --served-model-name is {name!r}; give only one"
         )
     return model, question
 
@@ -196,9 +196,9 @@ def read_key(path):
 
     words = read_text(path).split()
     if len(words) != 1:
-        raise BadInputError(f"{path}: expected one API key, found {len(words)} words")
+        raise BadInputError(f"{path}: expected one API key, got {len(words)} words")
     if words[0].startswith(DIGEST):
-        raise BadInputError(f"{path}: expected the API key itself, found its digest")
+        raise BadInputError(f"{path}: expected the API key itself, got its digest")
     return words[0]
 
 

@@ -36,9 +36,7 @@ class LineReader:
         while text is not None and not is_whole(text):
             more = self.line()
             if more is None:
-                raise BadInputError(
-                    "standard input ended in the middle of a message of several lines"
-                )
+                raise BadInputError("standard input ended inside a multi-line message")
             text = f"{text}\n{more}"
         return None if text is None else message_of(text)
 

@@ -66,7 +66,7 @@ def change_setting(session, rest):
         command, argument = SET_WORDS[name]
         obey(session, f"/{command} {argument or ' '.join(value)}")
     elif not value:
-        raise BadInputError(f"/set {name}: expected a value after it, or the word default")
+        raise BadInputError(f"/set {name}: expected a value, or default to reset it")
     else:
         name = name.replace("-", "_")
         session.settings.change(name, value[0])
@@ -94,7 +94,7 @@ def set_thinking(session, word):
 
 def set_verbose(session, word):
     session.settings.is_verbose = switch("verbose", word)
-    note(f"figures after each answer are {word}")
+    note(f"verbose output is {word}")
 
 
 def save(session, path):
@@ -151,7 +151,7 @@ COMMANDS = {
     ),
     "set": SlashCommand(
         "[NAME VALUE]",
-        "Set a sampling parameter; the value default resets it. Alone, list them.",
+        "Set a sampling parameter (default resets it); without NAME, list them.",
         set_or_list,
         (*SETTINGS, *SET_WORDS),
     ),

@@ -21,7 +21,7 @@ NOBODY = "http://127.0.0.1:9"
 REFUSED = [
     (["--url", "nowhere"], "'nowhere' is no URL such as http://127.0.0.1:8000"),
     (["--url", NOBODY], f"{NOBODY}: no server answers there"),
-    (["--url", NOBODY, "--max-seq", "64"], "the server decides these; leave them out: --max-seq\n"),
+    (["--url", NOBODY, "--max-seq", "64"], "not allowed with --url: --max-seq\n"),
     (["x", "--url", NOBODY], f"{NOBODY}: no server answers there"),
     (
         ["x", "--url", NOBODY, "--served-model-name", "y"],
@@ -29,13 +29,13 @@ REFUSED = [
     ),
     (
         ["--timeout", "9", "--served-model-name", "x"],
-        "these options need --url: --served-model-name, --timeout\n",
+        "only allowed with --url: --served-model-name, --timeout\n",
     ),
     (["--model", "/nowhere"], "/nowhere: not a folder"),
     (["--tools", "/nowhere"], "/nowhere: cannot be read"),
     (["--url", NOBODY, "--api-key-file", "/nowhere"], "/nowhere: cannot be read"),
     (["--system", ""], "--system: expected a value"),
-    (["--temperature", "nan"], "not a finite number"),
+    (["--temperature", "nan"], "expected a finite number, got 'nan'"),
 ]
 CONFIRMED = [
     ("/set temperature 0.5", "temperature = 0.5"),
@@ -45,8 +45,8 @@ CONFIRMED = [
     ("/set think", "thinking is on"),
     ("/set nothink", "thinking is off"),
     ("/think on", "thinking is on"),
-    ("/set verbose", "figures after each answer are on"),
-    ("/set quiet", "figures after each answer are off"),
+    ("/set verbose", "verbose output is on"),
+    ("/set quiet", "verbose output is off"),
     ("/system Be brief.", "system message set"),
     ("/set system Be brief.", "system message set"),
     ("/clear", "started a new conversation (the system message stays)"),
@@ -58,10 +58,10 @@ LINES = [
     ("/save", "/save: expected FILE after the command"),
     ("/clear all", "/clear: expected nothing after the command, got 'all'"),
     ("/set", None),
-    ("/set top_p", "/set top_p: expected a value after it, or the word default"),
+    ("/set top_p", "/set top_p: expected a value, or default to reset it"),
     ("/think maybe", "/think: expected on or off, got 'maybe'"),
     ("/retry", "/retry: there is no answer to repeat yet"),
-    ('"""open', "standard input ended in the middle of a message of several lines"),
+    ('"""open', "standard input ended inside a multi-line message"),
     ("\udcff", "standard input: expected UTF-8"),
 ]
 
@@ -236,7 +236,7 @@ def test_figures_of_an_engine(chat):
     assert (code, output) == (0, "Paris.\nParis.\n")
     figures, switched = notes.splitlines()
     assert FIGURES.fullmatch(figures)
-    assert switched == "glm: figures after each answer are off"
+    assert switched == "glm: verbose output is off"
 
 
 def test_figures_of_a_server(chat):
@@ -260,7 +260,7 @@ def test_the_key_of_a_server(chat, tmp_path, option):
     with serving(stream({"content": "one"})) as (url, _):
         keys.write_text("two words\n")
         line = chat("--url", url, option, keys, lines=["a"])[2]
-        assert line == f"glm: {keys}: expected one API key, found 2 words\n"
+        assert line == f"glm: {keys}: expected one API key, got 2 words\n"
         keys.write_text("sha256:ab\n")
         assert "expected the API key itself" in chat("--url", url, option, keys, lines=["a"])[2]
         keys.write_text("secret\n")

@@ -14,7 +14,7 @@ CALLS = [
 ]
 CALLING = {"role": "assistant", "content": None, "tool_calls": CALLS}
 BAD_FILES = [
-    ("[]", "expected an object, found list"),
+    ("[]", "expected a JSON object, got list"),
     ("{", "not JSON"),
     ("{}", "messages: "),
     ('{"messages": []}', "messages: "),

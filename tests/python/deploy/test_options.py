@@ -17,7 +17,7 @@ from tests.python.deploy.running import CAPITALS, wheel_in
         (["smoke", "--gpu", "A100:8"], "--gpu: expected B200, H200, H100"),
         (["smoke", "--gpu", "B200:3"], "found 'B200:3'"),
         (["smoke", "--gpu", "b200:8"], "found 'b200:8'"),
-        (["smoke", "--gpu", ""], "--gpu: expected a value, not an empty text"),
+        (["smoke", "--gpu", ""], "--gpu: expected a value, got an empty string"),
         (["smoke", "--local", "--gpu", "H100:1"], "--gpu: is about Modal"),
         (["smoke", "--local", "--dry-run"], "--dry-run: is about Modal"),
         (["smoke", "--device", "cpu"], "--device: is about this machine; it needs --local"),
