@@ -105,7 +105,7 @@ class BoundedProcess:
         except (BrokenPipeError, EOFError) as error:
             if self.stop() in OVERSPENT:
                 raise OverspentError from error
-            raise EndedError(f"{self.name} was ended from outside") from error
+            raise EndedError(f"{self.name} was killed") from error
 
     def send(self, message, until):
         rest = memoryview(message)

@@ -41,10 +41,10 @@ class ChatTemplate:
 
     def begun(self):
         """Return a process that has compiled the template."""
-        process, answer = self.ask(self.started, self.text, "not a template")
+        process, answer = self.ask(self.started, self.text, "not a valid chat template")
         if "problem" in answer:
             process.stop()
-        self.text_of(answer, "not a template")
+        self.text_of(answer, "not a valid chat template")
         return process
 
     def started(self):
@@ -121,7 +121,10 @@ def template_text(model_dir, config):
         named = {row.get("name"): row.get("template") for row in found if isinstance(row, dict)}
         found = named.get("default")
     if not isinstance(found, str):
-        raise BadInputError(f"{model_dir}: neither {TEMPLATE_FILE} nor a chat_template inside")
+        raise BadInputError(
+            f"{model_dir}: no chat template: expected {TEMPLATE_FILE}, or chat_template in "
+            f"{TOKENIZER_CONFIG_FILE}"
+        )
     return model_dir / TOKENIZER_CONFIG_FILE, found
 
 

@@ -28,6 +28,7 @@ PACKAGES = (
     "huggingface-hub",
     "jinja2",
     "llguidance",
+    "markdown-it-py",
     "msgspec",
     "numpy",
     "orjson",
@@ -41,7 +42,7 @@ PACKAGES = (
     "uvicorn",
     "uvloop",
 )
-MODULES = {"pyzmq": "zmq"}
+MODULES = {"markdown-it-py": "markdown_it", "pyzmq": "zmq"}
 TOOLS = (
     ("cc", "CC", "--version"),
     ("c++", "CXX", "--version"),

@@ -397,7 +397,9 @@ class Engine:
         import numpy
 
         if len(samplings) != len(states):
-            raise BadInputError(f"{len(states)} states, but {len(samplings)} samplings")
+            raise BadInputError(
+                f"expected {len(states)} samplings, one for each state, got {len(samplings)}"
+            )
         num_steps = checked_number("num_steps", num_steps)
         tokens = numpy.empty((max(num_steps, 0), len(states)), dtype=numpy.int32)
         pointers = (abi.StatePointer * len(states))(*[state.handle for state in states])

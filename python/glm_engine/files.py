@@ -18,7 +18,7 @@ def read_bytes(path):
             while piece := file.read(PIECE_BYTES):
                 content += piece
                 if len(content) > MOST_BYTES:
-                    raise BadInputError(f"{path}: holds more than {MOST_BYTES} bytes")
+                    raise BadInputError(f"{path}: larger than {MOST_BYTES} bytes")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BadInputError(f"{path}: cannot be read: {reason}") from error
@@ -30,7 +30,7 @@ def read_text(path):
     try:
         return read_bytes(path).decode()
     except UnicodeDecodeError as error:
-        found = f"byte {error.object[error.start]:#04x} at {error.start}"
+        found = f"byte {error.object[error.start]:#04x} at offset {error.start}"
         raise BadInputError(f"{path}: not UTF-8: {found}") from error
 
 
@@ -46,7 +46,7 @@ def read_object(path):
     """Return the object of a JSON file as a dictionary; else BadInputError."""
     found = read_json(path)
     if not isinstance(found, dict):
-        raise BadInputError(f"{path}: expected an object, found {type(found).__name__}")
+        raise BadInputError(f"{path}: expected a JSON object, got {type(found).__name__}")
     return found
 
 
@@ -71,7 +71,7 @@ def prepare_target(path):
         existed = path.exists()
         path.open("ab").close()
     except OSError as error:
-        raise BadInputError(f"{path} cannot be written: {error.strerror}") from error
+        raise BadInputError(f"{path}: cannot be written: {error.strerror}") from error
     if not existed:
         path.unlink()
     return path
@@ -91,7 +91,7 @@ def write_whole(path, content):
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:
-        raise BadInputError(f"{path} cannot be written: {error.strerror}") from error
+        raise BadInputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def write_report(report, path):

@@ -178,7 +178,7 @@ def layout_number(name):
         return abi.EXPERT_LAYOUTS[name]
     except KeyError:
         known = ", ".join(abi.EXPERT_LAYOUTS)
-        raise BadInputError(f"expert_layout is {name!r}; it must be one of {known}") from None
+        raise BadInputError(f"expert_layout is {name!r}, expected one of {known}") from None
 
 
 def int32_array(name, values):
@@ -212,9 +212,10 @@ def checked_number(name, value, c_type="int32_t"):
     try:
         number = operator.index(value)
     except TypeError:
-        raise BadInputError(f"{name} is {value!r}; it must be an integer") from None
-    if number not in INTEGER_RANGES[c_type]:
-        raise BadInputError(f"{name} is {number}, which {c_type} cannot hold")
+        raise BadInputError(f"{name} is {value!r}, expected an integer") from None
+    known = INTEGER_RANGES[c_type]
+    if number not in known:
+        raise BadInputError(f"{name} is {number}, expected {known.start} to {known.stop - 1}")
     return number
 
 
@@ -228,7 +229,7 @@ def fill_options(struct, options):
     }
     for name, value in texts.items():
         if b"\0" in value:
-            raise BadInputError(f"{name} is {value!r}, which holds a zero byte")
+            raise BadInputError(f"{name} is {value!r}, which contains a zero byte")
         setattr(struct, name, value)
     for name, value in options.numbers().items():
         setattr(struct, name, checked_number(name, value, OPTION_TYPES[name]))
@@ -290,8 +291,8 @@ def check_logits_buffer(request, vocab_size):
     needed = request.logits_capacity * vocab_size * FLOAT_BYTES
     if view.itemsize not in (1, FLOAT_BYTES) or view.nbytes < needed:
         raise BadInputError(
-            f"logits holds {view.nbytes} bytes of {view.itemsize}-byte items, expected at least "
-            f"{needed}: {request.logits_capacity} rows of {vocab_size} float32"
+            f"logits buffer: expected at least {needed} bytes ({request.logits_capacity} rows of "
+            f"{vocab_size} float32), got {view.nbytes} bytes in {view.itemsize}-byte items"
         )
 
 
@@ -330,8 +331,9 @@ def check_mask(mask, vocab_size):
     needed = -(-vocab_size // MASK_BITS) * (MASK_BITS // 8)
     if view.nbytes != needed or not view.c_contiguous:
         raise BadInputError(
-            f"the mask holds {view.nbytes} bytes, expected {needed}, one after another: "
-            f"a bit for each of {vocab_size} tokens in words of {MASK_BITS} bits"
+            f"mask: expected {needed} contiguous bytes (one bit for each of {vocab_size} tokens, "
+            f"in words of {MASK_BITS} bits), got {view.nbytes} bytes"
+            f"{'' if view.c_contiguous else ' that are not contiguous'}"
         )
 
 

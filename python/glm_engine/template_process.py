@@ -40,7 +40,8 @@ class Renderer:
         except Exception as error:
             return {"problem": line_of(error)}
         if len(text) > MOST_CHARACTERS:
-            return {"problem": f"it makes {len(text)} characters, at most {MOST_CHARACTERS} may be"}
+            size = f"{len(text)} characters; the limit is {MOST_CHARACTERS}"
+            return {"problem": f"the rendered prompt has {size}"}
         return {"text": text}
 
 

@@ -31,9 +31,9 @@ class GlmTokenizer:
         if not model_dir or not Path(model_dir).is_dir():
             raise no_checkpoint(model_dir)
         if not path.is_file():
-            raise BadInputError(f"{path}: not a file; the checkpoint has no tokenizer")
+            raise BadInputError(f"{path}: no such file; expected the tokenizer of the checkpoint")
         text = read_text(path)
-        with faults_as_bad_input(f"{path}: not a tokenizer"), error_output_dropped():
+        with faults_as_bad_input(f"{path}: not a valid tokenizer"), error_output_dropped():
             self.tokenizer = Tokenizer.from_str(text)
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
@@ -120,10 +120,10 @@ def error_output_dropped():
 def require_byte_level(path, tokenizer):
     """Refuse a tokenizer whose tokens do not spell bytes, or that has none."""
     if not any(tokenizer.get_vocab()):
-        raise BadInputError(f"{path}: expected tokens, found none that spells a text")
+        raise BadInputError(f"{path}: expected tokens, got an empty vocabulary")
     name = type(tokenizer.decoder).__name__
     if name != "ByteLevel":
-        raise BadInputError(f"{path}: decoder is {name}; a ByteLevel one is expected")
+        raise BadInputError(f"{path}: expected a ByteLevel decoder, got {name}")
 
 
 def tokenizer_config(model_dir):

@@ -11,7 +11,7 @@ from glm_engine.errors import BadInputError
 def refuse_empty(name, value):
     """Raise BadInputError where the value of an option or a variable is an empty text."""
     if value == "":
-        raise BadInputError(f"{name}: expected a value, not an empty text")
+        raise BadInputError(f"{name}: expected a value, got an empty string")
 
 
 def variable(name, environment=os.environ):

@@ -54,7 +54,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(monkey
     monkeypatch.setattr("tools.bench.serving.__main__.at_server", None)
     result = CliRunner().invoke(main, ["--output", "/proc/absent"])
     assert result.exit_code == 2
-    assert "/proc/absent cannot be written" in result.output
+    assert "/proc/absent: cannot be written" in result.output
 
 
 def point(rate, http=60.0):

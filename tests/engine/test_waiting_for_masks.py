@@ -32,7 +32,7 @@ def engine():
 def test_masks_of_another_size_and_on_unknown_requests_are_refused(engine):
     full = everything(VOCAB)([])
     for wrong in (full[:-1], np.ones(VOCAB, dtype=bool), np.repeat(full, 2)[::2]):
-        with pytest.raises(BadInputError, match=r"the mask holds .* expected 256"):
+        with pytest.raises(BadInputError, match=r"mask: expected 256 contiguous bytes"):
             engine.submit(asked(0, mask=wrong))
     with pytest.raises(EngineError, match="request 987654 is unknown or has ended") as caught:
         engine.set_masks([(987654, 1, full)])

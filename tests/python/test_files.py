@@ -37,7 +37,7 @@ def test_a_failure_leaves_the_file_as_it_was(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(BadInputError, match=r"report.json cannot be written: No space left"):
+    with pytest.raises(BadInputError, match=r"report.json: cannot be written: No space left"):
         write_whole(path, b"after")
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]

@@ -108,7 +108,7 @@ def unprivileged():
 
 def test_a_file_without_end_is_not_kept(monkeypatch):
     monkeypatch.setattr(files, "MOST_BYTES", files.PIECE_BYTES)
-    with pytest.raises(BadInputError, match="/dev/zero: holds more than 1048576 bytes"):
+    with pytest.raises(BadInputError, match="/dev/zero: larger than 1048576 bytes"):
         files.read_bytes("/dev/zero")
 
 

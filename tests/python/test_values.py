@@ -18,7 +18,8 @@ VARIABLES = {
 
 
 def takes_a_value(param):
-    return isinstance(param, click.Argument) or not param.is_flag
+    """Say whether a parameter has a value, rather than a list of the names of commands."""
+    return param.nargs == 1 if isinstance(param, click.Argument) else not param.is_flag
 
 
 def named(param):
@@ -30,14 +31,21 @@ def stated_in(name):
     return [(name, param) for param in params if takes_a_value(param)]
 
 
+def before(name, argument):
+    """Return an empty value of an argument, behind values of the arguments that come first."""
+    params = cli.commands.get_command(None, name).params
+    arguments = [param for param in params if isinstance(param, click.Argument)]
+    return ["x"] * arguments.index(argument) + [""]
+
+
 STATED = [pair for name in cli.COMMANDS for pair in stated_in(name)]
 
 
 @pytest.mark.parametrize(("name", "param"), STATED, ids=lambda one: getattr(one, "name", one))
 def test_no_option_and_no_argument_is_empty(name, param, capsys):
-    stated = [param.opts[0], ""] if isinstance(param, click.Option) else [""]
+    stated = [param.opts[0], ""] if isinstance(param, click.Option) else before(name, param)
     assert cli.main([name, *stated]) == 2
-    expected = f"glm: {named(param).strip('[]')}: expected a value, not an empty text\n"
+    expected = f"glm: {named(param).strip('[]')}: expected a value, got an empty string\n"
     assert capsys.readouterr() == ("", expected)
 
 
@@ -56,7 +64,7 @@ def test_no_variable_is_empty(name, command, monkeypatch):
     monkeypatch.setitem(ENVIRONMENT, name, "")
     arguments = {"generate": ("x",), "bench": ("--synthetic", "x"), "serve": ("--port", "0")}
     line = refused(command, *arguments.get(command, ()))
-    assert line == f"glm: {name}: expected a value, not an empty text\n"
+    assert line == f"glm: {name}: expected a value, got an empty string\n"
 
 
 def test_a_variable_is_what_it_says_or_nothing():

@@ -377,5 +377,5 @@ def test_a_checkpoint_that_no_grammar_can_use_refuses_each_request():
 
     for one in asyncio.run(run()):
         assert (one.status_code, one.param) == (400, "guided_regex")
-        assert "names no token that ends a text" in one.detail
+        assert "has no end-of-text token" in one.detail
     grammars.close()

@@ -233,7 +233,7 @@ def test_events_that_others_can_read_are_announced_so(endpoint, is_said) -> None
             "'tcp://127.0.0.1' is not such as tcp://127.0.0.1:5557",
         ),
         (("--kv-events", "tcp://127.0.0.1:65536"), "'tcp://127.0.0.1:65536' is not such as"),
-        (("--kv-events", ""), "--kv-events: expected a value, not an empty text"),
+        (("--kv-events", ""), "--kv-events: expected a value, got an empty string"),
         (("--kv-events", "--kv-events-topic="), "--kv-events-topic: expected a value"),
         (
             ("--kv-events-replay",),

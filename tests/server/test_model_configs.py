@@ -27,7 +27,7 @@ FAULTS = [
     ('{"repetition_penalty": 0}', "repetition_penalty: .*greater than 0, found 0"),
     ('{"repetition_penalty": true}', "repetition_penalty: .*number, found True"),
     ('{"do_sample": "false"}', "do_sample: .*boolean, found 'false'"),
-    ("[]", "expected an object, found list"),
+    ("[]", "expected a JSON object, got list"),
     ("{", "not JSON"),
     ("[" * 100_000, "not JSON"),
     ("\ufffe", "not JSON"),

@@ -1,4 +1,4 @@
-"""`glm chat`: a conversation in the terminal, on an engine of this process or on a server."""
+"""`glm chat`: a conversation in the terminal, with an engine of this process or with a server."""
 
 import sys
 from contextlib import closing
@@ -9,14 +9,16 @@ from glm_engine import options
 from glm_engine.conversation.settings import (
     DEFAULT_OF_OTHERS,
     DEFAULTS,
+    HELP,
     SETTINGS,
     Settings,
 )
 from glm_engine.errors import BadInputError
 from glm_engine.values import variable
 
+DIGEST = "sha256:"
 LONGEST_PATIENCE = 10_000_000.0
-ENGINE_OPTIONS = (*options.ENGINE, "model_dir")
+ENGINE_OPTIONS = tuple(options.ENGINE)
 SERVER_OPTIONS = ("served_model", "key_file", "patience_seconds")
 
 
@@ -26,72 +28,128 @@ def sampling_options(function):
     for name, kind in reversed(SETTINGS.items()):
         default = DEFAULTS.get(name, DEFAULT_OF_OTHERS)
         flag = f"--{name.replace('_', '-')}"
-        function = sampling_option(flag, name, type=kind, show_default=default)(function)
+        option = sampling_option(flag, name, type=kind, show_default=default, help=HELP[name])
+        function = option(function)
     return function
 
 
 @options.command("chat")
-@options.MODEL
-@click.option("--url", help="Ask the server there, such as http://127.0.0.1:8000, not an engine.")
-@click.option("--served-model", show_default="its first", help="Name to ask the server for.")
+@options.MODEL_OR_NAME
+@click.argument("question", required=False)
+@click.option("--url", help="Chat with the server at this URL instead, e.g. http://127.0.0.1:8000.")
 @click.option(
-    "--key-file",
+    "--served-model-name",
+    "served_model",
+    show_default="the server's first model",
+    help="Name of the model to use on the server.",
+)
+@click.option(
+    "--api-key-file",
+    "key_file",
     type=click.Path(),
     show_default="GLM_API_KEY, else none",
-    help="File with the server's API key.",
+    help="File that contains the server's API key.",
 )
 @click.option(
     "--timeout",
     "patience_seconds",
     type=options.Finite(min=0, min_open=True, max=LONGEST_PATIENCE),
     default=600.0,
-    help="Seconds of a server's silence after which an answer is given up.",
+    help="Give up when the server sends nothing for this many seconds.",
 )
-@click.option("--system", help="System message to begin with.")
-@click.option("--tools", "tools_file", type=click.Path(), help="JSON file: OpenAI's list of tools.")
+@click.option("--system", help="System message.")
+@click.option(
+    "--tools",
+    "tools_file",
+    type=click.Path(),
+    help="JSON file with a list of tools in OpenAI's format.",
+)
 @click.option(
     "--think/--no-think",
     "thinks",
     default=None,
     show_default=DEFAULT_OF_OTHERS,
-    help="Ask for thoughts or not.",
+    help="Turn thinking on or off.",
 )
 @click.option(
     "--show-thoughts/--hide-thoughts",
     "shows_thoughts",
     default=None,
-    show_default="show-thoughts in a terminal alone",
-    help="Print thoughts.",
+    show_default="show on a terminal, hide elsewhere",
+    help="Show the model's thoughts.",
+)
+@click.option(
+    "--markdown/--no-markdown",
+    "shows_markdown",
+    default=True,
+    help="Format Markdown and code on a terminal.",
+)
+@click.option(
+    "--verbose",
+    "is_verbose",
+    is_flag=True,
+    help="Show token counts and tokens per second after each answer.",
 )
 @click.option(
     "--history/--no-history",
     "keeps_history",
     default=True,
-    help="Keep typed lines in $XDG_STATE_HOME/glm/chat_history.",
+    help="Keep typed messages in $XDG_STATE_HOME/glm/chat_history.",
 )
 @sampling_options
 @options.engine_options_with(max_batch=1)
-def command(url, system, tools_file, thinks, shows_thoughts, keeps_history, **values):
-    """Converse with a model: on an engine of this process, or with --url on a server.
+def command(question, url, **values):
+    """Chat with a model in this process, or with --url on a server.
 
-    In a terminal, /help lists what a line may be. Elsewhere each line of standard input is a
-    question, and standard output gets the answers alone.
+    With QUESTION, answer it and exit; text piped to standard input goes before the question.
+    Without QUESTION, chat on a terminal (/help lists the commands) or answer each line of a pipe.
+    With --url, MODEL is the name of a served model and may be left out.
     """
+    if url is None:
+        options.refuse_stated("only allowed with --url", *SERVER_OPTIONS)
+        text, reader, parts = make_parts(question, values)
+        run_on_engine(values["model_dir"], values["engine_values"], text, reader, parts)
+    else:
+        options.refuse_stated("not allowed with --url", *ENGINE_OPTIONS)
+        model, question = model_and_question(values, question)
+        text, reader, parts = make_parts(question, values)
+        run_at_server(url, model, values, text, reader, parts)
+
+
+def make_parts(question, values):
+    """Return the question with what is piped to it, the reader, and the parts of a session."""
     from glm_engine.conversation.display import Display
     from glm_engine.conversation.history import Conversation, read_tools
+    from glm_engine.conversation.reading import with_piped_text
 
     sampling = {name: values[name] for name in SETTINGS if values[name] is not None}
-    tools = () if tools_file is None else read_tools(tools_file)
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    display = Display(is_terminal if shows_thoughts is None else shows_thoughts)
-    parts = (display, Conversation(system), Settings(sampling, thinks, tools))
-    reader = make_reader(is_terminal, keeps_history)
-    if url is None:
-        options.refuse_stated("only with --url", *SERVER_OPTIONS)
-        run_on_engine(values["model_dir"], values["engine_values"], reader, parts)
-    else:
-        options.refuse_stated("not with --url", *ENGINE_OPTIONS)
-        run_at_server(url, reader, parts, **{name: values[name] for name in SERVER_OPTIONS})
+    tools = () if values["tools_file"] is None else read_tools(values["tools_file"])
+    settings = Settings(sampling, values["thinks"], tools, values["is_verbose"])
+    shows = values["shows_thoughts"]
+    shows_thoughts = sys.stdout.isatty() if shows is None else shows
+    display = Display(shows_thoughts, shows_markdown=values["shows_markdown"])
+    is_terminal = question is None and sys.stdin.isatty() and sys.stdout.isatty()
+    reader = make_reader(is_terminal, values["keeps_history"])
+    text = None if question is None else with_piped_text(question)
+    return text, reader, (display, Conversation(values["system"]), settings)
+
+
+def model_and_question(values, question):
+    """Return the name to ask a server for, None for its first, and the question.
+
+    One argument alone that has white space in it is a question: no name has.
+    """
+    name = values["served_model"]
+    if not options.is_stated("model_dir"):
+        return name, question
+    model = values["model_dir"]
+    if question is None and len(model.split()) > 1:
+        return name, model
+    if name not in (None, model):
+        raise BadInputError(
+            f"MODEL is {model!r} but --served-model-name is {name!r}; give only one"
+        )
+    return model, question
 
 
 def make_reader(is_terminal, keeps_history):
@@ -105,46 +163,53 @@ def make_reader(is_terminal, keeps_history):
     return TerminalReader(completions(), keeps_history)
 
 
-def run_on_engine(model_dir, engine_values, reader, parts):
+def run_on_engine(model_dir, engine_values, question, reader, parts):
     from glm_engine.conversation.in_engine import EngineBackend, ModelText
+    from glm_engine.hub.names import find_checkpoint
     from glm_engine.loading import load_engine
 
+    model_dir = find_checkpoint(model_dir)
     text = ModelText(model_dir)
     chosen = options.make_engine_options(model_dir, engine_values)
     engine, _ = load_engine(chosen)
     with engine:
-        converse(EngineBackend(engine, text), reader, parts)
+        converse(EngineBackend(engine, text), question, reader, parts)
 
 
-def run_at_server(url, reader, parts, served_model, key_file, patience_seconds):
+def run_at_server(url, model, values, question, reader, parts):
     from glm_engine.conversation.at_server import ServerBackend
     from glm_engine.load.connection import KEY_VARIABLE, parse_address
     from glm_engine.load.target import chosen_model
 
+    key_file = values["key_file"]
     if key_file is None:
         address = parse_address(url, variable(KEY_VARIABLE))
     else:
         address = parse_address(url, read_key(key_file), key_file)
-    converse(
-        ServerBackend(address, chosen_model(address, served_model), patience_seconds), reader, parts
-    )
+    backend = ServerBackend(address, chosen_model(address, model), values["patience_seconds"])
+    converse(backend, question, reader, parts)
 
 
 def read_key(path):
     """Return the one line of a file."""
     from glm_engine.files import read_text
 
-    lines = read_text(path).split()
-    if len(lines) != 1:
-        raise BadInputError(f"{path}: expected one API key, found {len(lines)} words")
-    return lines[0]
+    words = read_text(path).split()
+    if len(words) != 1:
+        raise BadInputError(f"{path}: expected one API key, got {len(words)} words")
+    if words[0].startswith(DIGEST):
+        raise BadInputError(f"{path}: expected the API key itself, got its digest")
+    return words[0]
 
 
-def converse(backend, reader, parts):
+def converse(backend, question, reader, parts):
     from glm_engine.conversation.session import Session
 
     with closing(backend):
         session = Session(backend, reader, *parts)
+        if question is not None:
+            session.ask_once(question)
+            return
         if reader.goes_on_after_errors:
-            session.show([f"{backend.title}; /help lists commands"])
+            session.show([f"{backend.title}. Type a message, or /help."])
         session.run()

@@ -78,7 +78,12 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     default=1,
     help="Processes that share the requests.",
 )
-@click.option("--served-model", show_default="the first that is served", help="Name to ask for.")
+@click.option(
+    "--served-model-name",
+    "served_model",
+    show_default="the first that is served",
+    help="Name to ask for.",
+)
 @click.option("--seed", type=options.SEED, show_default="a fresh one, printed")
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
 @click.option("--plot", type=click.Path(), help="Write PLOT.png and PLOT.svg.")
@@ -89,7 +94,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     is_flag=True,
     help="The same, in an engine of this process, which the headings describe.",
 )
-@options.model_or_synthetic
+@options.model_options
 @options.TOKENIZER
 @options.engine_options
 @options.JSON

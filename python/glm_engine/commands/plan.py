@@ -23,7 +23,7 @@ OPTIONS = re.compile(r"\b(max_seq|max_step_tokens|num_pages|page_size|world_size
 
 
 @options.command("plan")
-@options.MODEL_ARGUMENT
+@options.MODEL
 @click.option(
     "--device-memory",
     "device_memory_bytes",

@@ -1,12 +1,14 @@
 """Answers of a server that speaks OpenAI's chat interface."""
 
 import asyncio
+import time
 
 import orjson
 
+from glm_engine.conversation.ending import Ending
 from glm_engine.dialogue import CallArguments, CallBegin, Content, Reasoning
 from glm_engine.load.connection import OK, Connections
-from glm_engine.load.sse import MOST_BODY, EventStream
+from glm_engine.load.sse import MOST_BODY, EventStream, usage_of
 from glm_engine.load.target import CHAT, ServerError, refusal_of, unreachable
 from glm_engine.server.openai.messages import MAX_CALLS
 
@@ -25,13 +27,16 @@ class ChatStream(EventStream):
         self.deltas = []
         self.call_numbers = []
         self.num_bytes = 0
-        self.finish_reason = None
+        self.finish_reason = self.usage = self.first = self.last = None
 
     def take(self, piece, now):
+        num_deltas = len(self.deltas)
         super().take(piece, now)
+        if len(self.deltas) > num_deltas:
+            self.first, self.last = now if self.first is None else self.first, now
         self.num_bytes += len(piece)
         if self.num_bytes > MOST_BODY:
-            self.excess = f"the answer has more than {MOST_BODY} bytes"
+            self.excess = f"the answer is longer than {MOST_BODY} bytes"
         self.arrived.set()
 
     def taken(self):
@@ -40,6 +45,7 @@ class ChatStream(EventStream):
         return deltas
 
     def take_event(self, event):
+        self.usage = usage_of(event) or self.usage
         choice = first_object(event.get("choices"))
         delta = choice.get("delta")
         if isinstance(delta, dict):
@@ -67,7 +73,7 @@ class ChatStream(EventStream):
             self.call_numbers.append(number)
             self.deltas.append(CallBegin(len(self.call_numbers) - 1, text_in(function, "name")))
         if number != self.call_numbers[-1] or len(self.call_numbers) > MAX_CALLS:
-            self.excess = f"more than {MAX_CALLS} tool calls, or mixed ones"
+            self.excess = f"expected at most {MAX_CALLS} tool calls, each complete before the next"
         elif text := text_in(function, "arguments"):
             self.deltas.append(CallArguments(len(self.call_numbers) - 1, text))
 
@@ -81,6 +87,21 @@ def first_object(rows):
 def text_in(fields, name):
     value = fields.get(name)
     return value if isinstance(value, str) else ""
+
+
+def ending_of(stream, begin):
+    """Return the ending of a stream whose question was sent at `begin`."""
+    if stream.first is None:
+        return Ending(stream.finish_reason, time.monotonic() - begin)
+    seconds, usage = stream.last - begin, stream.usage or {}
+    return Ending(
+        stream.finish_reason,
+        seconds,
+        stream.first - begin,
+        usage.get("completion_tokens"),
+        usage.get("prompt_tokens", 0),
+        usage.get("cached_tokens", 0),
+    )
 
 
 class ServerBackend:
@@ -97,6 +118,8 @@ class ServerBackend:
     def body(self, messages, settings):
         sent = [{name: one[name] for name in SENT if one.get(name) is not None} for one in messages]
         body = {"model": self.model, "messages": sent, "stream": True, **settings.sampling}
+        if settings.is_verbose:
+            body["stream_options"] = {"include_usage": True}
         if settings.tools:
             body["tools"] = settings.tools
         if settings.thinks is not None:
@@ -104,12 +127,13 @@ class ServerBackend:
         return orjson.dumps(body)
 
     def answer(self, messages, settings, take):
-        """Give the deltas of the answer to `take`; returns why it ended, as OpenAI names it."""
+        """Give the deltas of the answer to `take`; returns its `Ending`."""
         message = self.address.message("POST", CHAT, self.body(messages, settings))
         return asyncio.run(self.stream(message, take))
 
     async def stream(self, message, take):
         answer, connections = ChatStream(), Connections(self.address)
+        begin = time.monotonic()
         exchange = asyncio.ensure_future(connections.exchange(message, answer))
         exchange.add_done_callback(lambda _: answer.arrived.set())
         try:
@@ -120,7 +144,7 @@ class ServerBackend:
         finally:
             exchange.cancel()
             connections.close()
-        return answer.finish_reason
+        return ending_of(answer, begin)
 
     async def arrival(self, answer):
         """Wait until something came."""

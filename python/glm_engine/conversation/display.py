@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import cached_property
 
 import click
 
@@ -26,15 +27,23 @@ def can_dim(stream, environment=os.environ):
 class Display:
     """Writes deltas; a terminal gets no character that it would obey.
 
-    Thoughts are dim where a terminal can do that, else between tags.
+    A terminal that has styles shows Markdown as such and thoughts dim; any other stream gets the
+    text as it is, and thoughts between tags.
     """
 
-    def __init__(self, shows_thoughts, stream=None):
+    def __init__(self, shows_thoughts, stream=None, shows_markdown=True):
         self.stream = stream or sys.stdout
         self.shows_thoughts = shows_thoughts
         self.dims = can_dim(self.stream)
+        self.shows_markdown = shows_markdown and self.dims
         self.part = None
         self.ends_line = True
+
+    @cached_property
+    def markdown(self):
+        from glm_engine.conversation.markdown import MarkdownStream
+
+        return MarkdownStream(self.put)
 
     def take(self, deltas):
         """Show what an answer goes on with."""
@@ -47,9 +56,12 @@ class Display:
                 self.write(f"{CALL}{delta.name}(")
             elif type(delta) is CallArguments:
                 self.write(delta.text)
-            elif type(delta) is Content or self.shows_thoughts:
-                self.enter(type(delta))
-                self.write(delta.text, is_dim=type(delta) is Reasoning)
+            elif type(delta) is Content:
+                self.enter(Content)
+                self.write_content(delta.text)
+            elif self.shows_thoughts:
+                self.enter(Reasoning)
+                self.write(delta.text, is_dim=True)
         self.stream.flush()
 
     def end(self):
@@ -63,6 +75,8 @@ class Display:
         """Go from one part of an answer to another."""
         if part is self.part:
             return
+        if self.part is Content and self.shows_markdown:
+            self.markdown.finish()
         if self.part is CallBegin:
             self.write(")")
         if self.part is Reasoning:
@@ -73,8 +87,20 @@ class Display:
         if part is Reasoning and not self.dims:
             self.write(THOUGHT)
 
+    def write_content(self, text):
+        if self.shows_markdown:
+            self.markdown.push(shown_on(self.stream, text))
+        else:
+            self.write(text)
+
     def write(self, text, is_dim=False):
         shown = shown_on(self.stream, text)
-        self.stream.write(click.style(shown, dim=True) if is_dim and self.dims else shown)
+        self.put(click.style(shown, dim=True) if is_dim and self.dims else shown)
+        if text:
+            self.ends_line = text.endswith("\n")
+
+    def put(self, text):
+        """Write what is ready for the stream."""
+        self.stream.write(text)
         if text:
             self.ends_line = text.endswith("\n")

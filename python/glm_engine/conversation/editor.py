@@ -21,7 +21,7 @@ from glm_engine.conversation.reading import is_whole, message_of
 PROMPT, CONTINUATION = ">>> ", "  > "
 HISTORY_FILE = Path("glm") / "chat_history"
 STATE_VARIABLE = "XDG_STATE_HOME"
-LEAVING = "Ctrl-C once more leaves, and so do Ctrl-D and /bye"
+LEAVING = "press Ctrl-C again to leave (or Ctrl-D, or type /bye)"
 
 
 def history_path(environment=os.environ):
@@ -44,7 +44,7 @@ class LineHistory(FileHistory):
                 super().store_string(string)
         except OSError as error:
             self.is_written = False
-            note(f"{error.filename or self.filename}: no history is kept: {error.strerror}")
+            note(f"{error.filename or self.filename}: cannot keep a history: {error.strerror}")
 
 
 def is_unicode(text):
@@ -58,7 +58,7 @@ def opened_history(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))
     except OSError as error:
-        note(f"{path}: no history is kept: {error.strerror}")
+        note(f"{path}: cannot keep a history: {error.strerror}")
         return InMemoryHistory()
     return LineHistory(str(path))
 
@@ -176,4 +176,4 @@ class TerminalReader:
                 self.was_interrupted = False
                 if is_unicode(text):
                     return message_of(text)
-                note("that line is not UTF-8")
+                note("the line is not UTF-8; type it again")

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from glm_engine.chat import ChatTemplate
+from glm_engine.conversation.ending import Ending
 from glm_engine.conversation.history import MESSAGES, checked
 from glm_engine.dialogue import DialogueParser, Opening, opening_of
 from glm_engine.engine import Request, Sampling
@@ -48,6 +49,18 @@ class ModelText:
         return self.template.render(found, variables={"tools": settings.tools or None, **variables})
 
 
+def ending_of(generation, reason):
+    times = [time - generation.submitted for time in generation.times] or [0.0]
+    return Ending(
+        reason,
+        times[-1],
+        times[0],
+        len(generation.tokens),
+        generation.prompt_tokens,
+        generation.cached_tokens,
+    )
+
+
 class EngineBackend:
     """Asks an engine of this process, one question at a time."""
 
@@ -55,10 +68,12 @@ class EngineBackend:
         self.engine, self.text = engine, text
         info = engine.info()
         self.max_seq = info["max_seq"]
-        self.title = f"{text.path.resolve().name} on {info['device']}, {self.max_seq:,} tokens"
+        self.title = (
+            f"{text.path.resolve().name} on {info['device']}, context {self.max_seq:,} tokens"
+        )
 
     def answer(self, messages, settings, take):
-        """Give the deltas of the answer to `take`; returns why it ended, as OpenAI names it."""
+        """Give the deltas of the answer to `take`; returns its `Ending`."""
         prompt = self.text.prompt(messages, settings)
         parser = DialogueParser(
             opening_of(prompt) is Opening.THOUGHT,
@@ -72,7 +87,7 @@ class EngineBackend:
                 if is_finished:
                     reason = FINISH_REASONS.get(generation.finish_reason, generation.finish_reason)
                     take(parser.finish(is_cut=reason == LENGTH))
-        return reason
+        return ending_of(generation, reason)
 
     def request(self, prompt, settings):
         """Return the engine's request; BadInputError where the conversation fills the context."""
@@ -80,8 +95,9 @@ class EngineBackend:
         room = self.max_seq - len(tokens)
         if room <= 0:
             raise BadInputError(
-                f"the conversation has {len(tokens)} tokens, which leaves no room in the context "
-                f"of {self.max_seq}; /clear forgets it, --max-seq makes room"
+                f"the conversation has {len(tokens)} tokens and the context length is "
+                f"{self.max_seq}, so no token is left for an answer; start over with /clear or "
+                "raise --max-seq"
             )
         values = {"seed": secrets.randbits(SEED_BITS), **self.text.defaults, **settings.sampling}
         wanted = values.pop("max_tokens", room)

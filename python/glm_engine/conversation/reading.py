@@ -36,7 +36,7 @@ class LineReader:
         while text is not None and not is_whole(text):
             more = self.line()
             if more is None:
-                raise BadInputError("standard input ended inside a message of several lines")
+                raise BadInputError("standard input ended inside a multi-line message")
             text = f"{text}\n{more}"
         return None if text is None else message_of(text)
 
@@ -45,7 +45,19 @@ class LineReader:
         line = sys.stdin.buffer.readline()
         if not line:
             return None
-        try:
-            return line.decode("utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise BadInputError(f"standard input: not UTF-8: {error}") from error
+        return decoded(line).removesuffix("\n").removesuffix("\r")
+
+
+def decoded(content):
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"standard input: expected UTF-8: {error}") from error
+
+
+def with_piped_text(question):
+    """Return a question behind the text that is piped to standard input, if any."""
+    if sys.stdin.isatty():
+        return question
+    piped = decoded(sys.stdin.buffer.read()).strip("\r\n")
+    return f"{piped}\n\n{question}" if piped else question

@@ -7,6 +7,7 @@ from glm_engine.errors import GlmError
 from glm_engine.server.openai.chat_answers import Answer, message_delta
 
 LENGTH = "length"
+NO_ANSWER = "the model gave an empty answer"
 LEFT_OUT = ("refusal", "reasoning")
 
 
@@ -32,6 +33,10 @@ class Session:
         if text.strip() and not slash.obey(self, text):
             self.say({"role": "user", "content": text})
 
+    def ask_once(self, question):
+        """Answer one question, which is never a command."""
+        self.say({"role": "user", "content": question})
+
     def show(self, lines):
         for line in lines:
             self.display.write(f"{line}\n")
@@ -50,7 +55,7 @@ class Session:
             self.display.take(deltas)
 
         try:
-            reason = self.backend.answer(messages, self.settings, take)
+            ending = self.backend.answer(messages, self.settings, take)
         except KeyboardInterrupt:
             if not self.reader.goes_on_after_errors:
                 raise
@@ -60,18 +65,20 @@ class Session:
             self.end_early(messages, answer)
             raise
         else:
-            self.end(messages, answer, reason)
+            self.end(messages, answer, ending)
 
-    def end(self, messages, answer, reason):
+    def end(self, messages, answer, ending):
         """Keep a whole answer, and say what was odd about its end."""
         self.display.end()
         message = {name: value for name, value in answer.message().items() if name not in LEFT_OUT}
         self.conversation.keep(messages, message)
-        if reason == LENGTH:
-            note("the answer is cut: it reached max_tokens or filled the context")
+        if ending.reason == LENGTH:
+            note("the answer was cut off: it reached max_tokens or filled the context")
         elif not message["content"] and not message.get("tool_calls"):
             has_thought = "reasoning_content" in message
-            note("the answer is a thought alone" if has_thought else "the answer is empty")
+            note("the model only thought and gave no answer" if has_thought else NO_ANSWER)
+        if self.settings.is_verbose:
+            note(ending.line())
 
     def end_early(self, messages, answer):
         """Keep the text of an answer that was broken off; return what became of the question."""
@@ -79,4 +86,4 @@ class Session:
         if text := answer.message()["content"]:
             self.conversation.keep(messages, {"role": ASSISTANT, "content": text})
             return "stopped"
-        return "stopped; the question is taken back, /retry asks it again"
+        return "stopped before the answer began; /retry asks again"

@@ -18,23 +18,39 @@ SETTINGS = {
     "seed": options.SEED,
     "max_tokens": options.POSITIVE,
 }
-DEFAULTS = {"seed": "a fresh one for each answer", "max_tokens": "what the context leaves"}
-DEFAULT_OF_OTHERS = "the model's"
+DEFAULTS = {"seed": "a new seed for each answer", "max_tokens": "the rest of the context"}
+DEFAULT_OF_OTHERS = "the model's default"
+HELP = {
+    "temperature": "Sampling temperature; 0 always takes the most likely token.",
+    "top_p": "Sample from the most likely tokens whose probabilities add up to this.",
+    "top_k": "Sample from only this many of the most likely tokens; 0 turns this off.",
+    "min_p": "Drop tokens less likely than this fraction of the most likely token's probability.",
+    "repetition_penalty": "Penalize tokens that the prompt or answer contains; 1 turns this off.",
+    "frequency_penalty": "Penalize tokens by how often the answer already contains them.",
+    "presence_penalty": "Penalize tokens that the answer already contains.",
+    "seed": "Random seed.",
+    "max_tokens": "Maximum number of tokens in an answer.",
+}
 DEFAULT = "default"
 
 
 @dataclass
 class Settings:
-    """What goes with each question; None and what is not in `sampling` are the model's defaults."""
+    """What goes with each question.
+
+    The model's defaults hold for `thinks` where it is None, and for what `sampling` leaves out.
+    """
 
     sampling: dict = field(default_factory=dict)
     thinks: bool | None = None
     tools: tuple = ()
+    is_verbose: bool = False
 
     def change(self, name, text):
-        """Set one value from its text; `default` takes it back."""
+        """Set one value from its text; the text `default` resets it."""
         if name not in SETTINGS:
-            raise BadInputError(f"/set {name}: expected one of {', '.join(SETTINGS)}")
+            known = ", ".join(SETTINGS)
+            raise BadInputError(f"/set {name}: unknown name; expected one of {known}")
         if text == DEFAULT:
             self.sampling.pop(name, None)
             return
@@ -43,6 +59,10 @@ class Settings:
         except click.BadParameter as error:
             raise BadInputError(f"/set {name}: {error.message}") from error
 
+    def line(self, name):
+        """Return the name of a value and the value."""
+        return f"{name} = {self.sampling.get(name, DEFAULT)}"
+
     def lines(self):
         """Return a line for each value."""
-        return [f"{name} {self.sampling.get(name, DEFAULT)}" for name in SETTINGS]
+        return [self.line(name) for name in SETTINGS]

@@ -30,12 +30,16 @@ WHERE = (
         help="Print the dry run whole, as one JSON object; reports of stages always are one.",
     ),
     click.option("--only", "is_alone", is_flag=True, help="Leave out the stages before this one."),
-    options.model_option(
-        "--model",
-        envvar="GLM_MODEL",
-        shell_complete=options.complete_path,
-        show_default=f"{MODEL_ON_MODAL}; with --local {OWN_MODEL}",
-        help=f"The model's name on the hub, {OWN_MODEL}, or with --local a folder.",
+    options.with_argument(
+        options.model_option(
+            "--model",
+            "-m",
+            envvar="GLM_MODEL",
+            shell_complete=options.complete_path,
+            show_default=f"{MODEL_ON_MODAL}; with --local {OWN_MODEL}",
+            help=f"The model's name on the hub, {OWN_MODEL}, or with --local a folder.",
+        ),
+        target="model",
     ),
     options.model_option(
         "--revision", default=Job.revision, help="The model's commit, branch or tag on the hub."

@@ -32,7 +32,7 @@ class WarmServer:
         """Return once the server takes requests; what it says when it cannot, and that it was to
         end before, is raised."""
         address = ("--host", self.job.host, "--port", str(self.job.port))
-        model = ("--model", self.job.source, "--served-name", self.job.model)
+        model = ("--model", self.job.source, "--served-model-name", self.job.model)
         self.process = subprocess.Popen(
             [*GLM, "serve", *model, *address, *self.job.engine_arguments()],
             stdin=subprocess.DEVNULL,

@@ -41,7 +41,7 @@ def unescaped(text):
 def from_python(text):
     """Return the JSON of a Python literal; Python reads slowly, so long ones are refused."""
     if len(text) > LONGEST_LITERAL:
-        raise ValueError(f"{len(text)} characters, at most {LONGEST_LITERAL} are read as Python")
+        raise ValueError(f"{len(text)} characters; the limit is {LONGEST_LITERAL}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         value = ast.literal_eval(text)

@@ -121,13 +121,13 @@ class CallRules:
         elif texts := bare_texts(value):
             wrong = [text for text in texts if tag_in(text)]
             if wrong and tool.strict:
-                raise BadInputError(f"{place}: the text {wrong[0]!r} holds {tag_in(wrong[0])}")
+                raise BadInputError(f"{place}: the value {wrong[0]!r} contains {tag_in(wrong[0])}")
             if spelled := [text for text in texts if text not in wrong]:
                 found.append(alternatives(spelled))
         if not found and not tool.strict:
             found.append(f"{self.free_text(frozenset())}?")
         if not found:
-            raise BadInputError(f"{place}: no text fits it")
+            raise BadInputError(f"{place}: no text can match it")
         return f"({' | '.join(found)})"
 
     def free_text(self, types):

@@ -110,7 +110,7 @@ class GrammarCompiler:
             raise BadInputError(f"{draft.name}: {first_line(state.get_error())}")
         grammar = Grammar(self.vocabulary, state)
         if not Matcher(grammar).mask().any():
-            raise BadInputError(f"{draft.name}: no token of this model can begin it")
+            raise BadInputError(f"{draft.name}: no token of this model can start a matching text")
         return grammar
 
     def json_schema(self, schema, strict=True, name="schema", any_whitespace=False):
@@ -145,7 +145,7 @@ class GrammarCompiler:
     def choice(self, texts, name="choice"):
         """Draft a list of texts."""
         if not isinstance(texts, list) or not texts:
-            raise BadInputError(f"{name}: expected a list of at least one text")
+            raise BadInputError(f"{name}: expected a list with at least one string")
         for at, text in enumerate(texts):
             checked_text(f"{name}[{at}]", text)
         grammar = f"start: CHOICE\nCHOICE: {alternatives(texts)}\n"
@@ -182,7 +182,9 @@ class GrammarCompiler:
 
     def call_rules(self):
         if self.spelling is None:
-            raise BadInputError("tools: the checkpoint's template spells no calls to enforce")
+            raise BadInputError(
+                "tools: tool calls cannot be enforced: the chat template does not show their format"
+            )
         return CallRules(self.spelling, self.vocabulary.tag, self.limits)
 
     def check_size(self, name, text):

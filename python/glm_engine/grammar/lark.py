@@ -32,7 +32,7 @@ def inline_json(schema):
 def checked_text(name, text):
     """Return a text; one that is none or that UTF-8 cannot write is an error."""
     if not isinstance(text, str):
-        raise BadInputError(f"{name}: expected text, found {type(text).__name__}")
+        raise BadInputError(f"{name}: expected a string, got {type(text).__name__}")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

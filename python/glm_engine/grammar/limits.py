@@ -32,8 +32,8 @@ PARSER_LIMITS = {
 
 
 REWORDED = {
-    "panic: ": "its compiler fails on it",
-    "NoExtensionBias": "no text fits it",
+    "panic: ": "the grammar compiler cannot handle it",
+    "NoExtensionBias": "no text can match it",
     "oneOf constraints are not supported": "the alternatives of oneOf may overlap; use anyOf",
 }
 

@@ -31,7 +31,9 @@ class Grammar:
         """Return a matcher at the beginning; a thought is free until `</think>` has come."""
         if opening is Opening.THOUGHT and self.vocabulary.thought is None:
             path = self.vocabulary.tokenizer.path.name
-            raise BadInputError(f"{path}: no grammar can follow a thought: {THINK_END} is no token")
+            raise BadInputError(
+                f"{path}: no token {THINK_END}, without which no grammar can follow thinking"
+            )
         self.num_started += 1
         return Matcher(self, opening)
 
@@ -75,7 +77,9 @@ class Matcher:
             words &= self.free_text.masks[self.num_spelled]
             if not words.any():
                 tags = b" or ".join(self.free_text.tags).decode()
-                raise BadInputError(f"the grammar cannot go on: its text would spell {tags}")
+                raise BadInputError(
+                    f"the grammar allows no next token: the text would contain {tags}"
+                )
         return words
 
     def misspells(self, words):
@@ -99,7 +103,7 @@ class Matcher:
             return
         if self.thinks:
             if not has(self.mask(), token_id):
-                raise BadInputError(f"the grammar cannot go on with token {token_id} in a thought")
+                raise BadInputError(f"token {token_id} is not allowed while the model is thinking")
         else:
             self.state.consume_token(token_id)
             self.require_state(f"token {token_id}")
@@ -131,7 +135,7 @@ class Matcher:
         if self.state.is_error():
             self.grammar.has_failed = True
             problem = first_line(self.state.get_error())
-            raise BadInputError(f"the grammar cannot go on with {what}: {problem}")
+            raise BadInputError(f"the grammar failed at {what}: {problem}")
 
     @property
     def thinks(self):

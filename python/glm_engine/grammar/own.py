@@ -17,14 +17,15 @@ def as_lark(name, text):
         return text
     num_rules = text.count(DEFINES)
     if num_rules > MAX_EBNF_RULES or len(text) > MAX_EBNF_CHARACTERS:
-        most = f"{MAX_EBNF_RULES} of {MAX_EBNF_CHARACTERS} characters"
+        limits = f"{MAX_EBNF_RULES} rules and {MAX_EBNF_CHARACTERS} characters"
         raise BadInputError(
-            f"{name}: {num_rules} rules of EBNF in {len(text)} characters; at most {most} are taken"
+            f"{name}: the EBNF grammar has {num_rules} rules and {len(text)} characters; "
+            f"the limits are {limits}"
         )
     try:
         return gbnf_to_lark(text)
     except RecursionError as error:
-        raise BadInputError(f"{name}: its groups are nested too deep") from error
+        raise BadInputError(f"{name}: groups are nested too deeply") from error
     except Exception as error:
         raise BadInputError(f"{name}: {error}") from error
 

@@ -49,7 +49,9 @@ def problem_of_size(num_forced):
     """Return what is wrong where so many bytes are the only way in which a text can begin."""
     if num_forced <= MOST_FORCED:
         return ""
-    return f"every text begins with the same {num_forced} bytes; at most {MOST_FORCED} are taken"
+    return (
+        f"every matching text starts with the same {num_forced} bytes; the limit is {MOST_FORCED}"
+    )
 
 
 def address_space():

@@ -30,19 +30,19 @@ def prepared(schema, strict, any_whitespace):
 def check_schema(name, schema, limits):
     """Refuse what is no schema, what JSON cannot write, and what is too large or too deep."""
     if schema is not True and not isinstance(schema, dict):
-        raise BadInputError(f"{name}: expected an object, found {json_name(schema)}")
+        raise BadInputError(f"{name}: expected an object, got {json_name(schema)}")
     try:
         text = json.dumps(schema, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (RecursionError, TypeError, ValueError) as error:
-        raise BadInputError(f"{name}: not JSON: {error}") from error
+        raise BadInputError(f"{name}: cannot be written as JSON: {error}") from error
     check_size(name, len(text), limits)
     if (depth := depth_of(schema)) > limits.max_depth:
-        raise BadInputError(f"{name}: nested {depth} deep; at most {limits.max_depth} are taken")
+        raise BadInputError(f"{name}: nested {depth} levels deep; the limit is {limits.max_depth}")
 
 
 def check_size(name, num_bytes, limits):
     if num_bytes > limits.max_bytes:
-        raise BadInputError(f"{name}: {num_bytes} bytes; at most {limits.max_bytes} are taken")
+        raise BadInputError(f"{name}: {num_bytes} bytes; the limit is {limits.max_bytes}")
 
 
 def json_name(value):

@@ -57,7 +57,7 @@ class CallSpelling:
         spaces = match.groups() if match else ()
         if not match or spaces[1] != spaces[3] or spaces[2] != spaces[4] or spaces[5] != spaces[7]:
             raise BadInputError(
-                f"{template.source}: cannot require tool calls of this model: the template spells "
-                f"them neither as GLM-4.5's nor as GLM-4.7's does"
+                f"{template.source}: tool calls cannot be enforced: the template writes them "
+                "neither as GLM-4.5 does nor as GLM-4.7 does"
             )
         return cls(spaces[0], spaces[1], spaces[2], spaces[5], spaces[6])

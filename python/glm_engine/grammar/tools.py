@@ -124,7 +124,7 @@ def tool_of(place, tool, limits, any_whitespace):
     name = checked_text(f"{place}.name", function.get("name"))
     if not NAME.fullmatch(name):
         raise BadInputError(
-            f"{place}.name: expected 1 to 256 characters, none white or '<', found {name!r}"
+            f"{place}.name: expected 1 to 256 characters without white space or '<', got {name!r}"
         )
     parameters = function.get("parameters")
     parameters = NO_PARAMETERS if parameters is None else parameters
@@ -134,7 +134,7 @@ def tool_of(place, tool, limits, any_whitespace):
         parameters = spelt(parameters)
     check_parameters(f"{place}.parameters", parameters)
     if strict and (found := [word for word in UNENFORCED if word in parameters]):
-        raise BadInputError(f"{place}.parameters#/{found[0]}: not taken here in a strict tool")
+        raise BadInputError(f"{place}.parameters#/{found[0]}: not supported in a strict tool")
     return Tool(place, name, parameters, strict, any_whitespace)
 
 
@@ -154,14 +154,14 @@ def check_parameters(place, parameters):
     properties, required = parameters.get("properties"), parameters.get("required")
     types = parameters.get("type", "object")
     if types != "object" and not (isinstance(types, list) and "object" in types):
-        raise BadInputError(f"{place}#/type: expected object, found {parameters['type']!r}")
+        raise BadInputError(f"{place}#/type: expected object, got {parameters['type']!r}")
     if not isinstance(properties or {}, dict):
         raise BadInputError(f"{place}#/properties: expected an object")
     if not isinstance(required or [], list):
         raise BadInputError(f"{place}#/required: expected a list")
     for key in [*(properties or {}), *(required or [])]:
-        if tag := tag_in(checked_text(f"{place}: a name of a property", key)):
-            raise BadInputError(f"{place}: the name {key!r} of a property holds {tag}")
+        if tag := tag_in(checked_text(f"{place}: a property name", key)):
+            raise BadInputError(f"{place}: the property name {key!r} contains {tag}")
 
 
 def tag_in(text):

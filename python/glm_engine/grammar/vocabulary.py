@@ -31,7 +31,7 @@ class Vocabulary:
         self.size = vocab_size
         self.num_words = -(-vocab_size // 32)
         self.ending_ids = checked_endings(tokenizer, ending_ids)
-        with faults_as_bad_input(f"{tokenizer.path.name}: no grammar can use it"):
+        with faults_as_bad_input(f"{tokenizer.path.name}: cannot be used with grammars"):
             self.tokens = LLTokenizer(
                 text_with_special_tags(tokenizer),
                 n_vocab=vocab_size,
@@ -84,9 +84,7 @@ class Vocabulary:
 def checked_endings(tokenizer, ending_ids):
     numbers = sorted(ending_ids)
     if not numbers:
-        raise BadInputError(
-            f"{tokenizer.path.name}: the checkpoint names no token that ends a text"
-        )
+        raise BadInputError(f"{tokenizer.path.name}: the checkpoint has no end-of-text token")
     return numbers
 
 
@@ -98,7 +96,7 @@ def text_with_special_tags(tokenizer):
     longest = max(table["model"]["vocab"], key=len)
     if len(longest) > LONGEST_TOKEN:
         raise BadInputError(
-            f"{tokenizer.path.name}: token {longest[:20]!r} spells {len(longest)} bytes; "
-            f"a grammar can use at most {LONGEST_TOKEN}"
+            f"{tokenizer.path.name}: token {longest[:20]!r} has {len(longest)} bytes; "
+            f"the limit for grammars is {LONGEST_TOKEN}"
         )
     return json.dumps(table)

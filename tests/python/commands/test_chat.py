@@ -2,38 +2,67 @@
 
 import io
 import json
+import re
 import sys
 
 import pytest
 
 from glm_engine import cli
+from glm_engine.layout import CAPITALS
 from tests.python.commands.running import CPU
-from tests.python.conversation.servers import HEAD, event, serving, stream
+from tests.python.conversation.servers import END, HEAD, event, refusal, serving, stream
 
 FRANCE, JAPAN = "What is the capital of France?", "What is the capital of Japan?"
+FIGURES = re.compile(
+    r"glm: \d tokens in \d+\.\d\d s \((?:[\d,]+\.\d tokens/s, )?first token after \d+\.\d\d s\);"
+    r" prompt: [\d,]+ tokens, [\d,]+ cached"
+)
 NOBODY = "http://127.0.0.1:9"
 REFUSED = [
     (["--url", "nowhere"], "'nowhere' is no URL such as http://127.0.0.1:8000"),
     (["--url", NOBODY], f"{NOBODY}: no server answers there"),
-    (["--url", NOBODY, "--max-seq", "64"], "not with --url: --max-seq\n"),
-    (["--url", NOBODY, "--model", "x"], "not with --url: --model\n"),
-    (["--timeout", "9", "--served-model", "x"], "only with --url: --served-model, --timeout\n"),
+    (["--url", NOBODY, "--max-seq", "64"], "not allowed with --url: --max-seq\n"),
+    (["x", "--url", NOBODY], f"{NOBODY}: no server answers there"),
+    (
+        ["x", "--url", NOBODY, "--served-model-name", "y"],
+        "MODEL is 'x' but --served-model-name is 'y'",
+    ),
+    (
+        ["--timeout", "9", "--served-model-name", "x"],
+        "only allowed with --url: --served-model-name, --timeout\n",
+    ),
     (["--model", "/nowhere"], "/nowhere: not a folder"),
     (["--tools", "/nowhere"], "/nowhere: cannot be read"),
-    (["--url", NOBODY, "--key-file", "/nowhere"], "/nowhere: cannot be read"),
+    (["--url", NOBODY, "--api-key-file", "/nowhere"], "/nowhere: cannot be read"),
     (["--system", ""], "--system: expected a value"),
-    (["--temperature", "nan"], "not a finite number"),
+    (["--temperature", "nan"], "expected a finite number, got 'nan'"),
+]
+CONFIRMED = [
+    ("/set temperature 0.5", "temperature = 0.5"),
+    ("/set top-p 0.5", "top_p = 0.5"),
+    ("/set parameter top_k 3", "top_k = 3"),
+    ("/set seed default", "seed = default"),
+    ("/set think", "thinking is on"),
+    ("/set nothink", "thinking is off"),
+    ("/think on", "thinking is on"),
+    ("/set verbose", "verbose output is on"),
+    ("/set quiet", "verbose output is off"),
+    ("/system Be brief.", "system message set"),
+    ("/set system Be brief.", "system message set"),
+    ("/clear", "started a new conversation (the system message stays)"),
+    ("/system", "system message removed"),
+    ("/clear", "started a new conversation"),
 ]
 LINES = [
-    ("/nothing", "/nothing is no command; /help lists them"),
-    ("/save", "/save: expected FILE"),
-    ("/clear all", "/clear takes nothing after it, found 'all'"),
+    ("/nothing", "/nothing: unknown command; /help lists the commands"),
+    ("/save", "/save: expected FILE after the command"),
+    ("/clear all", "/clear: expected nothing after the command, got 'all'"),
     ("/set", None),
-    ("/set top_p", "/set top_p: expected a value, or default"),
-    ("/think maybe", "/think: expected on or off, found 'maybe'"),
-    ("/retry", "/retry: there is no answer yet"),
-    ('"""open', "standard input ended inside a message of several lines"),
-    ("\udcff", "standard input: not UTF-8"),
+    ("/set top_p", "/set top_p: expected a value, or default to reset it"),
+    ("/think maybe", "/think: expected on or off, got 'maybe'"),
+    ("/retry", "/retry: there is no answer to repeat yet"),
+    ('"""open', "standard input ended inside a multi-line message"),
+    ("\udcff", "standard input: expected UTF-8"),
 ]
 
 
@@ -53,17 +82,21 @@ def chat(monkeypatch, capfd):
 def test_answers_of_an_engine(chat, tmp_path):
     path = tmp_path / "talk.json"
     lines = [FRANCE, "", "What is the capital\\", "of Japan?", f"/save {path}", "/bye", FRANCE]
-    assert chat(*CPU, "--system", "Be brief.", lines=lines) == (0, "Paris.\nTokyo.\n", "")
+    assert chat(*CPU, "--system", "Be brief.", lines=lines) == (
+        0,
+        "Paris.\nTokyo.\n",
+        f"glm: saved 5 messages to {path}\n",
+    )
     roles = [message["role"] for message in json.loads(path.read_bytes())["messages"]]
     assert roles == ["system", "user", "assistant", "user", "assistant"]
     lines = [f"/load {path}", "/retry"]
-    assert chat(*CPU, lines=lines) == (0, "Tokyo.\n", f"glm: 5 messages from {path}\n")
+    assert chat(*CPU, lines=lines) == (0, "Tokyo.\n", f"glm: loaded 5 messages from {path}\n")
 
 
 def test_thoughts_of_an_engine(chat):
     options = (*CPU, "--think", "--max-tokens", 4)
     _, shown, note = chat(*options, "--show-thoughts", lines=[FRANCE])
-    assert note == "glm: the answer is cut: it reached max_tokens or filled the context\n"
+    assert note == "glm: the answer was cut off: it reached max_tokens or filled the context\n"
     thought, end, answer = shown.partition("\n</think>\n")
     assert thought.startswith("<think>\n")
     assert end
@@ -74,7 +107,10 @@ def test_a_full_context_ends_with_one_line(chat):
     code, output, line = chat(*CPU, "--max-seq", 48, lines=[FRANCE, JAPAN, JAPAN, JAPAN])
     assert code == 2
     assert output.startswith("Paris.\nTokyo.\n")
-    assert "which leaves no room in the context of 48; /clear" in line
+    assert (
+        "the context length is 48, so no token is left for an answer; start over with /clear"
+        in line
+    )
     assert line.count("\n") == 1
 
 
@@ -92,7 +128,7 @@ def test_lines_that_are_no_messages(chat):
         for line, reason in LINES:
             code, output, message = chat("--url", url, lines=[line])
             assert code == (2 if reason else 0), line
-            assert message.startswith(f"glm: {reason}") if reason else "top_p default" in output
+            assert message.startswith(f"glm: {reason}") if reason else "top_p = default" in output
             assert message.count("\n") == bool(reason)
         assert bodies == []
 
@@ -102,7 +138,9 @@ def test_answers_of_a_server(chat):
     with serving(*answers) as (url, bodies):
         code, output, note = chat("--url", f"{url}/v1", "--top-k", 3, lines=["a", "/think on", "b"])
     assert (code, output) == (0, "\x1b[1mone\ntwo\n")
-    assert note.startswith("glm: the answer is cut")
+    assert note.endswith(
+        "glm: the answer was cut off: it reached max_tokens or filled the context\n"
+    )
     assert bodies[0] == {
         "model": "prepared",
         "messages": [{"role": "user", "content": "a"}],
@@ -118,7 +156,9 @@ def test_answers_that_hold_no_text(chat):
     with serving(*answers) as (url, _):
         code, output, notes = chat("--url", url, lines=["a", "b"])
     assert (code, output) == (0, "")
-    assert notes == "glm: the answer is a thought alone\nglm: the answer is empty\n"
+    assert notes == (
+        "glm: the model only thought and gave no answer\nglm: the model gave an empty answer\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,3 +185,83 @@ def test_a_server_that_falls_silent_is_given_up(chat):
         code, output, line = chat("--url", url, "--timeout", 0.5, lines=["a", "b"])
     assert (code, output) == (1, "a\n")
     assert line == f"glm: {url}: no answer to /v1/chat/completions in 0.5 s\n"
+
+
+def test_commands_say_what_they_did(chat):
+    with serving() as (url, _):
+        lines = [line for line, _ in CONFIRMED]
+        code, output, notes = chat("--url", url, lines=lines)
+    assert (code, output) == (0, "")
+    assert notes == "".join(f"glm: {said}\n" for _, said in CONFIRMED)
+
+
+def test_help_lists_each_command_and_its_other_names(chat):
+    with serving() as (url, _):
+        code, output, _ = chat("--url", url, lines=["/?"])
+    assert code == 0
+    for usage in ("/help, /? ", "/set [NAME VALUE] ", "/verbose on|off ", "/bye, /exit, /quit "):
+        assert f"\n{usage}" in f"\n{output}"
+
+
+def test_one_question_to_an_engine(chat):
+    assert chat(*CPU, CAPITALS, FRANCE) == (0, "Paris.\n", "")
+    assert chat(*CPU, CAPITALS, "of France?", lines=["What is the capital"])[1] == "Paris.\n"
+    code, _, line = chat(*CPU, CAPITALS, "/help \udcff")
+    assert code == 2
+    assert "not valid Unicode" in line
+
+
+def test_one_question_to_a_server(chat):
+    answers = [stream({"content": text}) for text in ("one", "two", "three")]
+    with serving(*answers) as (url, bodies):
+        assert chat("--url", url, "/etc/hosts is what?") == (0, "one\n", "")
+        assert chat("--url", url, "prepared", "Sum it up.", lines=["a", "b"])[:2] == (0, "two\n")
+        assert chat("--url", url, "prepared", "c") == (0, "three\n", "")
+    asked = [body["messages"][0]["content"] for body in bodies]
+    assert asked == ["/etc/hosts is what?", "a\nb\n\nSum it up.", "c"]
+
+
+def test_one_question_that_fails_fails_the_command(chat):
+    with serving(refusal(500, "broken")) as (url, _):
+        code, output, line = chat("--url", url, "prepared", "a")
+    assert (code, output) == (1, "")
+    assert line == f"glm: {url}: /v1/chat/completions: status 500: broken\n"
+    code, output, line = chat("--url", NOBODY, "prepared", "a", lines=["\udcff"])
+    assert code == 2
+    assert line.startswith("glm: standard input: expected UTF-8: ")
+
+
+def test_figures_of_an_engine(chat):
+    code, output, notes = chat(*CPU, "--verbose", lines=[FRANCE, "/verbose off", FRANCE])
+    assert (code, output) == (0, "Paris.\nParis.\n")
+    figures, switched = notes.splitlines()
+    assert FIGURES.fullmatch(figures)
+    assert switched == "glm: verbose output is off"
+
+
+def test_figures_of_a_server(chat):
+    usage = {"prompt_tokens": 1200, "completion_tokens": 7}
+    usage["prompt_tokens_details"] = {"cached_tokens": 1024}
+    counts = b"data: %s\n\n" % json.dumps({"choices": [], "usage": usage}).encode()
+    begin, end = HEAD + event({"content": "a"}), event({"content": "b"}, "stop")
+    with serving(begin + end + counts + END, begin + END) as (url, bodies):
+        _, output, notes = chat("--url", url, "--verbose", lines=["a", "b"])
+    assert output == "ab\na\n"
+    counted, uncounted = notes.splitlines()
+    assert FIGURES.fullmatch(counted)
+    assert "prompt: 1,200 tokens, 1,024 cached" in counted
+    assert uncounted.endswith(" s in total; the server reported no token counts")
+    assert bodies[0]["stream_options"] == {"include_usage": True}
+
+
+@pytest.mark.parametrize("option", ["--api-key-file", "--key-file"])
+def test_the_key_of_a_server(chat, tmp_path, option):
+    keys = tmp_path / "key"
+    with serving(stream({"content": "one"})) as (url, _):
+        keys.write_text("two words\n")
+        line = chat("--url", url, option, keys, lines=["a"])[2]
+        assert line == f"glm: {keys}: expected one API key, got 2 words\n"
+        keys.write_text("sha256:ab\n")
+        assert "expected the API key itself" in chat("--url", url, option, keys, lines=["a"])[2]
+        keys.write_text("secret\n")
+        assert chat("--url", url, option, keys, lines=["a"]) == (0, "one\n", "")

@@ -24,6 +24,8 @@ COMPLETED = [
     ("/re", ["/result ", "/retry", "/regenerate"]),
     ("/think ", ["on", "off"]),
     ("/set top_", ["top_p", "top_k"]),
+    ("/set no", ["nothink"]),
+    ("/verbose ", ["on", "off"]),
     ("/clear ", []),
     ("/system be", []),
     ("", []),
@@ -66,14 +68,14 @@ def test_the_history_is_its_users_own(tmp_path, capfd):
     history.append_string("third")
     history.append_string("fourth")
     assert history.get_strings() == ["first\nsecond", "third", "fourth"]
-    assert capfd.readouterr().err == f"glm: {path}: no history is kept: Is a directory\n"
+    assert capfd.readouterr().err == f"glm: {path}: cannot keep a history: Is a directory\n"
 
 
 def test_where_no_history_can_be_written(tmp_path, capfd):
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "chat_history"
     assert type(opened_history(path)) is InMemoryHistory
-    assert capfd.readouterr().err == f"glm: {path}: no history is kept: File exists\n"
+    assert capfd.readouterr().err == f"glm: {path}: cannot keep a history: File exists\n"
 
 
 def end_with_error(application, _loop, context):

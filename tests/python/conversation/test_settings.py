@@ -23,7 +23,7 @@ def test_values_are_set_and_taken_back():
     settings.change("temperature", "0.5")
     settings.change("seed", "18446744073709551615")
     assert settings.sampling == {"temperature": 0.5, "seed": 2**64 - 1}
-    assert {"temperature 0.5", "top_p default"} <= set(settings.lines())
+    assert {"temperature = 0.5", "top_p = default"} <= set(settings.lines())
     settings.change("temperature", "default")
     assert settings.sampling == {"seed": 2**64 - 1}
 

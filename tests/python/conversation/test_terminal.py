@@ -1,6 +1,7 @@
 """`glm chat` in a pseudo-terminal: on an engine, on a server, and where things go wrong."""
 
 import json
+import os
 import re
 import signal
 import sys
@@ -10,7 +11,7 @@ import pytest
 from glm_engine import cli
 from tests.python.commands.running import CPU
 from tests.python.conversation.models import OPTIONS, link_talkative_model
-from tests.python.conversation.servers import refusal, serving, stream
+from tests.python.conversation.servers import HEAD, event, refusal, serving, stream
 from tests.python.conversation.terminal import (
     ALT_ENTER,
     CTRL_C,
@@ -36,6 +37,7 @@ sys.exit(cli.main(["chat"]))
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\rP\u202eP"
 SPELT = "\\x1b]0;owned\\x07\\x1b[2J\\x9b31m\\rP\\u202eP"
 OBEYED = re.compile("\x1b[]\\[](?:0;owned|2J)|\x9b|\u202e|\x07")
+STYLE = re.compile("\x1b\\[[0-9;]*m")
 CALLED = {"index": 0, "function": {"name": HOSTILE, "arguments": '{"of": "France"}'}}
 
 
@@ -63,7 +65,7 @@ def saved(terminal, path):
 def test_a_conversation_on_an_engine(terminal, tmp_path):
     chat = terminal(*CPU)
     assert "capitals on CPU" in chat.wait_for(PROMPT)
-    assert "\nglm: that line is not UTF-8" in chat.say("\udcff")
+    assert "\nglm: the line is not UTF-8" in chat.say("\udcff")
     assert "\nParis." in chat.say(FRANCE)
     assert "\nTokyo." in chat.say(f"What is the capital{ALT_ENTER}of Japan?")
     asked = [message["content"] for message in saved(chat, tmp_path / "two.json")]
@@ -74,7 +76,9 @@ def test_a_conversation_on_an_engine(terminal, tmp_path):
     chat.say(FRANCE)
     assert b"\x1b[2m" in chat.raw[begin:]
     chat.say("/think off")
-    assert "glm: /set hotness: expected one of temperature, " in chat.say("/set hotness 3")
+    assert "glm: /set hotness: unknown name; expected one of temperature, " in chat.say(
+        "/set hotness 3"
+    )
     chat.press("not this" + CTRL_C)
     chat.say(f"/cl{TAB}")
     chat.press(4 * UP)
@@ -103,16 +107,16 @@ def test_interrupts_and_a_full_context(terminal, tmp_path):
     assert kept[0] == {"role": "user", "content": FRANCE}
     assert kept[1]["content"].startswith("Paris.")
     chat.say("/set max_tokens 2")
-    assert "\nTokyo\nglm: the answer is cut" in chat.say(JAPAN)
+    assert "\nTokyo\nglm: the answer was cut off" in chat.say(JAPAN)
     long = {"role": "user", "content": "word " * 70_000}
     (tmp_path / "long.json").write_text(json.dumps({"messages": [long]}))
     chat.say(f"/load {tmp_path / 'long.json'}")
     line = chat.say(JAPAN)
-    assert "which leaves no room in the context of 65536" in line
+    assert "the context length is 65536, so no token is left for an answer" in line
     assert line.count("glm: ") == 1
     assert saved(chat, tmp_path / "long-again.json") == [long]
     chat.press(CTRL_C)
-    chat.wait_for("Ctrl-C once more leaves")
+    chat.wait_for("press Ctrl-C again to leave")
     chat.wait_for(PROMPT)
     chat.press(CTRL_C)
     assert chat.end() == 130
@@ -137,11 +141,11 @@ def test_a_conversation_on_a_server_that_dies(terminal, tmp_path, capfd):
         reason = "/v1/models: 401, GLM_API_KEY holds no API key that it knows"
         assert cli.main(["chat", "--url", server.url]) == 2
         assert reason in capfd.readouterr().err
-        chat = terminal("--url", server.url, "--key-file", keys)
+        chat = terminal("--url", server.url, "--api-key-file", keys)
         assert f"capitals at {server.url}" in chat.wait_for(PROMPT)
         chat.say("/set max_tokens 2")
         answer = chat.say(FRANCE)
-        assert "\nPar\nglm: the answer is cut" in answer
+        assert "\nPar\nglm: the answer was cut off" in answer
         chat.say("/set max_tokens default")
         chat.press(JAPAN + ENTER)
         chat.wait_for("\nTokyo.")
@@ -177,7 +181,7 @@ def test_what_a_server_says_is_never_obeyed_and_its_calls_get_results(terminal, 
         begin = len(chat.raw)
         assert "status 500: \\x1b]0;owned" in chat.say("a")
         assert chat.say("/retry").count(SPELT) == 2
-        assert "no tool call waits" in chat.say("/result Paris")
+        assert "there is no tool call without a result" in chat.say("/result Paris")
         assert f'\n[tool call] {SPELT}({{"of": "France"}})' in chat.say(FRANCE)
         assert "\nIt is Paris." in chat.say("/result Paris")
         assert not OBEYED.search(chat.raw[begin:].decode())
@@ -187,3 +191,43 @@ def test_what_a_server_says_is_never_obeyed_and_its_calls_get_results(terminal, 
     assert calling["tool_calls"][0]["function"] == CALLED["function"]
     called = calling["tool_calls"][0]["id"]
     assert result == {"role": "tool", "tool_call_id": called, "content": "Paris"}
+
+
+def test_markdown_comes_while_it_streams_and_nothing_is_drawn_again(terminal):
+    beginning = "# Capitals\nOf **France**: `Paris`, and of Jap"
+    with serving(HEAD + event({"content": beginning}), holds=True) as (url, _):
+        chat = terminal("--url", url, "prepared", FRANCE)
+        chat.wait_for("Capitals\nOf France: Paris, and of")
+        assert b"\x1b[1mCapitals\x1b[0m" in chat.raw
+        assert b"\x1b[1mFrance\x1b[0m: \x1b[36mParis\x1b[0m" in chat.raw
+        os.kill(chat.process.pid, signal.SIGWINCH)
+        chat.press(CTRL_C)
+        assert chat.end() == 130
+    assert "\x1b" not in STYLE.sub("", chat.raw.decode())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"), [(["--no-markdown"], {}), ([], {"NO_COLOR": "1"})]
+)
+def test_markdown_as_it_is(terminal, arguments, environment):
+    text = "# Capitals\nOf **France**: `Paris`"
+    with serving(stream({"content": text})) as (url, _):
+        chat = terminal("--url", url, *arguments, "prepared", FRANCE, **environment)
+        assert chat.end() == 0
+    assert chat.raw.decode().replace("\r", "") == f"{text}\n"
+
+
+def test_figures_and_commands_in_a_terminal(terminal):
+    with serving(stream({"reasoning_content": "hm"}, {"content": "- **one**"})) as (url, _):
+        chat = terminal("--url", url, "--verbose")
+        chat.wait_for(PROMPT)
+        assert "\nglm: temperature = 0.7" in chat.say("/set temperature 0.7")
+        assert "\ntemperature = 0.7" in chat.say("/set")
+        assert "/verbose on|off " in chat.say("/help")
+        begin = len(chat.raw)
+        answer = chat.say(FRANCE)
+        assert "\nhm\n\n• one\nglm: " in answer
+        assert "the server reported no token counts" in answer
+        assert b"\x1b[2mhm\x1b[0m" in chat.raw[begin:]
+        chat.press("/exit" + ENTER)
+        assert chat.end() == 0

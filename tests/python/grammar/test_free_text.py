@@ -85,7 +85,9 @@ def test_a_thought_ends_with_its_token_and_the_grammar_begins(compiler):
 @pytest.mark.parametrize("token", [TOOL_CALL, ENDING_IDS[0]])
 def test_a_token_that_a_thought_refuses_is_an_error(compiler, token):
     matcher = compiler.json_object().start(Opening.THOUGHT)
-    with pytest.raises(BadInputError, match=f"token {token} in a thought"):
+    with pytest.raises(
+        BadInputError, match=f"token {token} is not allowed while the model is thinking"
+    ):
         matcher.accept(token)
 
 
@@ -170,13 +172,15 @@ def test_whatever_is_sampled_unasked_calls_are_whole(compiler, seed, spite):
 @pytest.mark.parametrize("tag", CALL_TAGS)
 def test_a_value_that_must_spell_a_tag_is_refused(compiler, tag):
     bare = {"properties": {"a": {"enum": [f"x{tag}"]}}, "required": ["a"]}
-    with pytest.raises(BadInputError, match=rf"function\.parameters#/properties/a: .* holds {tag}"):
+    with pytest.raises(
+        BadInputError, match=rf"function\.parameters#/properties/a: .* contains {tag}"
+    ):
         compiler.tool_calls([{"function": {"name": "f", "strict": True, "parameters": bare}}])
     grammar = compiler.tool_calls([{"function": {"name": "f", "parameters": bare}}])
     assert takes(grammar, written(spelling(), "f", {"a": "y"}))
     inside = {"properties": {"a": {"const": [f"x{tag}"]}}, "required": ["a"]}
     grammar = compiler.tool_calls([{"function": {"name": "f", "parameters": inside}}])
-    with pytest.raises(BadInputError, match=f"its text would spell .*{tag}"):
+    with pytest.raises(BadInputError, match=f"the text would contain .*{tag}"):
         random_text(grammar, seed=1)
 
 
@@ -204,7 +208,7 @@ def test_a_line_of_layout_comes_before_a_thought_alone(compiler):
     assert sorted({*first, THINK, NEWLINE}) == allowed(matcher.mask())
     matcher.accept(NEWLINE)
     assert allowed(matcher.mask()) == [THINK]
-    with pytest.raises(BadInputError, match="in a thought"):
+    with pytest.raises(BadInputError, match="while the model is thinking"):
         matcher.accept(first[0])
 
 

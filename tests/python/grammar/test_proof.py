@@ -108,7 +108,7 @@ def test_a_process_that_is_ended_is_replaced_once(grammar):
         if times == 1:
             assert problem_of(proof, grammar) == ""
         else:
-            with pytest.raises(NoAnswerError, match="was ended from outside"):
+            with pytest.raises(NoAnswerError, match="was killed"):
                 problem_of(proof, grammar)
             assert problem_of(proof, grammar) == ""
         proof.close()

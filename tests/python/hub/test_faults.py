@@ -305,7 +305,7 @@ def test_what_is_no_revision(nursery, name, wrong):
 def test_empty_values(nursery, arguments):
     ended = nursery.run(*arguments)
     assert ended.code == 2
-    assert "expected a value, not an empty text" in ended.line()
+    assert "expected a value, got an empty string" in ended.line()
 
 
 def test_without_a_network_what_is_here_serves(hub, nursery, name):

@@ -1,0 +1,66 @@
+"""Styled characters on a terminal, wrapped between words, none of them written twice."""
+
+from itertools import groupby
+from operator import itemgetter
+from shutil import get_terminal_size
+
+from rich.cells import get_character_cell_size
+from rich.color import ColorSystem
+
+SPACE = " "
+WIDE = 2
+
+
+def escaped(characters):
+    """Return (character, style) pairs as text with the terminal's codes for their styles."""
+    runs = groupby(characters, key=itemgetter(1))
+    return "".join(rendered("".join(one for one, _ in run), style) for style, run in runs)
+
+
+def rendered(text, style):
+    if style is None:
+        return text
+    return style.render(text, color_system=ColorSystem.STANDARD)
+
+
+class WordWrap:
+    """Writes a line character by character; a word waits until it is whole.
+
+    Wide characters, as those of Chinese, are words of their own.
+    """
+
+    def __init__(self, write):
+        self.write = write
+        self.begin_line()
+
+    def begin_line(self, indent=0):
+        """Begin a line whose further rows are indented by so many columns."""
+        self.width = get_terminal_size().columns
+        self.indent = indent if indent < self.width // 2 else 0
+        self.column = 0
+        self.spaces, self.word, self.word_width = [], [], 0
+
+    def push(self, characters):
+        for pair in characters:
+            size = get_character_cell_size(pair[0])
+            if pair[0] == SPACE or size == WIDE:
+                self.end_word()
+            if pair[0] == SPACE:
+                self.spaces.append(pair)
+            else:
+                self.word.append(pair)
+                self.word_width += size
+            if size == WIDE:
+                self.end_word()
+
+    def end_word(self):
+        """Write the word that waits, on a new row where this one has no room for it."""
+        if not self.word:
+            return
+        width = len(self.spaces) + self.word_width
+        if self.column > self.indent and self.column + width > self.width:
+            self.write("\n" + SPACE * self.indent)
+            self.column, self.spaces = self.indent, []
+        self.write(escaped([*self.spaces, *self.word]))
+        self.column += len(self.spaces) + self.word_width
+        self.spaces, self.word, self.word_width = [], [], 0
