@@ -1,4 +1,4 @@
-"""Lengths in tokens, drawn from a distribution that is written as text."""
+"""Lengths in tokens, drawn from a distribution that a text names."""
 
 import math
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from glm_engine.errors import BadInputError
 
 LONGEST, MOST_DIGITS = 2**31 - 1, 20
 
-FORMS = "fixed:N, uniform:LEAST:MOST or lognormal:MEDIAN:SIGMA[:MOST]"
+FORMS = "N, uniform:MIN:MAX or lognormal:MEDIAN:SIGMA[:MAX]"
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,19 @@ class Lengths:
 
 
 def parse_lengths(text):
-    """Return the `Lengths` that `fixed:128`, `uniform:32:512` or `lognormal:256:0.8:2048` names."""
+    """Return the `Lengths` of `128`, `uniform:32:512` or `lognormal:256:0.8:2048`.
+
+    `fixed:128` is another way to write 128.
+    """
+    if text.isdigit():
+        return Lengths(text, fixed(text, [text]))
     kind, _, rest = text.partition(":")
     if kind not in KINDS:
-        raise BadInputError(f"unknown distribution of lengths {text!r}; known are {FORMS}")
+        raise BadInputError(f"lengths: expected {FORMS}, got {text!r}")
     make, least, most = KINDS[kind]
     fields = rest.split(":") if rest else []
     if not least <= len(fields) <= most:
-        raise BadInputError(f"lengths {text!r}: {len(fields)} numbers, the form is one of {FORMS}")
+        raise BadInputError(f"lengths: expected {FORMS}, got {text!r}")
     return Lengths(text, make(text, fields))
 
 
@@ -39,7 +44,7 @@ def fixed(text, fields):
 def uniform(text, fields):
     least, most = (whole(text, field) for field in fields)
     if least > most:
-        raise BadInputError(f"lengths {text!r}: the least, {least}, is above the most, {most}")
+        raise BadInputError(f"lengths {text!r}: the minimum {least} is above the maximum {most}")
     return lambda generator, count: generator.integers(least, most + 1, count).tolist()
 
 
@@ -56,9 +61,9 @@ def lognormal(text, fields):
 
 def whole(text, field):
     if not (field.isascii() and field.isdigit() and field.strip("0")):
-        raise BadInputError(f"lengths {text!r}: {field!r} is not a whole number above 0")
+        raise BadInputError(f"lengths {text!r}: expected a whole number above 0, got {field!r}")
     if len(field) > MOST_DIGITS or int(field) > LONGEST:
-        raise BadInputError(f"lengths {text!r}: {field} is above {LONGEST:,}")
+        raise BadInputError(f"lengths {text!r}: expected at most {LONGEST:,}, got {field}")
     return int(field)
 
 
@@ -68,7 +73,7 @@ def spread(text, field):
     except ValueError:
         number = math.nan
     if not 0 < number <= 10:
-        raise BadInputError(f"lengths {text!r}: sigma is {field!r}; it must be in (0, 10]")
+        raise BadInputError(f"lengths {text!r}: expected sigma above 0 and up to 10, got {field!r}")
     return number
 
 

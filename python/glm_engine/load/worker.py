@@ -89,7 +89,10 @@ class Worker:
                 status, refusal = await self.connections.exchange(target.message(ask), answer)
             record.outcome, record.message = judge(status, refusal, answer)
         except TimeoutError:
-            record.outcome, record.message = "timed out", f"no end in {self.job.timeout:g} s"
+            record.outcome, record.message = (
+                "timed out",
+                f"no complete answer within {self.job.timeout:g} s",
+            )
         except OSError as error:
             record.outcome, record.message = name_of(error), str(error)
         finally:

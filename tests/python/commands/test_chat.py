@@ -13,8 +13,8 @@ from tests.python.conversation.servers import HEAD, event, serving, stream
 FRANCE, JAPAN = "What is the capital of France?", "What is the capital of Japan?"
 NOBODY = "http://127.0.0.1:9"
 REFUSED = [
-    (["--url", "nowhere"], "'nowhere' is no URL such as http://127.0.0.1:8000"),
-    (["--url", NOBODY], f"{NOBODY}: no server answers there"),
+    (["--url", "nowhere"], "expected a URL, e.g. http://127.0.0.1:8000, got 'nowhere'"),
+    (["--url", NOBODY], f"{NOBODY}: cannot connect: "),
     (["--url", NOBODY, "--max-seq", "64"], "not with --url: --max-seq\n"),
     (["--url", NOBODY, "--model", "x"], "not with --url: --model\n"),
     (["--timeout", "9", "--served-model", "x"], "only with --url: --served-model, --timeout\n"),
@@ -125,7 +125,7 @@ def test_answers_that_hold_no_text(chat):
     ("answer", "reason"),
     [
         (b"", "the server closed the connection"),
-        (b"nonsense\r\n\r\n", "the server's answer is no HTTP"),
+        (b"nonsense\r\n\r\n", "the server sent invalid HTTP"),
         (HEAD + event({"content": "a"}), "cut off: the stream ended without [DONE]"),
         (HEAD + b'data: {"error": {"message": "lost"}}\n\n', "error in the stream: lost"),
     ],
@@ -144,4 +144,4 @@ def test_a_server_that_falls_silent_is_given_up(chat):
     with serving(HEAD + event({"content": "a"}), holds=True) as (url, _):
         code, output, line = chat("--url", url, "--timeout", 0.5, lines=["a", "b"])
     assert (code, output) == (1, "a\n")
-    assert line == f"glm: {url}: no answer to /v1/chat/completions in 0.5 s\n"
+    assert line == f"glm: {url}: /v1/chat/completions: no answer within 0.5 s\n"
