@@ -28,7 +28,7 @@ STYLE = {
 WAY_TO_MATPLOTLIB = (
     'install it with `pip install "glm-engine[plot]"`'
     if IS_WHEEL
-    else "run `tools/develop --with oracle glm ...`, or `pip install matplotlib`"
+    else "run the command with `tools/develop --with oracle`, or `pip install matplotlib`"
 )
 METADATA = {".png": None, ".svg": {"Date": None}}
 

@@ -20,7 +20,7 @@ ORDER = "Runs the earlier stages first, unless --only is given."
 STAGES = {
     "download": "Download the checkpoint.",
     "build": "Check engine, devices and packages.",
-    "validate": "Check shards, tokenizer and memory, load the model and compare known answers.",
+    "validate": "Check shards, tokenizer, memory and known answers.",
     "smoke": "Complete “The capital of France is” and check for “Paris”.",
     "benchmark": "Measure prefill and decode speed.",
 }
@@ -83,7 +83,7 @@ def stage_command(name, help_text):
 @with_options(WHERE, LOCAL, MODAL)
 @click.pass_context
 def plan_command(context, is_local, as_json, **values):
-    """Show the memory that the model needs, what would be sent to Modal and what it costs."""
+    """Show memory, contents and cost of a deployment."""
     refuse_foreign(context, is_local)
     is_alone = values["is_alone"]
     if is_local:
@@ -109,9 +109,10 @@ for stage_name, stage_help in STAGES.items():
 @with_options(WHERE, LOCAL, MODAL)
 @click.pass_context
 def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
-    """Serve the model: here until a signal comes, on Modal until you stop the app.
+    """Serve the model.
 
-    Downloads the checkpoint and checks the engine first, unless --only is given.
+    On this machine it runs until a signal comes, on Modal until you stop the app. Downloads the
+    checkpoint and checks the engine first, unless --only is given.
     """
     refuse_foreign(context, is_local)
     stages = () if is_alone else stages_of(BEFORE_SERVING, False)
@@ -138,7 +139,7 @@ def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
 )
 @click.option("--follow", is_flag=True, help="Keep printing new entries.")
 def logs_command(app_name, num_entries, follow):
-    """Show the logs of the app that `glm deploy serve` started on Modal."""
+    """Show the logs of the app on Modal."""
     there().show_logs(app_name, num_entries, follow)
     return ExitCode.OK
 

@@ -12,7 +12,7 @@ BUILDER_VARIABLE = "MODAL_IMAGE_BUILDER_VERSION"
 WAY_TO_MODAL = (
     'install it with `pip install "glm-engine[modal]"`'
     if IS_WHEEL
-    else "run `tools/develop --with modal glm ...`, or `pip install modal`"
+    else "run the command with `tools/develop --with modal`, or `pip install modal`"
 )
 
 

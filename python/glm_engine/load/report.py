@@ -68,7 +68,7 @@ def print_report(report):
         print()
         print_table(table)
     for line in complaints:
-        print(line)
+        print(coloured(line, "warning", sys.stdout))
 
 
 def shown(report):

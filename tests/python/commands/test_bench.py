@@ -195,7 +195,7 @@ def test_a_plot_without_matplotlib_is_refused_before_measuring(tmp_path, monkeyp
     monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", paths)
     wanted = ["bench", "--model", tmp_path / "none", "--plot"]
     line = refused(*wanted, tmp_path / "plot")
-    assert line.startswith("glm: --plot needs matplotlib: run `tools/develop --with oracle glm")
+    assert line.startswith("glm: --plot needs matplotlib: run the command with `tools/develop")
     assert "expected a file name, e.g. reports/run, got '..'" in refused(*wanted, "..")
     assert "cannot be written: " in refused(*wanted, tmp_path / "matplotlib.py" / "plot")
 
