@@ -115,7 +115,7 @@ def key_of(param):
 def stated_name(param):
     """Return how users write an option, or how the help calls an argument."""
     is_option = isinstance(param, click.Option)
-    return "/".join(param.opts) if is_option else param.human_readable_name.strip("[]")
+    return param.opts[0] if is_option else param.human_readable_name.strip("[]")
 
 
 def name_source_of_error(error, ctx):

@@ -122,8 +122,8 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     help="Client processes that share the requests.",
 )
 @click.option(
-    "--served-model",
     "--served-model-name",
+    "--served-model",
     "served_model",
     show_default="the first that the server lists",
     help="Model name to put into requests.",
