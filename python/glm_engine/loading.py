@@ -31,7 +31,8 @@ def load_engine(options, quiet=False, warn=say):
     """
     began = time.monotonic()
     with bytes_progress(quiet) as show:
-        options.progress = show
+        if show:
+            options.progress = lambda done, total, stage: show(done, total, f"loading {stage}")
         engine = in_thread(lambda: Engine(options), meanwhile=import_needed)
     info = engine.info()
     if not (quiet or options.world_size or info["device"].startswith("CPU")):

@@ -154,7 +154,7 @@ def test_loading_in_a_pipe_shows_lines(capsys, monkeypatch):
     engine, _ = load_engine(EngineOptions(model_dir=str(CAPITALS), device="cpu"))
     engine.close()
     lines = capsys.readouterr().err.splitlines()
-    form = r"glm: [a-z ]+: .* of .*B, .*B/s, time left (\d+:\d\d:\d\d|unknown)"
+    form = r"glm: loading [a-z ]+: .* of .*B, .*B/s, time left (\d+:\d\d:\d\d|unknown)"
     assert any(re.fullmatch(form, line) for line in lines), lines
 
 
