@@ -230,8 +230,8 @@ def make_workload(
 
     path = prompts.removeprefix(FILE) if prompts.startswith(FILE) else None
     return Workload(
-        lengths=None if path else parse_lengths(prompts),
-        outputs=parse_lengths(outputs),
+        lengths=None if path else parse_lengths(prompts, "--prompts"),
+        outputs=parse_lengths(outputs, "--outputs"),
         shared_prefix=shared_prefix,
         burstiness=burstiness,
         num_requests=num_requests or (None if seconds else DEFAULT_REQUESTS),

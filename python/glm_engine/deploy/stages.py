@@ -71,7 +71,9 @@ def validate_shards(job):
         problems=found["problems"],
     )
     if found["problems"]:
-        raise StageFailedError(f"{found['model_dir']}: {found['problems'][0]}")
+        problem = found["problems"][0]
+        where = ": ".join(filter(None, (found["model_dir"], problem["file"], problem["tensor"])))
+        raise StageFailedError(f"{where}: {problem['message']}")
     return found["model_dir"]
 
 

@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol):
 
 @cache
 def tls():
-    """What connections to https are checked by; the certificates are read once."""
+    """Return the TLS settings of https connections; the certificates are read once."""
     return ssl.create_default_context()
 
 

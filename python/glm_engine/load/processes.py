@@ -1,8 +1,8 @@
-"""Asks that several processes share: they start together, and none outlives the first.
+"""Client processes that share the requests: they start together and end with their parent.
 
-A worker says that it is there, takes its job, says that it has it, waits for the start, and gives
-its outcome, through a pipe that its event loop has kept from blocking. What comes to it meanwhile,
-or the end of its parent, is an interruption.
+Over a pipe, a worker reports that it is ready, takes its job, reports that it has the job, waits
+for the start, and sends its outcome. Anything else that it receives, or the end of its parent,
+interrupts it.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ class ProcessLostError(GlmError):
 def run_asks(target, asks, max_concurrency, timeout, num_workers=1, on_end=lambda: None):
     """Run asks in this process or in several; returns the outcome of each.
 
-    No more processes are started than requests may be under way.
+    It starts no more processes than the number of requests that may be in flight.
     """
     num_workers = min(num_workers, max_concurrency or num_workers, len(asks) or 1)
     whole = Job(target, tuple(asks), max_concurrency, timeout)
@@ -59,7 +59,7 @@ def part(job, number, count):
 
 @contextmanager
 def noted_interrupts():
-    """A list that Ctrl-C makes longer; nothing else comes of it."""
+    """Give a list to which each Ctrl-C adds an entry, in place of its usual effect."""
     interrupts = []
     previous = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
     try:
@@ -115,7 +115,7 @@ def counter(counts, on_end):
 
 @contextmanager
 def only_clean_variables():
-    """Let what is started have no environment but that of processes without secrets."""
+    """Give processes that start in this block an environment without secrets."""
     kept = dict(os.environ)
     os.environ.clear()
     os.environ.update(clean_environment())

@@ -16,7 +16,7 @@ from glm_engine.load.workload import make_asks
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is run. `limits` are the seconds of goodput by name."""
+    """The rates of a run and what they share. `limits` are the seconds of goodput by name."""
 
     workload: object
     rates: tuple

@@ -127,7 +127,7 @@ def chosen_model(address, wanted=None):
 
 
 def served_vocabulary(address, model, endpoint):
-    """What prompts are made of: ids of ordinary words, for the chat endpoint the words."""
+    """Return the vocabulary of prompts: ids of ordinary words, or words for the chat endpoint."""
     question = {"model": model, "prompt": TEXT, "add_special_tokens": False}
     tokens = ask_json(address, "POST", "/tokenize", question).get("tokens")
     if not isinstance(tokens, list) or not 0 < len(tokens) <= len(TEXT):

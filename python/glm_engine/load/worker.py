@@ -1,4 +1,4 @@
-"""Sends requests when they are due and records what comes, in this process."""
+"""Sends requests when they are due and records the answers, in this process."""
 
 import asyncio
 import signal
@@ -58,7 +58,7 @@ class Worker:
         return self.outcome
 
     def interrupt(self):
-        """End what is under way; the first call counts."""
+        """End the requests in flight; only the first call has an effect."""
         if not self.outcome.is_interrupted:
             self.outcome.is_interrupted = True
             self.main.get_loop().call_soon_threadsafe(self.main.cancel)
@@ -102,7 +102,7 @@ class Worker:
 
 
 def judge(status, refusal, answer):
-    """The outcome of an answer that came to its end, and what was said of it."""
+    """Return the outcome of a complete answer, and its error message."""
     if status == OK:
         return answer.failure() or (COMPLETED, "")
     try:

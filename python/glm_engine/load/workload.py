@@ -1,4 +1,4 @@
-"""What is asked: prompts, lengths and due times, all drawn from one seed.
+"""The requests: prompts, lengths and due times, all drawn from one seed.
 
 The same workload and seed give the same requests on every server.
 """
@@ -37,7 +37,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What prompts are drawn from: ids, or words of which so many make a token."""
+    """The items that prompts are drawn from: token ids, or words and their number per token."""
 
     items: tuple
     items_per_token: float = 1.0

@@ -133,7 +133,7 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
         (["nonsense"], "expected a URL, e.g. http://127.0.0.1:8000, got 'nonsense'"),
         (
             [NOBODY, "--prompts", "normal:5"],
-            "SIGMA[:MAX], got 'normal:5'",
+            "--prompts: expected N, uniform:MIN:MAX or lognormal:",
         ),
         ([NOBODY, "--prompts", "file:absent.jsonl"], "absent.jsonl: cannot be read"),
         ([NOBODY, "--rate", "fast"], "--rate 'fast': expected numbers above 0 or inf, got 'fast'"),
@@ -152,7 +152,7 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
         ([NOBODY, "--rate", "1e-300"], "expected 1e-06 to 1e+09, or inf, got '1e-300'"),
         (
             [NOBODY, "--outputs", "fixed:2147483648"],
-            "expected at most 2,147,483,647",
+            "--outputs 'fixed:2147483648': expected at most 2,147,483,647",
         ),
         ([NOBODY, "--no-stream", "--goodput", "e2e:1s,tpot:1s"], "ttft and tpot need --stream"),
         (["http://a..b"], "'http://a..b': invalid URL"),
