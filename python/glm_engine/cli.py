@@ -1,4 +1,4 @@
-"""The command `glm`. Exit codes: 0 done · 1 what was asked failed · 2 bad input ·
+"""The command `glm`. Exit codes: 0 success · 1 failure · 2 bad input ·
 3 the engine cannot run here · 130 interrupted.
 """
 
@@ -18,18 +18,19 @@ from glm_engine.values import variable
 TRACEBACK_VARIABLE = "GLM_TRACEBACK"
 OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 COMMANDS = {
-    "pull": "Bring a model from the Hugging Face hub by its name.",
-    "smoke": "Continue “The capital of France is” and fail unless Paris comes.",
-    "generate": "Continue a prompt, streaming.",
-    "chat": "Converse in the terminal, with the engine or with a server.",
-    "serve": "Serve OpenAI's HTTP interface.",
-    "inspect": "List a checkpoint's tensors and its problems.",
-    "plan": "Say what fits before anything is loaded.",
-    "evaluate": "Measure the accuracy on the capitals, all at once.",
-    "bench": "Measure prefill and decode beside the memory's floor.",
-    "load": "Load a server, or the engine itself, with requests on their own clock.",
+    "serve": "Serve a model over the OpenAI-compatible HTTP API.",
+    "chat": "Chat with a model in the terminal, or with a server.",
+    "generate": "Complete one prompt.",
+    "pull": "Download a model from the Hugging Face hub.",
+    "plan": "Show what fits in memory, without loading the model.",
+    "inspect": "List the tensors of a checkpoint and check it.",
+    "bench": "Measure the speed of prefill and decode.",
+    "load": "Load-test a server.",
+    "smoke": "Check that the engine answers a question correctly.",
+    "evaluate": "Measure the accuracy on the capitals of all countries.",
     "deploy": "Download, check, measure and serve a model, here or on Modal.",
-    "doctor": "Show the toolchain, devices and libraries found, and how.",
+    "doctor": "Check this machine: devices, libraries, packages.",
+    "help": "Show the help of a command, or of the engine or sampling options.",
 }
 
 
@@ -50,10 +51,31 @@ class LazyGroup(click.Group):
         finally:
             let_interrupts_raise()
 
+    def resolve_command(self, ctx, args):
+        name, *rest = args
+        if not name.startswith("-") and name not in COMMANDS:
+            name = known_name(name, ctx)
+        return super().resolve_command(ctx, [name, *rest])
+
     def format_commands(self, ctx, formatter):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def known_name(name, ctx):
+    """Return our name of another engine's command; else an error with what is meant."""
+    import difflib
+
+    from glm_engine import peer_options
+
+    meant = peer_options.VERBS.get(name)
+    if meant in COMMANDS:
+        return meant
+    found = difflib.get_close_matches(name, COMMANDS, n=1)
+    advice = peer_options.COMMANDS.get(name) or (f"did you mean `glm {found[0]}`?" if found else "")
+    end = f": {advice}" if advice else "; `glm --help` lists the commands"
+    raise click.UsageError(f"No such command {name!r}{end}", ctx)
 
 
 def print_version(ctx, _parameter, wanted):
@@ -67,8 +89,8 @@ def print_version(ctx, _parameter, wanted):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 what was asked failed, 2 bad input, "
-    "3 the engine cannot run here, 130 interrupted.",
+    epilog="`glm COMMAND --help` shows the options of a command. Exit codes: 0 success, 1 failure,"
+    " 2 bad input, 3 the engine cannot run here, 130 interrupted.",
 )
 @click.option(
     "--version",
@@ -80,10 +102,14 @@ def print_version(ctx, _parameter, wanted):
 )
 @click.pass_context
 def commands(ctx):
-    """Inference engine for the GLM-4.x mixture-of-experts models."""
-    from glm_engine.unknown_variables import warn_of_unknown_variables
+    """Run the GLM-4 mixture-of-experts models: serve them, chat with them, measure them.
 
-    warn_of_unknown_variables(ctx)
+    MODEL is the folder of a checkpoint, or the name of a model on the Hugging Face hub.
+    """
+    from glm_engine import unknown_variables
+
+    unknown_variables.warn_of_unknown_variables(ctx)
+    unknown_variables.warn_of_foreign_variables(ctx)
 
 
 def main(arguments=None):

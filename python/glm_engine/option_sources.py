@@ -4,17 +4,20 @@ file is read.
 """
 
 import difflib
+import functools
 import tomllib
 
 import click
 from click.core import ParameterSource
 
+from glm_engine import help_pages
+from glm_engine.aliases import canonical_key, flag_of, foreign_options, no_such_option
 from glm_engine.errors import BadInputError
 from glm_engine.files import read_text
+from glm_engine.help_pages import OWN_OPTIONS
 from glm_engine.values import refuse_empty, variable
 
 PREFIX = "GLM_"
-OWN_OPTIONS = "Options"
 NO_DEFAULT = "none"
 MOST_SHOWN = 60
 FILE = "config"
@@ -22,20 +25,20 @@ FILE_IN_CONTEXT = f"{__name__}.{FILE}"
 
 
 class Option(click.Option):
-    """An option that the help lists under a heading, `group`."""
+    """An option that the help lists under a heading, `group`, or on a page of its own, `topic`.
 
-    def __init__(self, *args, group=OWN_OPTIONS, **attributes):
+    One of a topic that `is_own` has a default of its command, which the command's help states.
+    """
+
+    def __init__(self, *args, group=OWN_OPTIONS, topic=None, is_own=False, **attributes):
         super().__init__(*args, **attributes)
-        self.group = group
-
-    def get_help_extra(self, ctx):
-        extra = super().get_help_extra(ctx)
-        is_said = isinstance(self.show_default, str)
-        return {**extra, "default": self.show_default} if is_said else extra
+        self.group, self.topic, self.is_own = group, topic, is_own
 
 
 class Command(click.Command):
     """A command whose options have variables, may stand in a file, and are never stated empty."""
+
+    context_class = help_pages.HelpContext
 
     def __init__(self, *args, **attributes):
         super().__init__(*args, **attributes)
@@ -44,18 +47,27 @@ class Command(click.Command):
         for param in self.params:
             name_sources(param)
 
+    @functools.cached_property
+    def foreign(self):
+        return foreign_options(self)
+
+    def get_params(self, ctx):
+        return [*super().get_params(ctx), *self.foreign]
+
     def parse_args(self, ctx, args):
-        if not ctx.resilient_parsing:
-            self.refuse_empty_values(ctx, args)
         try:
+            if not ctx.resilient_parsing:
+                self.refuse_empty_values(ctx, args)
             return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise no_such_option(error.option_name, self, ctx) from error
         except click.BadParameter as error:
             name_source_of_error(error, ctx)
             raise
 
     def refuse_empty_values(self, ctx, args):
         stated, _, _ = self.make_parser(ctx).parse_args(list(args))
-        for param in self.params:
+        for param in self.get_params(ctx):
             value = stated.get(param.name)
             for one in value if isinstance(value, list | tuple) else (value,):
                 refuse_empty(stated_name(param), one)
@@ -63,15 +75,7 @@ class Command(click.Command):
                 refuse_empty(param.envvar, text.strip())
 
     def format_options(self, ctx, formatter):
-        sections = {OWN_OPTIONS: []}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if isinstance(param, click.Option) and record is not None:
-                group = getattr(param, "group", OWN_OPTIONS)
-                sections.setdefault(group, []).append(record)
-        for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
+        help_pages.write_options(self, ctx, formatter)
 
 
 def file_option():
@@ -81,8 +85,8 @@ def file_option():
         is_eager=True,
         expose_value=False,
         callback=use_file,
-        help="TOML file of options such as max-seq = 8192, one command's under its [name]."
-        " Variables such as GLM_MAX_SEQ win over it, the command line over both.",
+        help="TOML file of options, e.g. max-seq = 8192; a table, e.g. [serve], is for one command."
+        " Variables, e.g. GLM_MAX_SEQ, override the file; the command line overrides both.",
     )
 
 
@@ -115,7 +119,7 @@ def key_of(param):
 def stated_name(param):
     """Return how users write an option, or how the help calls an argument."""
     is_option = isinstance(param, click.Option)
-    return param.opts[0] if is_option else param.human_readable_name.strip("[]")
+    return flag_of(param) if is_option else param.human_readable_name.strip("[]")
 
 
 def name_source_of_error(error, ctx):
@@ -186,10 +190,14 @@ def refuse_unknown(where, table, command, ctx):
 
 
 def nearest(name, known, is_table):
-    found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0)
-    if not found:
+    """Return the end of the sentence: the known name that is meant, if one is."""
+    if is_table and not known:
         return ": expected no table here"
-    return f"; the nearest known name is {f'[{found[0]}]' if is_table else found[0]}"
+    meant = name if is_table else canonical_key(name)
+    found = [meant] if meant in known else difflib.get_close_matches(meant, sorted(known), n=1)
+    if not found:
+        return ""
+    return f"; did you mean {f'[{found[0]}]' if is_table else found[0]}?"
 
 
 def stated_for(ctx, document):
@@ -225,7 +233,7 @@ def as_text(where, value):
 
 
 def refuse_value(where, expected, value):
-    raise BadInputError(f"{where}: expected {expected}, not {shown_value(value)}")
+    raise BadInputError(f"{where}: expected {expected}, got {shown_value(value)}")
 
 
 def shown_value(value):

@@ -1,12 +1,13 @@
-"""Variables that begin with GLM_ and that nothing reads: most are an option's, misspelt."""
+"""Variables without effect: misspelt ones of ours, and those of Ollama's server."""
 
 import difflib
 import os
 import re
-import sys
 
+from glm_engine.aliases import canonical_key, tell
 from glm_engine.console import printable
 from glm_engine.option_sources import FILE, PREFIX, known_keys, variable_of
+from glm_engine.peer_options import VARIABLES
 
 READ_BESIDES = ("GLM_API_KEY", "GLM_API_KEYS", "GLM_ENGINE_LIBRARY", "GLM_TRACEBACK")
 OF_TOOLS = frozenset(
@@ -46,8 +47,16 @@ def warn_of_unknown_variables(ctx, environment=os.environ):
         known |= {variable_of(key) for key in (FILE, *known_keys(command, ctx))}
         unknown = [name for name in unknown if name not in known]
     for name in unknown:
-        line = printable(f"variable {name} is unknown{nearest(name, known)}")
-        print(f"glm: {line}", file=sys.stderr, flush=True)
+        tell(printable(f"variable {name} is unknown{nearest(name, known)}"))
+
+
+def warn_of_foreign_variables(ctx, environment=os.environ):
+    """Say a line on standard error for each variable of Ollama's server that is set."""
+    if ctx.invoked_subcommand != "serve":
+        return
+    for name, answer in VARIABLES.items():
+        if name in environment:
+            tell(f"variable {name} has no effect: {answer}")
 
 
 def is_ours(name, value):
@@ -58,7 +67,10 @@ def is_ours(name, value):
 
 
 def nearest(name, known):
-    """Return the end of the sentence: the known variable that is like this one, if any is."""
+    """Return the end of the sentence: the known variable that is meant, if one is."""
+    key = canonical_key(name.removeprefix(PREFIX).replace("_", "-").lower())
+    if variable_of(key) in known:
+        return f"; did you mean {variable_of(key)}?"
     ends = [one.removeprefix(PREFIX) for one in sorted(known)]
     found = difflib.get_close_matches(name.removeprefix(PREFIX), ends, n=1)
-    return f"; the nearest known name is {PREFIX}{found[0]}" if found else ""
+    return f"; did you mean {PREFIX}{found[0]}?" if found else ""

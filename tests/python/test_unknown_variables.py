@@ -47,7 +47,7 @@ def said(capsys, environment, command="plan"):
 @pytest.mark.parametrize("command", ["plan", "serve"])
 def test_an_unknown_variable_is_told_with_the_one_that_was_meant(name, meant, command, capsys):
     lines = said(capsys, {name: "4", "PATH": "/bin", "GLM_MAX_SEQ": "4"}, command)
-    assert lines == [f"glm: variable {name} is unknown; the nearest known name is {meant}"]
+    assert lines == [f"glm: variable {name} is unknown; did you mean {meant}?"]
 
 
 def test_each_has_a_line_whose_control_characters_are_spelt_out(capsys):
@@ -84,5 +84,5 @@ def test_a_command_says_it_and_goes_on(monkeypatch, capsys):
     assert cli.main(["plan", "--device", "cpu"]) == 0
     captured = capsys.readouterr()
     assert captured.out.endswith("fits\n")
-    line = "glm: variable GLM_MAX_BACH is unknown; the nearest known name is GLM_MAX_BATCH\n"
+    line = "glm: variable GLM_MAX_BACH is unknown; did you mean GLM_MAX_BATCH?\n"
     assert captured.err == line

@@ -116,7 +116,14 @@ def test_wrong_options_are_one_line(arguments, code, message) -> None:
 
 def test_random_weights_are_served_under_several_names(start_server) -> None:
     config = ROOT / "checkpoints" / "capitals" / "config.json"
-    names = ("--served-name", "random", "--served-name", "other", "--served-name", "random")
+    names = (
+        "--served-model-name",
+        "random",
+        "--served-model-name",
+        "other",
+        "--served-model-name",
+        "random",
+    )
     server = start_server("--synthetic", config, "--layers", 2, *names)
     fields = {"prompt": [5, 6, 7], "max_tokens": 8, "extra_body": {"ignore_eos": True}}
     with server.openai() as client:

@@ -207,7 +207,7 @@ def test_what_is_no_id_is_replaced(server, given) -> None:
 @pytest.mark.skipif(device_kind() != "cpu", reason="a GPU's buffers do not fit 30 MB")
 def test_a_context_that_the_memory_of_a_file_cuts_is_logged_and_listed(start_server, tmp_path):
     path = tmp_path / "glm.toml"
-    path.write_text('[serve]\nmemory-limit = "30MB"\nserved-name = ["one", "two"]\n')
+    path.write_text('[serve]\nmemory-limit = "30MB"\nserved-model-name = ["one", "two"]\n')
     server = start_server("--config", path)
     listed = server.http.get("/v1/models").json()["data"]
     assert [one["id"] for one in listed] == ["one", "two"]

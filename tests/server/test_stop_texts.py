@@ -91,7 +91,7 @@ def start(tmp_path_factory):
     def started(*texts):
         if texts not in running:
             folder = write_scripted_model(tmp_path_factory.mktemp("model"), scripted(*texts))
-            options = ("--model", folder, "--served-name", MODEL_NAME)
+            options = ("--model", folder, "--served-model-name", MODEL_NAME)
             running[texts] = ServerProcess(tmp_path_factory.mktemp("serve"), *options)
         return running[texts].http
 

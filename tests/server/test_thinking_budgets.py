@@ -37,7 +37,7 @@ def started(tmp_path_factory, prompt_end, *script):
     opening = "{{ '<think>' if enable_thinking else '</think>' }}"
     assert opening in text
     template.write_text(text.replace(opening, prompt_end or opening))
-    options = ("--model", folder, "--served-name", MODEL_NAME)
+    options = ("--model", folder, "--served-model-name", MODEL_NAME)
     return ServerProcess(tmp_path_factory.mktemp("serve"), *options)
 
 

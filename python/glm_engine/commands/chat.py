@@ -16,7 +16,7 @@ from glm_engine.errors import BadInputError
 from glm_engine.values import variable
 
 LONGEST_PATIENCE = 10_000_000.0
-ENGINE_OPTIONS = (*options.ENGINE, "model_dir")
+ENGINE_OPTIONS = tuple(options.ENGINE)
 SERVER_OPTIONS = ("served_model", "key_file", "patience_seconds")
 
 
@@ -31,11 +31,13 @@ def sampling_options(function):
 
 
 @options.command("chat")
-@options.MODEL
+@options.MODEL_OR_NAME
+@click.argument("question", required=False)
 @click.option("--url", help="Ask the server there, such as http://127.0.0.1:8000, not an engine.")
-@click.option("--served-model", show_default="its first", help="Name to ask the server for.")
+@click.option("--served-model-name", "served_model", show_default="its first", help="Name to ask the server for.")
 @click.option(
-    "--key-file",
+    "--api-key-file",
+    "key_file",
     type=click.Path(),
     show_default="GLM_API_KEY, else none",
     help="File with the server's API key.",
@@ -91,7 +93,18 @@ def command(url, system, tools_file, thinks, shows_thoughts, keeps_history, **va
         run_on_engine(values["model_dir"], values["engine_values"], reader, parts)
     else:
         options.refuse_stated("not with --url", *ENGINE_OPTIONS)
-        run_at_server(url, reader, parts, **{name: values[name] for name in SERVER_OPTIONS})
+        run_at_server(url, reader, parts, **server_values(values))
+
+
+def server_values(values):
+    """Return what is asked of a server: MODEL is the name that it serves."""
+    server = {name: values[name] for name in SERVER_OPTIONS}
+    if options.is_stated("model_dir"):
+        name, model = server["served_model"], values["model_dir"]
+        if name not in (None, model):
+            raise BadInputError(f"MODEL is {model!r} but --served-model-name is {name!r}: state it once")
+        server["served_model"] = model
+    return server
 
 
 def make_reader(is_terminal, keeps_history):
@@ -107,8 +120,10 @@ def make_reader(is_terminal, keeps_history):
 
 def run_on_engine(model_dir, engine_values, reader, parts):
     from glm_engine.conversation.in_engine import EngineBackend, ModelText
+    from glm_engine.hub.names import find_checkpoint
     from glm_engine.loading import load_engine
 
+    model_dir = find_checkpoint(model_dir)
     text = ModelText(model_dir)
     chosen = options.make_engine_options(model_dir, engine_values)
     engine, _ = load_engine(chosen)

@@ -12,7 +12,7 @@ from glm_engine.errors import BadInputError
 
 @options.command("generate")
 @click.argument("prompt", required=False)
-@options.MODEL
+@options.MODEL_OPTION
 @click.option("--max-tokens", type=options.POSITIVE, default=128)
 @click.option("--min-tokens", type=options.NOT_NEGATIVE, default=0)
 @click.option("--stop", "stop_texts", multiple=True, help="Text to stop before; repeatable.")

@@ -19,7 +19,7 @@ SHARD_COLUMNS = ("shard", ">tensors", ">bytes")
 
 
 @options.command("inspect")
-@options.MODEL_ARGUMENT
+@options.MODEL
 @click.option("--match", "pattern", default="", help="Only tensors whose name this finds.")
 @click.option("--summary", is_flag=True, help="Leave the list of tensors out.")
 @options.JSON

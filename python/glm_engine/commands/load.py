@@ -123,7 +123,6 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 )
 @click.option(
     "--served-model-name",
-    "--served-model",
     "served_model",
     show_default="the first that the server lists",
     help="Model name to put into requests.",
@@ -141,7 +140,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     is_flag=True,
     help="Load an engine in this process instead of a server.",
 )
-@options.model_or_synthetic
+@options.model_options
 @options.TOKENIZER
 @options.engine_options
 @options.JSON

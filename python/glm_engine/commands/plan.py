@@ -29,7 +29,7 @@ RANK_COLUMNS = (
 
 
 @options.command("plan")
-@options.MODEL_ARGUMENT
+@options.MODEL
 @click.option(
     "--device-memory",
     "device_memory_bytes",

@@ -64,7 +64,7 @@ class Origin(click.ParamType):
 @options.model_or_synthetic
 @options.TOKENIZER
 @options.model_option(
-    "--served-name",
+    "--served-model-name",
     "served_names",
     multiple=True,
     show_default="ORG/NAME, or the folder's",

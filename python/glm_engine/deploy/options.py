@@ -35,12 +35,16 @@ WHERE = (
         help="Print the dry run as one JSON object; stages always print JSON.",
     ),
     click.option("--only", "is_alone", is_flag=True, help="Run this stage alone."),
-    options.model_option(
-        "--model",
-        envvar="GLM_MODEL",
-        shell_complete=options.complete_path,
-        show_default=f"{MODEL_ON_MODAL}; with --local {OWN_MODEL}",
-        help=f"ORG/NAME on the Hugging Face hub, or {OWN_MODEL}; with --local also a folder.",
+    options.with_argument(
+        options.model_option(
+            "--model",
+            "-m",
+            envvar="GLM_MODEL",
+            shell_complete=options.complete_path,
+            show_default=f"{MODEL_ON_MODAL}; with --local {OWN_MODEL}",
+            help=f"ORG/NAME on the Hugging Face hub, or {OWN_MODEL}; with --local also a folder.",
+        ),
+        target="model",
     ),
     options.model_option(
         "--revision", default=Job.revision, help="Branch, tag or commit of the model on the hub."

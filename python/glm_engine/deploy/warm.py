@@ -32,7 +32,7 @@ class WarmServer:
         """Return once the server takes requests; raise its error line if it cannot start, and
         StageFailedError if it was told to end before."""
         address = ("--host", self.job.host, "--port", str(self.job.port))
-        model = ("--model", self.job.source, "--served-name", self.job.model)
+        model = ("--model", self.job.source, "--served-model-name", self.job.model)
         self.process = subprocess.Popen(
             [*GLM, "serve", *model, *address, *self.job.engine_arguments()],
             stdin=subprocess.DEVNULL,

@@ -170,7 +170,7 @@ def test_bad_input_is_named(arguments, words, capsys):
 
 
 def test_a_model_that_is_not_served(server):
-    line = refused("load", server.url, "--served-model", "other")
+    line = refused("load", server.url, "--served-model-name", "other")
     assert f"no model 'other'; the server has: {MODEL}" in line
 
 
@@ -209,7 +209,7 @@ def test_more_requests_than_anyone_means(server):
 def test_a_server_that_lists_no_model(server, models):
     server.reset(models=models)
     assert "/v1/models lists no model" in refused("load", server.url, code=1)
-    assert "the server has: none" in refused("load", server.url, "--served-model", MODEL)
+    assert "the server has: none" in refused("load", server.url, "--served-model-name", MODEL)
 
 
 def test_what_is_printed_and_written_does_not_depend_on_each_other(server, tmp_path):

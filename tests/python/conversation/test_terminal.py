@@ -137,7 +137,7 @@ def test_a_conversation_on_a_server_that_dies(terminal, tmp_path, capfd):
         reason = "/v1/models: 401, the server does not accept the API key in GLM_API_KEY"
         assert cli.main(["chat", "--url", server.url]) == 2
         assert reason in capfd.readouterr().err
-        chat = terminal("--url", server.url, "--key-file", keys)
+        chat = terminal("--url", server.url, "--api-key-file", keys)
         assert f"capitals at {server.url}" in chat.wait_for(PROMPT)
         chat.say("/set max_tokens 2")
         answer = chat.say(FRANCE)

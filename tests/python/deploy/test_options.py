@@ -36,7 +36,7 @@ from tests.python.deploy.running import CAPITALS, ENVIRONMENT, wheel_in
             ["serve", "--min-replicas", "2"],
             "expected no more than --max-replicas (1)",
         ),
-        (["serve", "--scaledown-window", "1"], "1 is not in the range 2<=x<=3600"),
+        (["serve", "--scaledown-window", "1"], "expected 2 to 3600, got 1"),
         (["benchmark", "--local", "--batch", "1,x"], "'x' is not a valid integer"),
         (["nope"], "No such command 'nope'"),
     ],

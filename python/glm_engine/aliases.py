@@ -1,0 +1,159 @@
+"""Options of other engines in a command: other names of ours, and those without a counterpart."""
+
+import difflib
+import os
+import sys
+
+import click
+
+from glm_engine.peer_options import ABSENT, ALIASES, ALWAYS, ANSWERS
+
+CUTOFF = 0.8
+OWN_OPTIONS = "Options"
+KEY, SERVER_KEYS, CLIENT_KEY = "--api-key", "GLM_API_KEYS", "GLM_API_KEY"
+KEY_HELP = "API key itself. Other users of this machine can see it: prefer --api-key-file."
+KEY_NOTE = (
+    "other users of this machine can see --api-key in the list of processes;"
+    " use a file of keys or the variable {variable}"
+)
+
+
+class Foreign(click.Option):
+    """An option that states others, read before them; the help leaves most of these out."""
+
+    def __init__(self, names, is_flag=False, is_shown=False, **attributes):
+        name = f"as_{names[0].lstrip('-').replace('-', '_')}"
+        attributes |= {"is_flag": True} if is_flag else {}
+        super().__init__(
+            [name, *names], hidden=not is_shown, is_eager=True, expose_value=False, **attributes
+        )
+
+    def handle_parse_result(self, ctx, opts, args):
+        if self.name in opts and not ctx.resilient_parsing:
+            self.stated(ctx, opts, opts[self.name])
+        return None, args
+
+
+class AliasOption(Foreign):
+    """Another name of an option: it states the option's value."""
+
+    def __init__(self, name, alias, target):
+        super().__init__((name,), alias.value is not None, multiple=target.multiple)
+        self.alias, self.target = alias, target
+
+    def stated(self, ctx, opts, value):
+        new = self.converted(value, ctx)
+        if new is None:
+            return
+        old = opts.get(self.target.name)
+        if self.target.multiple:
+            new = [*(old if isinstance(old, list | tuple) else ()), *new]
+        elif isinstance(old, str | bool) and old != new:
+            names = f"{flag_of(self.target)} and {self.opts[0]}"
+            raise click.UsageError(f"{names} state the same option: state it once", ctx)
+        opts[self.target.name] = new
+        if self.alias.note:
+            tell(self.alias.note.format(name=self.opts[0], text=value, value=new))
+
+    def converted(self, value, ctx):
+        if self.alias.value is not None:
+            return self.alias.value
+        convert = self.alias.convert
+        if convert is None:
+            return value
+        try:
+            if self.target.multiple:
+                return [one for text in value for one in convert(text)]
+            return convert(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, self) from error
+
+
+class AnswerOption(Foreign):
+    """An option without a counterpart: refused with what does the job here, or of no effect."""
+
+    def __init__(self, name, answer):
+        super().__init__((name,), answer.is_flag)
+        self.answer = answer
+
+    def stated(self, ctx, opts, value):
+        del opts
+        name, answer = self.opts[0], self.answer
+        if answer.accepted != ALWAYS and value not in answer.accepted:
+            raise click.UsageError(f"No such option {name!r}: {answer.text}.", ctx)
+        if answer.is_told:
+            tell(f"{name} has no effect: {answer.text}")
+
+
+class KeyOption(Foreign):
+    """`--api-key KEY`, which states the variable of keys for this process."""
+
+    def __init__(self, variable, group):
+        super().__init__((KEY,), is_shown=True, metavar="KEY", help=KEY_HELP)
+        self.variable, self.group = variable, group
+
+    def stated(self, ctx, opts, value):
+        del opts
+        if not value.isprintable() or " " in value or "," in value:
+            text = "expected one key without spaces or commas; --api-key-file takes several"
+            raise click.BadParameter(text, ctx, self)
+        tell(KEY_NOTE.format(variable=self.variable))
+        others = os.environ.get(self.variable, "") if self.variable == SERVER_KEYS else ""
+        os.environ[self.variable] = f"{others} {value}".strip()
+
+
+def tell(line):
+    print(f"glm: {line}", file=sys.stderr, flush=True)
+
+
+def flag_of(param):
+    """Return the long name of an option, or the name of an argument."""
+    return next((flag for flag in param.opts if flag.startswith("--")), param.opts[0])
+
+
+def key_of(param):
+    return flag_of(param).removeprefix("--")
+
+
+def aliases_of(param):
+    """Return the names of other engines that the help shows beside an option."""
+    rows = ALIASES.get(key_of(param), ())
+    return [name for row in rows if row.is_shown for name in row.names]
+
+
+def canonical_key(key):
+    """Return the key of an option by any of its names, with hyphens at the front or without."""
+    names = (f"--{key}", key)
+    rows = ((own, row) for own, found in ALIASES.items() for row in found)
+    return next((own for own, row in rows if not set(row.names).isdisjoint(names)), key)
+
+
+def foreign_options(command):
+    """Return the options that a command takes beside its own, by the names of other engines."""
+    made = {}
+    for param in command.params:
+        for alias in ALIASES.get(key_of(param), ()):
+            made |= {name: AliasOption(name, alias, param) for name in alias.names}
+    for answer in ANSWERS:
+        for name in answer.names:
+            made.setdefault(name, AnswerOption(name, answer))
+    if command.name == "serve":
+        made[KEY] = KeyOption(SERVER_KEYS, "Server")
+    elif any(param.name == "url" for param in command.params):
+        made[KEY] = KeyOption(CLIENT_KEY, OWN_OPTIONS)
+    own = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+    return [option for name, option in made.items() if name not in own]
+
+
+def no_such_option(name, command, ctx):
+    """Return the error of an option that a command does not have, with the one that is meant."""
+    shown = f"No such option {name!r}"
+    key = canonical_key(name).lstrip("-")
+    if key in ALIASES:
+        where = f"`{ctx.command_path}` does not take"
+        here = f"; {ABSENT[key]}" if key in ABSENT else ""
+        return click.UsageError(f"{shown}: it is --{key}, which {where}{here}.", ctx)
+    own = [flag for param in command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)]
+    found = difflib.get_close_matches(name, own, n=1, cutoff=CUTOFF)
+    meant = f" Did you mean {found[0]}?" if found else ""
+    return click.UsageError(f"{shown}.{meant}", ctx)

@@ -1,0 +1,145 @@
+"""The types of options: numbers with bounds, sizes, shares of memory, checkpoints."""
+
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+import click
+
+from glm_engine.peer_values import ShareOfAll
+
+SHARE = re.compile(r"[01]?\.\d{1,9}")
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+MOST, MOST_BYTES = 2**31 - 1, 2**63 - 1
+MOST_CHARACTERS = 40
+POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+class Whole(click.types.IntParamType):
+    """A whole number of a range that is bounded at both ends."""
+
+    name = "n"
+
+    def __init__(self, least, most=MOST):
+        self.min, self.max = least, most
+
+    def convert(self, value, param, ctx):
+        expected = f"{self.min} to {self.max}"
+        refuse_long(self, value, expected, param, ctx)
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"expected a whole number, got {value!r}", param, ctx)
+        if not self.min <= number <= self.max:
+            self.fail(f"expected {expected}, got {number}", param, ctx)
+        return number
+
+
+def refuse_long(kind, value, expected, param, ctx):
+    """Refuse a text that is too long for any number, without reading its digits."""
+    if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        kind.fail(f"expected {expected}, got {len(value)} characters", param, ctx)
+
+
+POSITIVE = Whole(1)
+NOT_NEGATIVE = Whole(0)
+SEED = Whole(0, 2**64 - 1)
+
+
+class ByteSize(click.ParamType):
+    """A number of bytes: 1048576, 512MB, 80GiB."""
+
+    name = "size"
+    known = "a size, e.g. 512MB or 80GiB"
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, int):
+            return value
+        refuse_long(self, value, f"0 to {MOST_BYTES} bytes", param, ctx)
+        match = SIZE.fullmatch(value.strip())
+        if not match:
+            self.fail(f"expected {self.known}, got {value!r}", param, ctx)
+        number, unit, binary = match.groups()
+        size = Fraction(number) * (1024 if binary else 1000) ** POWERS[unit.lower()]
+        if size > MOST_BYTES:
+            self.fail(f"expected 0 to {MOST_BYTES} bytes, got {value!r}", param, ctx)
+        if 0 < size < 1:
+            self.fail(f"{value!r} is less than a byte; expected {self.known}", param, ctx)
+        return int(size)
+
+
+class PositiveSize(ByteSize):
+    """A number of bytes above 0."""
+
+    def convert(self, value, param, ctx):
+        size = super().convert(value, param, ctx)
+        if size == 0:
+            self.fail(f"expected {self.known}, got {value!r}", param, ctx)
+        return size
+
+
+@dataclass(frozen=True)
+class FreeShare:
+    """Whole hundredths of the memory that a device has free."""
+
+    percent: int
+
+
+class MemoryLimit(PositiveSize):
+    """A number of bytes above 0, or a share of free memory: 0.9; or another engine's share."""
+
+    name = "size|share"
+    known = "a size, e.g. 80GB or 80GiB, or a share of free memory, e.g. 0.9"
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, ShareOfAll):
+            return value
+        if not isinstance(value, str) or not SHARE.fullmatch(value.strip()):
+            return super().convert(value, param, ctx)
+        percent = 100 * Fraction(value.strip())
+        if percent.denominator != 1 or not 1 <= percent <= 100:
+            text = f"expected a share from 0.01 to 1.0 in hundredths, got {value!r}"
+            self.fail(text, param, ctx)
+        return FreeShare(int(percent))
+
+
+class WorldSize(Whole):
+    """A number of GPUs or ranks, or auto, which is the engine's 0."""
+
+    def convert(self, value, param, ctx):
+        return 0 if value == "auto" else super().convert(value, param, ctx)
+
+
+class Finite(click.FloatRange):
+    """A number of a range, and neither nan nor inf."""
+
+    name = "number"
+
+    def convert(self, value, param, ctx):
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"expected a finite number, got {value!r}", param, ctx)
+        return number
+
+
+def complete_path(_ctx, _param, incomplete):
+    """Let the shell complete a path."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+class Checkpoint(click.ParamType):
+    """A checkpoint's folder, or the name of a model that `glm pull` downloaded."""
+
+    name = "model"
+
+    def convert(self, value, param, ctx):
+        del param, ctx
+        from glm_engine.hub.names import find_checkpoint
+
+        return find_checkpoint(value)
+
+    def shell_complete(self, ctx, param, incomplete):
+        return complete_path(ctx, param, incomplete)

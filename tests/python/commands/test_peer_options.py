@@ -1,0 +1,284 @@
+"""The 20 most used options or commands of each of four engines: taken, or answered.
+
+The names are those of the documentation of `vllm serve`, SGLang's server arguments, llama-server's
+README, and Ollama's command line and `ollama serve --help`, read in November 2026.
+"""
+
+import os
+import re
+
+import click
+import pytest
+
+from glm_engine import cli, peer_options
+from glm_engine.layout import CAPITALS
+from glm_engine.option_types import FreeShare
+from glm_engine.peer_values import ShareOfAll
+from glm_engine.unknown_variables import warn_of_foreign_variables
+from tests.python.test_option_sources import COMMANDS, ROOT_CONTEXT
+
+HERE = str(CAPITALS)
+SHARE = object()
+NOTHING = object()
+SERVE = {
+    "vllm serve": [
+        (("--model", HERE), "model_dir", HERE),
+        (("--host", "0.0.0.0"), "host", "0.0.0.0"),
+        (("--port", "9000"), "port", 9000),
+        (("--tensor-parallel-size", "4"), "world_size", 4),
+        (("--max-model-len", "32k"), "max_seq", 32_000),
+        (("--gpu-memory-utilization", "0.9"), "memory_limit", SHARE),
+        (("--max-num-seqs", "64"), "max_batch", 64),
+        (("--max-num-batched-tokens", "4096"), "max_step_tokens", 4096),
+        (("--dtype", "bfloat16"), NOTHING, None),
+        (("--quantization", "awq"), "glm loads BF16 and FP8 weights", None),
+        (("--served-model-name", "air"), "served_names", ("air",)),
+        (("--trust-remote-code",), NOTHING, None),
+        (("--api-key", "secret"), NOTHING, None),
+        (("--enable-prefix-caching",), "prefix_cache", True),
+        (("--kv-cache-dtype", "fp8"), "kv_dtype", "fp8_e4m3"),
+        (("--enforce-eager",), "graphs", False),
+        (("--pipeline-parallel-size", "2"), "--world-size", None),
+        (("--enable-expert-parallel",), "expert_layout", "expert_parallel"),
+        (("--tool-call-parser", "glm45"), NOTHING, None),
+        (("--speculative-config", "{}"), "does not use draft tokens", None),
+    ],
+    "sglang.launch_server": [
+        (("--model-path", HERE), "model_dir", HERE),
+        (("--tokenizer-path", HERE), "tokenizer_dir", HERE),
+        (("--host", "::"), "host", "::"),
+        (("--port", "30000"), "port", 30_000),
+        (("--tp", "8"), "world_size", 8),
+        (("--tp-size", "2"), "world_size", 2),
+        (("--dp-size", "2"), "start one `glm serve` for each replica", None),
+        (("--ep-size", "8"), "expert_layout", "expert_parallel"),
+        (("--mem-fraction-static", "0.875"), "memory_limit", FreeShare(87)),
+        (("--context-length", "8192"), "max_seq", 8192),
+        (("--max-running-requests", "128"), "max_batch", 128),
+        (("--chunked-prefill-size", "2048"), "prefill_chunk", 2048),
+        (("--kv-cache-dtype", "fp8_e4m3"), "kv_dtype", "fp8_e4m3"),
+        (("--schedule-policy", "fcfs"), "scheduling_policy", "fcfs"),
+        (("--disable-radix-cache",), "prefix_cache", False),
+        (("--disable-cuda-graph",), "graphs", False),
+        (("--attention-backend", "fa3"), "kernels of its own", None),
+        (("--reasoning-parser", "glm45"), NOTHING, None),
+        (("--enable-metrics",), NOTHING, None),
+        (("--nnodes", "2"), "glm runs on one host", None),
+    ],
+    "llama-server": [
+        (("-m", HERE), "model_dir", HERE),
+        (("-hf", HERE), "model_dir", HERE),
+        (("-c", "4096"), "max_seq", 4096),
+        (("--ctx-size", "0"), "max_seq", None),
+        (("-np", "4"), "max_batch", 4),
+        (("--parallel", "-1"), "max_batch", None),
+        (("-t", "8"), "num_threads", 8),
+        (("--threads", "8"), "num_threads", 8),
+        (("-ngl", "40"), "--device cpu or cuda", None),
+        (("--n-gpu-layers", "all"), NOTHING, None),
+        (("-fa", "on"), NOTHING, None),
+        (("-b", "2048"), "--max-step-tokens", None),
+        (("-ub", "512"), "--max-step-tokens", None),
+        (("-ctk", "q8_0"), "--kv-dtype", None),
+        (("--alias", "air"), "served_names", ("air",)),
+        (("--api-key-file", "keys"), "api_key_file", "keys"),
+        (("--jinja",), NOTHING, None),
+        (("--mlock",), NOTHING, None),
+        (("--lora", "a.gguf"), "merge the adapter", None),
+        (("--rope-scaling", "yarn"), "--max-seq", None),
+    ],
+}
+OLLAMA = [
+    ("serve", "serve"),
+    ("start", "serve"),
+    ("run", "chat"),
+    ("pull", "pull"),
+    ("ps", "/v1/models"),
+    ("show", "glm inspect MODEL"),
+    ("stop", "Ctrl-C"),
+    ("create", "glm serve FOLDER"),
+    ("cp", "--served-model-name"),
+    ("push", "hf upload"),
+    ("OLLAMA_HOST", "GLM_HOST"),
+    ("OLLAMA_CONTEXT_LENGTH", "GLM_MAX_SEQ"),
+    ("OLLAMA_NUM_PARALLEL", "GLM_MAX_BATCH"),
+    ("OLLAMA_MAX_QUEUE", "GLM_MAX_QUEUE"),
+    ("OLLAMA_KEEP_ALIVE", "until the process ends"),
+    ("OLLAMA_MODELS", "HF_HOME"),
+    ("OLLAMA_MAX_LOADED_MODELS", "start another"),
+    ("OLLAMA_ORIGINS", "GLM_ALLOWED_ORIGIN"),
+    ("OLLAMA_KV_CACHE_TYPE", "GLM_KV_DTYPE"),
+    ("OLLAMA_FLASH_ATTENTION", "kernels of its own"),
+]
+ROWS = [
+    pytest.param(*row, id=f"{engine} {row[0][0]}") for engine, rows in SERVE.items() for row in rows
+]
+
+
+def parsed(*words, command="serve"):
+    return COMMANDS[(command,)].make_context(command, list(words), parent=ROOT_CONTEXT)
+
+
+def line_of(capsys, *words):
+    """Return the one line of a command that must be refused."""
+    assert cli.main(list(words)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_there_are_80():
+    assert [len(rows) for rows in (*SERVE.values(), OLLAMA)] == [20] * 4
+    for rows in (*SERVE.values(), OLLAMA):
+        assert len({row[0] for row in rows}) == 20
+
+
+@pytest.mark.parametrize(("words", "name", "value"), ROWS)
+def test_an_option_of_a_peer_is_taken_or_answered(words, name, value, monkeypatch, capsys):
+    monkeypatch.setenv("GLM_API_KEYS", "other")
+    usual = parsed().params
+    if name is NOTHING:
+        assert parsed(*words).params == usual
+    elif name in usual:
+        found = parsed(*words).params
+        assert {key: one for key, one in found.items() if key != name} == {
+            key: one for key, one in usual.items() if key != name
+        }
+        is_share = value is SHARE and isinstance(found[name], ShareOfAll)
+        assert is_share or found[name] == value
+    else:
+        line = line_of(capsys, "serve", *words)
+        assert line.startswith(f"glm: No such option {words[0]!r}: ")
+        assert name in line
+        assert "Did you mean" not in line
+
+
+@pytest.mark.parametrize(("name", "meant"), OLLAMA)
+def test_a_command_or_variable_of_ollama_is_taken_or_answered(name, meant, capsys):
+    ctx = click.Context(cli.commands, info_name="glm")
+    if name.isupper():
+        ctx.invoked_subcommand = "serve"
+        warn_of_foreign_variables(ctx, {name: "1"})
+        assert meant in capsys.readouterr().err
+        ctx.invoked_subcommand = "plan"
+        warn_of_foreign_variables(ctx, {name: "1"})
+        assert capsys.readouterr().err == ""
+    elif meant in cli.COMMANDS:
+        assert cli.commands.resolve_command(ctx, [name, "x"])[0] == meant
+    else:
+        assert meant in line_of(capsys, name, "x")
+
+
+def test_a_share_of_all_memory_is_converted_and_said(monkeypatch, capsys):
+    monkeypatch.setattr("glm_engine.device_memory.total_bytes", lambda device: 20 * 10**9)
+    arguments = ("plan", "--device", "cpu", "--json", "--gpu-memory-utilization")
+    assert cli.main([*arguments, "0.1"]) == 0
+    captured = capsys.readouterr()
+    assert '"memory_limit_bytes": 2000000000' in captured.out
+    expected = "glm: --gpu-memory-utilization 0.1 of 20.0 GB: --memory-limit 2.0GB\n"
+    assert captured.err == expected
+    monkeypatch.setattr("glm_engine.device_memory.total_bytes", lambda device: 10**15)
+    assert cli.main([*arguments, "1"]) == 1
+    assert "fits\": false" in capsys.readouterr().out
+
+
+def test_the_machine_has_as_much_memory_as_the_engine_says():
+    from glm_engine.device_memory import machine_bytes, total_bytes
+
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0 < machine_bytes() <= pages
+    assert total_bytes("cpu") == machine_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--gpu-memory-utilization", "90"), "'90' is not a share above 0 and up to 1, e.g. 0.9"),
+        (("--gpu-memory-utilization", "0"), "'0' is not a share above 0"),
+        (("--mem-fraction-static", "0.001"), "'0.001' is not a share from 0.01 to 1"),
+        (("--max-model-len", "0.5q"), "expected a whole number, got '0.5q'"),
+        (("--max-model-len", "12", "--max-seq", "13"), "--max-seq and --max-model-len state"),
+        (("--ctx-size", "12", "--max-model-len", "13"), "--max-seq and --max-model-len state"),
+        (("--enforce-eager", "--graphs"), "--graphs and --enforce-eager state"),
+        (("--kv-cache-dtype", "fp8_e5m2"), "'fp8_e5m2' is not one of"),
+        (("--ep-size", "many"), "'many' is not a number of GPUs"),
+        (("--tensor-parallel-size", "0"), "expected 1 to 2147483647, got 0"),
+        (("--tensor-parallel-size", ""), "--tensor-parallel-size: expected a value"),
+        (("--tensor-parallel-size",), "'--tensor-parallel-size' requires an argument"),
+        (("--allowed-origins", "[1]"), "'[1]' is not a JSON list of texts"),
+        (("--api-key", "a b"), "expected one key without spaces or commas"),
+        (("--tensor-parallel-sizes", "2"), "Did you mean --tensor-parallel-size?"),
+        (("--max-bach", "2"), "Did you mean --max-batch?"),
+        (("--frobnicate",), "No such option '--frobnicate'.\n"),
+        (("--max-tokens", "2"), "each request states max_tokens"),
+    ],
+)
+def test_wrong_values_and_names_are_told(words, message, capsys):
+    line = line_of(capsys, "serve", *words)
+    assert message in line
+
+
+def test_a_repeated_option_takes_both_names():
+    found = parsed("--allowed-origin", "null", "--cors-origins", "http://a.b,http://c.d").params
+    assert found["allowed_origins"] == ("null", "http://a.b", "http://c.d")
+    assert parsed("--allowed-origins", '["*"]').params["allowed_origins"] == ("*",)
+
+
+def test_the_same_value_twice_is_no_conflict():
+    assert parsed("--max-seq", "12", "--max-model-len", "12").params["max_seq"] == 12
+
+
+def test_prompts_of_llama_cpp():
+    made = parsed("-p", "Hello", "-n", "5", "--temp", "0.5", command="generate").params
+    assert (made["prompt"], made["max_tokens"], made["temperature"]) == ("Hello", 5, 0.5)
+    assert parsed("-m", HERE, "-p", "Hello", "-i", command="chat").params["question"] == "Hello"
+    assert parsed("-p", "9000").params["port"] == 9000
+
+
+def test_a_key_on_the_command_line_opens_the_server_and_warns(monkeypatch, capsys):
+    monkeypatch.setenv("GLM_API_KEYS", "other")
+    parsed("--api-key", "secret")
+    assert os.environ["GLM_API_KEYS"] == "other secret"
+    assert "use a file of keys or the variable GLM_API_KEYS" in capsys.readouterr().err
+    monkeypatch.setenv("GLM_API_KEY", "other")
+    parsed("--url", "http://127.0.0.1:9", "--api-key", "secret", command="chat")
+    assert os.environ["GLM_API_KEY"] == "secret"
+
+
+def test_variables_and_files_are_told_our_names(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "glm.toml"
+    path.write_text("tensor-parallel-size = 4\n")
+    line = line_of(capsys, "plan", "--config", str(path))
+    assert line.endswith(": tensor-parallel-size is unknown; did you mean world-size?\n")
+    monkeypatch.setenv("GLM_MAX_MODEL_LEN", "64")
+    assert cli.main(["plan", "--device", "cpu"]) == 0
+    line = "glm: variable GLM_MAX_MODEL_LEN is unknown; did you mean GLM_MAX_SEQ?\n"
+    assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize(("name", "meant"), [("generat", "generate"), ("servee", "serve")])
+def test_a_misspelt_command_gets_the_nearest(name, meant, capsys):
+    assert line_of(capsys, name) == f"glm: No such command {name!r}: did you mean `glm {meant}`?\n"
+
+
+def all_names():
+    rows = [row for rows in peer_options.ALIASES.values() for row in rows]
+    return [name for row in (*rows, *peer_options.ANSWERS) for name in row.names]
+
+
+@pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
+def test_no_name_hides_one_of_ours(path, capsys):
+    command = COMMANDS[path]
+    flags = [flag for one in command.get_params(ROOT_CONTEXT) for flag in one.opts]
+    assert sorted(flags) == sorted(set(flags))
+    assert all(re.fullmatch(r"--?[a-zA-Z0-9][\w-]*", name) for name in all_names())
+
+
+def test_answers_name_options_that_are_here():
+    params = [param for one in COMMANDS.values() for param in one.params]
+    known = {flag for param in params for flag in (*param.opts, *param.secondary_opts)}
+    texts = [one.text for one in peer_options.ANSWERS]
+    texts += [*peer_options.COMMANDS.values(), *peer_options.VARIABLES.values()]
+    for text in texts:
+        assert set(re.findall(r"(?<!\w)--[a-z-]+", text)) <= known | {"--help"}, text
