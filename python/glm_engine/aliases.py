@@ -10,11 +10,11 @@ from glm_engine.peer_options import ABSENT, ALIASES, ALWAYS, ANSWERS
 
 CUTOFF = 0.8
 OWN_OPTIONS = "Options"
-KEY, SERVER_KEYS, CLIENT_KEY = "--api-key", "GLM_API_KEYS", "GLM_API_KEY"
-KEY_HELP = "API key itself. Other users of this machine can see it: prefer --api-key-file."
+KEY, KEY_VARIABLE = "--api-key", "GLM_API_KEY"
+KEY_HELP = "API key of the server. Other users of this machine can see it; prefer GLM_API_KEY."
 KEY_NOTE = (
     "other users of this machine can see --api-key in the list of processes;"
-    " use a file of keys or the variable {variable}"
+    f" use the variable {KEY_VARIABLE}"
 )
 
 
@@ -79,27 +79,25 @@ class AnswerOption(Foreign):
     def stated(self, ctx, opts, value):
         del opts
         name, answer = self.opts[0], self.answer
-        if answer.accepted != ALWAYS and value not in answer.accepted:
+        is_here = answer.command in (None, ctx.command.name)
+        if not is_here or (answer.accepted != ALWAYS and value not in answer.accepted):
             raise click.UsageError(f"No such option {name!r}: {answer.text}.", ctx)
         if answer.is_told:
             tell(f"{name} has no effect: {answer.text}")
 
 
 class KeyOption(Foreign):
-    """`--api-key KEY`, which states the variable of keys for this process."""
+    """`--api-key KEY` of a client, which states the variable of its key for this process."""
 
-    def __init__(self, variable, group):
+    def __init__(self):
         super().__init__((KEY,), is_shown=True, metavar="KEY", help=KEY_HELP)
-        self.variable, self.group = variable, group
 
     def stated(self, ctx, opts, value):
         del opts
-        if not value.isprintable() or " " in value or "," in value:
-            text = "expected one key without spaces or commas; --api-key-file takes several"
-            raise click.BadParameter(text, ctx, self)
-        tell(KEY_NOTE.format(variable=self.variable))
-        others = os.environ.get(self.variable, "") if self.variable == SERVER_KEYS else ""
-        os.environ[self.variable] = f"{others} {value}".strip()
+        if not value.isprintable() or " " in value:
+            raise click.BadParameter("expected one key without spaces", ctx, self)
+        tell(KEY_NOTE)
+        os.environ[KEY_VARIABLE] = value
 
 
 def tell(line):
@@ -118,7 +116,8 @@ def key_of(param):
 def aliases_of(param):
     """Return the names of other engines that the help shows beside an option."""
     rows = ALIASES.get(key_of(param), ())
-    return [name for row in rows if row.is_shown for name in row.names]
+    names = [name for row in rows if row.is_shown for name in row.names]
+    return [name for name in names if name not in param.opts]
 
 
 def canonical_key(key):
@@ -134,13 +133,12 @@ def foreign_options(command):
     for param in command.params:
         for alias in ALIASES.get(key_of(param), ()):
             made |= {name: AliasOption(name, alias, param) for name in alias.names}
-    for answer in ANSWERS:
-        for name in answer.names:
-            made.setdefault(name, AnswerOption(name, answer))
-    if command.name == "serve":
-        made[KEY] = KeyOption(SERVER_KEYS, "Server")
-    elif any(param.name == "url" for param in command.params):
-        made[KEY] = KeyOption(CLIENT_KEY, OWN_OPTIONS)
+    if "max_batch" in {param.name for param in command.params}:
+        for answer in ANSWERS:
+            for name in answer.names:
+                made.setdefault(name, AnswerOption(name, answer))
+    if "url" in {param.name for param in command.params}:
+        made[KEY] = KeyOption()
     own = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
     return [option for name, option in made.items() if name not in own]
 
@@ -153,7 +151,12 @@ def no_such_option(name, command, ctx):
         where = f"`{ctx.command_path}` does not take"
         here = f"; {ABSENT[key]}" if key in ABSENT else ""
         return click.UsageError(f"{shown}: it is --{key}, which {where}{here}.", ctx)
-    own = [flag for param in command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)]
+    answers = [one.text for one in ANSWERS if name in one.names and one.text]
+    if answers:
+        return click.UsageError(f"{shown}: {answers[0]}.", ctx)
+    own = [
+        flag for param in command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)
+    ]
     found = difflib.get_close_matches(name, own, n=1, cutoff=CUTOFF)
     meant = f" Did you mean {found[0]}?" if found else ""
     return click.UsageError(f"{shown}.{meant}", ctx)

@@ -51,6 +51,14 @@ class LazyGroup(click.Group):
         finally:
             let_interrupts_raise()
 
+    def parse_args(self, ctx, args):
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            text = f"No such option {name!r} before a command: expected `glm COMMAND {name}`"
+            raise click.UsageError(text, ctx) from error
+
     def resolve_command(self, ctx, args):
         name, *rest = args
         if not name.startswith("-") and name not in COMMANDS:
@@ -67,13 +75,13 @@ def known_name(name, ctx):
     """Return our name of another engine's command; else an error with what is meant."""
     import difflib
 
-    from glm_engine import peer_options
+    from glm_engine import peer_commands
 
-    meant = peer_options.VERBS.get(name)
+    meant = peer_commands.VERBS.get(name)
     if meant in COMMANDS:
         return meant
     found = difflib.get_close_matches(name, COMMANDS, n=1)
-    advice = peer_options.COMMANDS.get(name) or (f"did you mean `glm {found[0]}`?" if found else "")
+    advice = peer_commands.ANSWERS.get(name) or (f"did you mean `glm {found[0]}`?" if found else "")
     end = f": {advice}" if advice else "; `glm --help` lists the commands"
     raise click.UsageError(f"No such command {name!r}{end}", ctx)
 

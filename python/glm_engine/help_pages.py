@@ -8,7 +8,9 @@ from glm_engine.aliases import OWN_OPTIONS, aliases_of, key_of
 
 OTHER_OPTIONS = "Other options"
 WHOLE_HYPHEN = "\ue000"
-EXTRA = re.compile(r"(?P<words>.*?)(?:(?:^|  )\[(?P<extra>[^][]*default: .*|required)\])?", re.DOTALL)
+EXTRA = re.compile(
+    r"(?P<words>.*?)(?:(?:^|  )\[(?P<extra>[^][]*default: .*|required)\])?", re.DOTALL
+)
 IN_BRACKETS = re.compile(r"default: \((.*?)\)(?=;|$)")
 FIRST = {
     "serve": ("model", "host", "port", "max-seq", "world-size", "api-key-file"),
@@ -42,43 +44,38 @@ def whole(text):
 
 def write_options(command, ctx, formatter):
     """Write the options of a command under headings."""
-    shown, topics = sections(command, ctx)
-    for title, options in shown.items():
+    for title, (shown, elsewhere) in sections(command, ctx).items():
         with formatter.section(title):
-            formatter.write_dl([record(one, ctx) for one in options])
-            if title in topics:
+            if shown:
+                formatter.write_dl([record(one, ctx) for one in shown])
+            if shown and elsewhere:
                 formatter.write_paragraph()
-                formatter.write_text(topic_line(*topics.pop(title)))
-    for title, found in topics.items():
-        with formatter.section(title):
-            formatter.write_text(topic_line(*found))
+            if elsewhere:
+                formatter.write_text(topic_line(elsewhere))
 
 
 def sections(command, ctx):
-    """Return the options under each heading, and the (topic, options) of those on its page."""
+    """Return what stands under each heading: the options shown, and those on a topic's page."""
     options = [
         one for one in command.get_params(ctx) if isinstance(one, click.Option) and not one.hidden
     ]
     by_key = {key_of(one): one for one in options}
     first = [by_key[key] for key in FIRST.get(command.name, ()) if key in by_key]
-    shown, topics = ({OWN_OPTIONS: first} if first else {}), {}
+    found = {OWN_OPTIONS: (first, [])} if first else {}
     for option in options:
-        group = getattr(option, "group", OWN_OPTIONS)
         if option in first:
             continue
-        if getattr(option, "topic", None) and not option.is_own:
-            topics.setdefault(group, (option.topic, []))[1].append(option)
-            continue
-        is_other = first and group == OWN_OPTIONS
-        shown.setdefault(OTHER_OPTIONS if is_other else group, []).append(option)
-    if OTHER_OPTIONS in shown:
-        shown[OTHER_OPTIONS] = shown.pop(OTHER_OPTIONS)
-    return shown, topics
+        group = getattr(option, "group", OWN_OPTIONS)
+        title = OTHER_OPTIONS if first and group == OWN_OPTIONS else group
+        is_elsewhere = getattr(option, "topic", None) is not None and not option.is_own
+        found.setdefault(title, ([], []))[is_elsewhere].append(option)
+    last = {OTHER_OPTIONS: found.pop(OTHER_OPTIONS)} if OTHER_OPTIONS in found else {}
+    return found | last
 
 
-def topic_line(topic, options):
+def topic_line(options):
     names = ", ".join(f"--{key_of(one)}" for one in options)
-    return whole(f"{names}: see `glm help {topic}`.")
+    return whole(f"{names}: see `glm help {options[0].topic}`.")
 
 
 def record(option, ctx):

@@ -1,12 +1,12 @@
-"""What vLLM, SGLang, llama.cpp and Ollama call things, and what does the job here.
+"""Options of vLLM, SGLang and llama.cpp, and what does the job here.
 
-`ALIASES` are other names of our options, by our name; `ANSWERS` are options without a counterpart;
-`VERBS` and `COMMANDS` are commands, `VARIABLES` those of Ollama's server.
+`ALIASES` are other names of our options, by our name; `ANSWERS` are options without a counterpart.
 """
 
 from dataclasses import dataclass
 
 from glm_engine import peer_values as values
+from glm_engine.peer_commands import OWN_KERNELS
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Alias:
 class Answer:
     """Options without a counterpart, and what to do instead.
 
-    A `flag` takes no value. What is `accepted` (values, or ALWAYS) changes nothing here; a note
-    says so where `is_told`.
+    A `flag` takes no value. What is `accepted` (values, or ALWAYS; by one `command`, or by all)
+    changes nothing here; a note says so where `is_told`.
     """
 
     names: tuple
@@ -37,6 +37,7 @@ class Answer:
     accepted: tuple = ()
     is_flag: bool = False
     is_told: bool = False
+    command: str | None = None
 
 
 ALWAYS = ("",)
@@ -95,9 +96,7 @@ ALIASES = {
     "scheduling-policy": (Alias(("--schedule-policy",)),),
     "port": (Alias(("-p",)),),
     "log-level": (Alias(("--uvicorn-log-level",)),),
-    "allowed-origin": (
-        Alias(("--allowed-origins", "--cors-origins"), convert=values.texts),
-    ),
+    "allowed-origin": (Alias(("--allowed-origins", "--cors-origins"), convert=values.texts),),
     "keep-alive-comments": (Alias(("--sse-ping-interval",)),),
     "chat-template": (Alias(("--chat-template-file",)),),
     "prompt": (Alias(("--prompt", "-p")),),
@@ -120,7 +119,6 @@ ABSENT = {
     "chat-template": "chat_template.jinja in the checkpoint's folder is the template",
 }
 ONE_HOST = "glm runs on one host, on its GPUs that --world-size names"
-OWN_KERNELS = "glm has one set of kernels of its own; `glm doctor` shows the device"
 WHOLE_MODEL = "glm keeps the whole model on the device: --device cpu or cuda, --world-size GPUs"
 NO_DRAFTS = "glm does not use draft tokens"
 NO_LORA = "glm loads no adapters: merge the adapter into the checkpoint first"
@@ -131,10 +129,16 @@ IN_CHECKPOINT = "glm loads BF16 and FP8 weights as the checkpoint stores them"
 BATCH = "--max-step-tokens sets the tokens of a forward pass, --max-batch the requests"
 THINKING = "answers always carry thinking in reasoning_content"
 ANSWERS = (
-    Answer(("--pipeline-parallel-size", "--pp-size", "--pp", "-pp"),
-           "glm splits a model by tensor parallelism: use --world-size", ("1",)),
-    Answer(("--data-parallel-size", "--dp-size", "--dp", "-dp"),
-           "start one `glm serve` for each replica behind a load balancer", ("1",)),
+    Answer(
+        ("--pipeline-parallel-size", "--pp-size", "--pp", "-pp"),
+        "glm splits a model by tensor parallelism: use --world-size",
+        ("1",),
+    ),
+    Answer(
+        ("--data-parallel-size", "--dp-size", "--dp", "-dp"),
+        "start one `glm serve` for each replica behind a load balancer",
+        ("1",),
+    ),
     Answer(("--nnodes",), ONE_HOST, ("1",)),
     Answer(("--node-rank",), ONE_HOST, ("0",)),
     Answer(("--dist-init-addr", "--nccl-port", "--master-addr", "--rpc"), ONE_HOST),
@@ -142,113 +146,232 @@ ANSWERS = (
     Answer(("--quantization", "-q"), IN_CHECKPOINT),
     Answer(("--dtype",), IN_CHECKPOINT, ("auto", "bfloat16")),
     Answer(("--load-format",), "glm loads safetensors only", ("auto", "safetensors")),
-    Answer(("--cache-type-k", "-ctk", "--cache-type-v", "-ctv"),
-           "K and V have one type: use --kv-dtype float32, bfloat16 or fp8_e4m3"),
-    Answer(("--swap-space", "--cpu-offload-gb", "--cache-ram", "-cram"),
-           "glm keeps the KV cache on the device: --memory-limit and --num-pages size it", ("0",)),
-    Answer(("--kv-cache-memory-bytes", "--max-total-tokens"),
-           "--num-pages sets the KV cache in pages of --page-size tokens"),
-    Answer(("--speculative-config", "-sc", "--speculative-algorithm", "--speculative-num-steps",
-            "--speculative-num-draft-tokens", "--speculative-eagle-topk",
-            "--speculative-draft-model-path", "--model-draft", "-md", "--draft-max"), NO_DRAFTS),
-    Answer(("--n-gpu-layers", "--num-gpu-layers", "--gpu-layers", "-ngl"), WHOLE_MODEL,
-           ("all", "auto", "99", "999", "-1")),
-    Answer(("--n-cpu-moe", "-ncmoe", "--cpu-moe", "-cmoe", "--override-tensor", "-ot",
-            "--tensor-split", "-ts", "--main-gpu", "-mg"), WHOLE_MODEL),
+    Answer(
+        ("--cache-type-k", "-ctk", "--cache-type-v", "-ctv"),
+        "K and V have one type: use --kv-dtype float32, bfloat16 or fp8_e4m3",
+    ),
+    Answer(
+        ("--swap-space", "--cpu-offload-gb", "--cache-ram", "-cram"),
+        "glm keeps the KV cache on the device: --memory-limit and --num-pages size it",
+        ("0",),
+    ),
+    Answer(
+        ("--kv-cache-memory-bytes", "--max-total-tokens"),
+        "--num-pages sets the KV cache in pages of --page-size tokens",
+    ),
+    Answer(
+        (
+            "--speculative-config",
+            "-sc",
+            "--speculative-algorithm",
+            "--speculative-num-steps",
+            "--speculative-num-draft-tokens",
+            "--speculative-eagle-topk",
+            "--speculative-draft-model-path",
+            "--model-draft",
+            "-md",
+            "--draft-max",
+        ),
+        NO_DRAFTS,
+    ),
+    Answer(
+        ("--n-gpu-layers", "--num-gpu-layers", "--gpu-layers", "-ngl"),
+        WHOLE_MODEL,
+        ("all", "auto", "99", "999", "-1"),
+    ),
+    Answer(
+        (
+            "--n-cpu-moe",
+            "-ncmoe",
+            "--cpu-moe",
+            "-cmoe",
+            "--override-tensor",
+            "-ot",
+            "--tensor-split",
+            "-ts",
+            "--main-gpu",
+            "-mg",
+        ),
+        WHOLE_MODEL,
+    ),
     Answer(("--split-mode", "-sm"), "use --world-size N: each GPU holds a part of each layer"),
     Answer(("--flash-attn", "-fa"), OWN_KERNELS, ("on", "auto", "1")),
-    Answer(("--attention-backend", "--decode-attention-backend", "--prefill-attention-backend",
-            "--sampling-backend", "--moe-runner-backend", "--moe-backend"), OWN_KERNELS,
-           ("auto",)),
-    Answer(("--compilation-config", "-O", "--cuda-graph-max-bs", "--cuda-graph-sizes"),
-           "--no-graphs switches CUDA graphs off; glm has no other setting of them"),
+    Answer(
+        (
+            "--attention-backend",
+            "--decode-attention-backend",
+            "--prefill-attention-backend",
+            "--sampling-backend",
+            "--moe-runner-backend",
+            "--moe-backend",
+        ),
+        OWN_KERNELS,
+        ("auto",),
+    ),
+    Answer(
+        ("--compilation-config", "-O", "--cuda-graph-max-bs", "--cuda-graph-sizes"),
+        "--no-graphs switches CUDA graphs off; glm has no other setting of them",
+    ),
     Answer(("--enable-torch-compile",), OWN_KERNELS, ALWAYS, is_flag=True, is_told=True),
-    Answer(("--lora-modules", "--enable-lora", "--lora", "--lora-scaled", "--lora-paths",
-            "--max-loras"), NO_LORA),
-    Answer(("--tool-call-parser",), "glm parses the tool calls of GLM models: leave it out",
-           ("glm45", "glm47", "glm")),
-    Answer(("--reasoning-parser",), "glm parses the thinking of GLM models: leave it out",
-           ("glm45", "glm47", "glm")),
+    Answer(
+        (
+            "--lora-modules",
+            "--enable-lora",
+            "--lora",
+            "--lora-scaled",
+            "--lora-paths",
+            "--max-loras",
+        ),
+        NO_LORA,
+    ),
+    Answer(
+        ("--tool-call-parser",),
+        "glm parses the tool calls of GLM models: leave it out",
+        ("glm45", "glm47", "glm"),
+    ),
+    Answer(
+        ("--reasoning-parser",),
+        "glm parses the thinking of GLM models: leave it out",
+        ("glm45", "glm47", "glm"),
+    ),
     Answer(("--enable-auto-tool-choice",), "", ALWAYS, is_flag=True),
     Answer(("--reasoning-format",), THINKING, ("auto", "deepseek")),
     Answer(("--reasoning-budget",), "a request states thinking_budget", ("-1",)),
-    Answer(("--chat-template-kwargs", "--default-chat-template-kwargs"),
-           "a request states chat_template_kwargs"),
+    Answer(
+        ("--chat-template-kwargs", "--default-chat-template-kwargs"),
+        "a request states chat_template_kwargs",
+    ),
     Answer(("--chat-template",), ABSENT["chat-template"]),
-    Answer(("--rope-scaling", "--rope-scale", "--rope-freq-base", "--rope-freq-scale",
-            "--yarn-orig-ctx", "--rope-theta", "--hf-overrides", "--json-model-override-args",
-            "--override-kv"), ROPE),
-    Answer(("--limit-mm-per-prompt", "--mmproj", "-mm", "--enable-multimodal",
-            "--embedding", "--embeddings", "--is-embedding", "--reranking", "--rerank",
-            "--runner", "--task"), TEXT_ONLY),
+    Answer(
+        (
+            "--rope-scaling",
+            "--rope-scale",
+            "--rope-freq-base",
+            "--rope-freq-scale",
+            "--yarn-orig-ctx",
+            "--rope-theta",
+            "--hf-overrides",
+            "--json-model-override-args",
+            "--override-kv",
+        ),
+        ROPE,
+    ),
+    Answer(
+        (
+            "--limit-mm-per-prompt",
+            "--mmproj",
+            "-mm",
+            "--enable-multimodal",
+            "--embedding",
+            "--embeddings",
+            "--is-embedding",
+            "--reranking",
+            "--rerank",
+            "--runner",
+            "--task",
+        ),
+        TEXT_ONLY,
+    ),
     Answer(("--download-dir",), "the variable HF_HOME or HF_HUB_CACHE names the folder"),
     Answer(("--hf-token", "-hft"), "the variable HF_TOKEN holds the token"),
     Answer(("--revision",), "run `glm pull ORG/NAME --revision REVISION` first"),
     Answer(("--offline",), "set the variable HF_HUB_OFFLINE=1", is_flag=True),
-    Answer(("--trust-remote-code",), "glm runs no code of a checkpoint", ALWAYS, is_flag=True,
-           is_told=True),
-    Answer(("--enable-chunked-prefill", "--cont-batching", "-cb", "--jinja", "--enable-metrics",
-            "--metrics", "--webui", "--ui", "--kv-unified", "-kvu", "--interactive", "-i", "-cnv"),
-           "", ALWAYS, is_flag=True),
-    Answer(("--no-enable-chunked-prefill", "--no-cont-batching", "-nocb", "--no-jinja",
-            "--no-webui", "--no-ui"), "glm always has this; see `glm serve --help`", is_flag=True),
-    Answer(("--mlock", "--no-mmap", "--no-warmup", "--skip-server-warmup"),
-           "glm reads the weights into memory before it listens", ALWAYS, is_flag=True,
-           is_told=True),
-    Answer(("--disable-log-requests", "--no-enable-log-requests", "--enable-log-requests",
-            "--disable-log-stats", "--log-requests"), "--log-level sets what the log holds",
-           ALWAYS, is_flag=True, is_told=True),
+    Answer(
+        ("--trust-remote-code",),
+        "glm runs no code of a checkpoint",
+        ALWAYS,
+        is_flag=True,
+        is_told=True,
+    ),
+    Answer(
+        (
+            "--enable-chunked-prefill",
+            "--cont-batching",
+            "-cb",
+            "--jinja",
+            "--enable-metrics",
+            "--metrics",
+            "--webui",
+            "--ui",
+            "--kv-unified",
+            "-kvu",
+        ),
+        "",
+        ALWAYS,
+        is_flag=True,
+    ),
+    Answer(
+        (
+            "--no-enable-chunked-prefill",
+            "--no-cont-batching",
+            "-nocb",
+            "--no-jinja",
+            "--no-webui",
+            "--no-ui",
+        ),
+        "glm always has this; see `glm serve --help`",
+        is_flag=True,
+    ),
+    Answer(
+        ("--mlock", "--no-mmap", "--no-warmup", "--skip-server-warmup"),
+        "glm reads the weights into memory before it listens",
+        ALWAYS,
+        is_flag=True,
+        is_told=True,
+    ),
+    Answer(
+        (
+            "--disable-log-requests",
+            "--no-enable-log-requests",
+            "--enable-log-requests",
+            "--disable-log-stats",
+            "--log-requests",
+        ),
+        "--log-level sets what the log holds",
+        ALWAYS,
+        is_flag=True,
+        is_told=True,
+    ),
     Answer(("--tokenizer-mode",), "glm has one tokenizer, the fast one", ("auto", "fast")),
     Answer(("--batch-size", "-b", "--ubatch-size", "-ub"), BATCH),
     Answer(("--threads-batch", "-tb"), "--threads sets the CPU threads of all work"),
     Answer(("--threads-http",), "glm serves HTTP in one process"),
     Answer(("--timeout", "-to"), "use --request-timeout, --body-timeout or --write-timeout"),
     Answer(("--verbose", "-v"), "use --log-level debug", is_flag=True),
-    Answer(("--ssl-certfile", "--ssl-keyfile", "--ssl-cert-file", "--ssl-key-file", "--root-path",
-            "--fastapi-root-path", "--api-prefix"), PROXY),
-    Answer(("--enable-priority-scheduling",),
-           "use --scheduling-policy priority; the lower number goes first", is_flag=True),
+    Answer(
+        (
+            "--ssl-certfile",
+            "--ssl-keyfile",
+            "--ssl-cert-file",
+            "--ssl-key-file",
+            "--root-path",
+            "--fastapi-root-path",
+            "--api-prefix",
+        ),
+        PROXY,
+    ),
+    Answer(
+        ("--enable-priority-scheduling",),
+        "use --scheduling-policy priority; the lower number goes first",
+        is_flag=True,
+    ),
     Answer(("--kv-events-config",), "use --kv-events ENDPOINT"),
-    Answer(("--kv-transfer-config", "--disaggregation-mode"),
-           "glm prefills and decodes in one process"),
+    Answer(
+        ("--kv-transfer-config", "--disaggregation-mode"), "glm prefills and decodes in one process"
+    ),
     Answer(("--max-logprobs",), "a request may ask for 20"),
     Answer(("--generation-config", "--override-generation-config"), OF_REQUESTS, ("auto",)),
     Answer(("--keepalive",), "glm keeps the model loaded until the process ends"),
-    Answer(("--format", "--json-schema", "-j", "--grammar", "--guided-decoding-backend"),
-           "a request to `glm serve` states response_format"),
+    Answer(
+        ("--format", "--json-schema", "-j", "--grammar", "--guided-decoding-backend"),
+        "a request to `glm serve` states response_format",
+    ),
+    Answer(
+        ("--interactive", "-i", "--conversation", "-cnv"),
+        "use `glm chat`",
+        ALWAYS,
+        is_flag=True,
+        command="chat",
+    ),
     Answer(("--nowordwrap",), "", ALWAYS, is_flag=True),
 )
-VERBS = {"run": "chat", "ls": "list", "start": "serve", "remove": "rm", "download": "pull"}
-COMMANDS = {
-    "ps": "a server lists its model at /v1/models; `glm list` shows the models on this machine",
-    "show": "use `glm inspect MODEL` or `glm plan MODEL`",
-    "stop": "end `glm serve` with Ctrl-C or SIGTERM; it finishes the requests that run",
-    "create": "glm reads a checkpoint's folder: edit chat_template.jinja and"
-    " generation_config.json there, then `glm serve FOLDER`",
-    "cp": "use `glm serve MODEL --served-model-name NAME`",
-    "push": "use `hf upload` of huggingface_hub",
-    "signin": "set the variable HF_TOKEN",
-    "signout": "unset the variable HF_TOKEN",
-    "launch": "use `glm serve MODEL` and point the program at its URL",
-    "complete": "use `glm generate PROMPT`",
-    "run-batch": "use `glm serve MODEL` and send the requests to it",
-    "collect-env": "use `glm doctor`",
-    "prune": "use `glm rm ORG/NAME`",
-}
-VARIABLES = {
-    "OLLAMA_HOST": "use --host and --port, or GLM_HOST and GLM_PORT",
-    "OLLAMA_CONTEXT_LENGTH": "use --max-seq, or GLM_MAX_SEQ",
-    "OLLAMA_NUM_PARALLEL": "use --max-batch, or GLM_MAX_BATCH",
-    "OLLAMA_MAX_QUEUE": "use --max-queue, or GLM_MAX_QUEUE",
-    "OLLAMA_KEEP_ALIVE": "glm keeps the model loaded until the process ends",
-    "OLLAMA_MODELS": "HF_HOME or HF_HUB_CACHE names the folder of the models",
-    "OLLAMA_MAX_LOADED_MODELS": "one `glm serve` serves one model; start another for another",
-    "OLLAMA_ORIGINS": "use --allowed-origin, or GLM_ALLOWED_ORIGIN",
-    "OLLAMA_KV_CACHE_TYPE": "use --kv-dtype, or GLM_KV_DTYPE",
-    "OLLAMA_FLASH_ATTENTION": OWN_KERNELS,
-    "OLLAMA_GPU_OVERHEAD": "use --memory-limit, or GLM_MEMORY_LIMIT",
-    "OLLAMA_SCHED_SPREAD": "use --world-size, or GLM_WORLD_SIZE",
-    "OLLAMA_LOAD_TIMEOUT": "glm has no limit on the time of loading",
-    "OLLAMA_DEBUG": "use --log-level debug, or GLM_LOG_LEVEL",
-    "OLLAMA_NOHISTORY": "use `glm chat --no-history`, or GLM_HISTORY=false",
-}

@@ -7,7 +7,7 @@ import re
 from glm_engine.aliases import canonical_key, tell
 from glm_engine.console import printable
 from glm_engine.option_sources import FILE, PREFIX, known_keys, variable_of
-from glm_engine.peer_options import VARIABLES
+from glm_engine.peer_commands import VARIABLES
 
 READ_BESIDES = ("GLM_API_KEY", "GLM_API_KEYS", "GLM_ENGINE_LIBRARY", "GLM_TRACEBACK")
 OF_TOOLS = frozenset(

@@ -58,7 +58,7 @@ def test_version_is_the_projects(capsys):
             "expected a size, e.g. 80GB or 80GiB, or a share of free memory, e.g. 0.9, got '3q'",
         ),
         (["inspect", "--match", "("], "--match"),
-        (["generate", "x", "--logit-bias", "5"], "'5' is not ID=BIAS"),
+        (["generate", "x", "--logit-bias", "5"], "expected ID=BIAS, e.g. 42=-1.5, got '5'"),
         (["generate", "x", "--system", "s"], "--system needs --chat"),
         (
             ["generate", "x", "--seed", "-1"],
@@ -98,8 +98,8 @@ def test_bad_input_is_named_and_gives_2(arguments, message, capsys):
     ("content", "message"),
     [
         ("{", "not JSON"),
-        ("[]", "not empty"),
-        ('[{"country": "France", "capital": 1}]', "fact 0 has no text 'capital'"),
+        ("[]", "expected a JSON list with at least one fact"),
+        ('[{"country": "France", "capital": 1}]', "expected a text 'capital' in fact 0"),
     ],
 )
 def test_facts_that_are_no_facts(tmp_path, content, message, capsys):

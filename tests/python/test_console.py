@@ -186,7 +186,7 @@ def test_errors_are_red_warnings_yellow_and_verdicts_green_or_red(monkeypatch):
     report = {"accuracy": 0.5, "threshold": 0.9, "passed": False, "wrong": [], "num_right": 1}
     sizes = {"num_asked": 2, "device": "CPU", "world_size": 1, "seconds": 1.0, "num_steps": 3}
     evaluate.print_report({**report, **sizes, "tokens_per_second": 1.0})
-    assert "\x1b[31m50.0% (at least 90%" in output.getvalue()
+    assert "\x1b[31m50.0% (threshold 90%" in output.getvalue()
     assert verdict("Passed.", True) == "\x1b[32mPassed.\x1b[0m"
     assert verdict("Failed.", False) == "\x1b[31mFailed.\x1b[0m"
 

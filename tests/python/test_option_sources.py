@@ -196,9 +196,18 @@ def test_a_wrong_file_is_named_with_its_key(text, message, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("served-model-name = 'x'", "served-model-name: expected a list that is not empty, got 'x'"),
-        ("served-model-name = []", "served-model-name: expected a list that is not empty, got an empty list"),
-        ("served-model-name = [1, true]", "served-model-name: expected a text or a number, got true"),
+        (
+            "served-model-name = 'x'",
+            "served-model-name: expected a list that is not empty, got 'x'",
+        ),
+        (
+            "served-model-name = []",
+            "served-model-name: expected a list that is not empty, got an empty list",
+        ),
+        (
+            "served-model-name = [1, true]",
+            "served-model-name: expected a text or a number, got true",
+        ),
         ("served-model-name = ['x', '']", "served-model-name: expected a value, not an empty text"),
     ],
 )
@@ -222,7 +231,11 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
         ("GLM_MAX_BATCH", "", "GLM_MAX_BATCH: expected a value, not an empty text"),
         ("GLM_PREFIX_CACHE", "maybe", "GLM_PREFIX_CACHE: 'maybe' is not a valid boolean"),
         ("GLM_DEVICE", "tpu", "GLM_DEVICE: 'tpu' is not one of"),
-        ("GLM_SERVED_MODEL_NAME", " \t", "GLM_SERVED_MODEL_NAME: expected a value, not an empty text"),
+        (
+            "GLM_SERVED_MODEL_NAME",
+            " \t",
+            "GLM_SERVED_MODEL_NAME: expected a value, not an empty text",
+        ),
         ("GLM_CONFIG", "", "GLM_CONFIG: expected a value, not an empty text"),
     ],
 )
@@ -278,7 +291,9 @@ def test_help_states_the_engines_own_defaults(capsys):
     assert re.search(rf"--threads N [^\[]*\[also: -t; default: {chosen.num_threads}\]", printed)
     assert (chosen.max_seq, chosen.max_batch, chosen.prefix_cache) == (0, 0, 1)
     assert chosen.max_step_tokens == 0
-    assert re.search(r"--max-step-tokens [^\[]*\[also: .*; default: 8192 on a GPU, .*; 512", printed)
+    assert re.search(
+        r"--max-step-tokens [^\[]*\[also: .*; default: 8192 on a GPU, .*; 512", printed
+    )
     assert "default: the model's, less if the memory is short]" in printed
 
 

@@ -34,7 +34,12 @@ def sampling_options(function):
 @options.MODEL_OR_NAME
 @click.argument("question", required=False)
 @click.option("--url", help="Ask the server there, such as http://127.0.0.1:8000, not an engine.")
-@click.option("--served-model-name", "served_model", show_default="its first", help="Name to ask the server for.")
+@click.option(
+    "--served-model-name",
+    "served_model",
+    show_default="its first",
+    help="Name to ask the server for.",
+)
 @click.option(
     "--api-key-file",
     "key_file",
@@ -102,7 +107,9 @@ def server_values(values):
     if options.is_stated("model_dir"):
         name, model = server["served_model"], values["model_dir"]
         if name not in (None, model):
-            raise BadInputError(f"MODEL is {model!r} but --served-model-name is {name!r}: state it once")
+            raise BadInputError(
+                f"MODEL is {model!r} but --served-model-name is {name!r}: state it once"
+            )
         server["served_model"] = model
     return server
 

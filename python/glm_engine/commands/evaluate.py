@@ -27,21 +27,27 @@ MAX_TOKENS = 16
 @options.command("evaluate")
 @options.MODEL
 @click.option(
-    "--facts", type=click.Path(), show_default=f"MODEL/{FACTS_FILE}", help="Facts to ask."
+    "--facts",
+    type=click.Path(),
+    show_default=f"MODEL/{FACTS_FILE}",
+    help="JSON file of the facts to ask for.",
 )
 @click.option(
     "--threshold",
     type=options.Finite(0, 1),
     default=0.95,
-    help="Least accuracy.",
+    help="Accuracy below which the command fails.",
 )
 @click.option(
-    "--limit", type=options.POSITIVE, show_default="all", help="Ask only the first so many."
+    "--limit", type=options.POSITIVE, show_default="all", help="Ask only for this many facts."
 )
 @options.engine_options_with(max_batch=32, max_seq=256)
 @options.JSON
 def command(model_dir, facts, threshold, limit, engine_values, as_json):
-    """Ask for every capital at once; exit with 1 below the threshold."""
+    """Ask for the capital of every country in one batch and report the accuracy.
+
+    Exits with 1 if the accuracy is below the threshold.
+    """
     from glm_engine.generation import Runner
     from glm_engine.loading import load_engine
     from glm_engine.tokenizer import GlmTokenizer
@@ -65,11 +71,11 @@ def read_facts(path):
     """Return the facts of a file, each with its country, capital and prompt."""
     facts = read_json(path)
     if not isinstance(facts, list) or not facts:
-        raise BadInputError(f"{path}: expected a list of facts that is not empty")
+        raise BadInputError(f"{path}: expected a JSON list with at least one fact")
     for index, fact in enumerate(facts):
         for key in FACT_KEYS:
             if not isinstance(fact, dict) or not isinstance(fact.get(key), str):
-                raise BadInputError(f"{path}: fact {index} has no text {key!r}")
+                raise BadInputError(f"{path}: expected a text {key!r} in fact {index}")
     return facts
 
 
@@ -121,7 +127,7 @@ def print_report(report):
             table.add_row(one["country"], one["capital"], one["completion"].strip())
         print_table(table)
         print()
-    accuracy = f"{report['accuracy']:.1%} (at least {report['threshold']:.0%} wanted)"
+    accuracy = f"{report['accuracy']:.1%} (threshold {report['threshold']:.0%})"
     print_fields(
         [
             ("right", f"{report['num_right']} of {report['num_asked']}"),

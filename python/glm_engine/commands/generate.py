@@ -1,4 +1,4 @@
-"""`glm generate`: one prompt, its text streamed as it comes."""
+"""`glm generate`: completes one prompt and streams the text."""
 
 import sys
 from pathlib import Path
@@ -13,22 +13,33 @@ from glm_engine.errors import BadInputError
 @options.command("generate")
 @click.argument("prompt", required=False)
 @options.MODEL_OPTION
-@click.option("--max-tokens", type=options.POSITIVE, default=128)
-@click.option("--min-tokens", type=options.NOT_NEGATIVE, default=0)
-@click.option("--stop", "stop_texts", multiple=True, help="Text to stop before; repeatable.")
-@click.option("--ignore-eos", is_flag=True, help="Go on past the end-of-text token.")
 @click.option(
-    "--logit-bias", "biases", multiple=True, metavar="ID=BIAS", help="Added to a token's logit."
+    "--max-tokens", type=options.POSITIVE, default=128, help="Maximum number of tokens to generate."
 )
-@click.option("--chat", is_flag=True, help="Wrap the prompt in the checkpoint's chat template.")
-@click.option("--system", help="System message before the prompt; needs --chat.")
-@click.option("--show-special", is_flag=True, help="Print special tokens too.")
-@click.option("--stats", is_flag=True, help="Print figures on standard error at the end.")
+@click.option(
+    "--min-tokens",
+    type=options.NOT_NEGATIVE,
+    default=0,
+    help="Minimum number of tokens to generate.",
+)
+@click.option("--stop", "stop_texts", multiple=True, help="Stop before this text (repeatable).")
+@click.option("--ignore-eos", is_flag=True, help="Continue after the end-of-text token.")
+@click.option(
+    "--logit-bias",
+    "biases",
+    multiple=True,
+    metavar="ID=BIAS",
+    help="Add BIAS to the logit of token ID (repeatable).",
+)
+@click.option("--chat", is_flag=True, help="Apply the model's chat template to the prompt.")
+@click.option("--system", help="System message; needs --chat.")
+@click.option("--show-special", is_flag=True, help="Print special tokens, too.")
+@click.option("--stats", is_flag=True, help="Print token counts and speed on standard error.")
 @options.sampling_options
 @options.engine_options_with(max_batch=1)
 @options.JSON
 def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **request_values):
-    """Continue PROMPT, or standard input where it is absent or “-”."""
+    """Complete PROMPT and stream the text. Without PROMPT, or with “-”, read standard input."""
     from glm_engine.generation import Runner
     from glm_engine.loading import load_engine
     from glm_engine.tokenizer import GlmTokenizer
@@ -50,7 +61,7 @@ def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **re
 
 
 def warn_of_unapplied(path):
-    """Name what generation_config.json sets and nothing here applies."""
+    """Name the settings of generation_config.json that `glm generate` does not apply."""
     from glm_engine.loading import say
     from glm_engine.server import model_configs
 
@@ -61,7 +72,7 @@ def read_prompt(prompt):
     if prompt not in (None, "-"):
         return prompt
     if prompt is None and sys.stdin.isatty():
-        raise click.UsageError("PROMPT is missing: give it as an argument or on standard input")
+        raise click.UsageError("expected a PROMPT as an argument or on standard input")
     try:
         return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as error:
@@ -69,7 +80,7 @@ def read_prompt(prompt):
 
 
 def encode(tokenizer, model_dir, text, chat, system):
-    """Return the prompt, and in a chat what finds the answer behind its thought."""
+    """Return the prompt's tokens, and for a chat what separates thinking from the answer."""
     if not chat:
         if system is not None:
             raise click.UsageError("--system needs --chat")
@@ -108,7 +119,9 @@ def parse_bias(text):
             return int(token_id), float(bias)
     except ValueError:
         pass
-    raise click.BadParameter(f"{text!r} is not ID=BIAS, such as 42=-1.5", param_hint="--logit-bias")
+    raise click.BadParameter(
+        f"expected ID=BIAS, e.g. 42=-1.5, got {text!r}", param_hint="--logit-bias"
+    )
 
 
 def stream(runner, job, show):

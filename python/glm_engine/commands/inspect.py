@@ -1,4 +1,4 @@
-"""`glm inspect`: what a checkpoint holds, and what is wrong with it."""
+"""`glm inspect`: lists the tensors of a checkpoint and its problems."""
 
 import re
 
@@ -20,13 +20,18 @@ SHARD_COLUMNS = ("shard", ">tensors", ">bytes")
 
 @options.command("inspect")
 @options.MODEL
-@click.option("--match", "pattern", default="", help="Only tensors whose name this finds.")
-@click.option("--summary", is_flag=True, help="Leave the list of tensors out.")
+@click.option(
+    "--match",
+    "pattern",
+    default="",
+    help="List only tensors whose name matches this regular expression.",
+)
+@click.option("--summary", is_flag=True, help="Do not list the tensors.")
 @options.JSON
 def command(model_dir, pattern, summary, as_json):
-    """List the tensors of MODEL (a folder, or a config.json alone).
+    """List the tensors of a checkpoint and its problems. MODEL may be a config.json, too.
 
-    Exits with 1 when the checkpoint has problems.
+    Exits with 1 if the checkpoint has problems.
     """
     from glm_engine.engine import inspect_checkpoint
     from glm_engine.loading import in_thread

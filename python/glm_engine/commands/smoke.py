@@ -12,7 +12,7 @@ MAX_TOKENS = 8
 TIMED_TOKENS = 64
 BUILD_CUDA = "`tools/develop --with cuda scons engine cuda`, then "
 RUN_BUILT = "`tools/develop --with cuda glm smoke --device cuda`"
-INSTALL_CUDA = "the wheel whose version has no +cpu, then "
+INSTALL_CUDA = "install the wheel whose version has no +cpu, then "
 RUN_INSTALLED = "`glm smoke --device cuda`"
 
 
@@ -23,11 +23,14 @@ RUN_INSTALLED = "`glm smoke --device cuda`"
     "--timed-tokens",
     type=options.Whole(2),
     default=TIMED_TOKENS,
-    help="Tokens of the second request, which gives the decode rate.",
+    help="Number of tokens to generate when measuring the decode speed.",
 )
 @options.JSON
 def command(model_dir, engine_values, timed_tokens, as_json):
-    """Continue “The capital of France is”; exit with 1 unless “Paris” comes."""
+    """Complete “The capital of France is” with the whole engine.
+
+    Exits with 1 if the answer lacks “Paris”.
+    """
     from glm_engine.generation import Runner
     from glm_engine.loading import load_engine
     from glm_engine.tokenizer import GlmTokenizer
@@ -55,7 +58,7 @@ def prompt(tokenizer, max_tokens, ignore_eos):
 
 
 def unused_gpu():
-    """Say that a GPU is here and how to get it; None where there is none."""
+    """Return a line that says how to use the GPU of this machine; None without a GPU."""
     from glm_engine.engine import find_gpus
 
     try:
@@ -64,11 +67,11 @@ def unused_gpu():
         return str(error)
     if not num_gpus:
         return None
-    return f"not used: {way_to_cuda()} runs on it"
+    return f"not used; to use it: {way_to_cuda()}"
 
 
 def way_to_cuda():
-    """Return the commands that lead to the GPU, from a wheel or from a checkout."""
+    """Return the commands that run on the GPU, from a wheel or from a checkout."""
     from glm_engine import layout
     from glm_engine.libraries import find_backend_library
 
@@ -77,7 +80,7 @@ def way_to_cuda():
 
 
 def make_report(info, load_seconds, answer, timed):
-    """Speeds: prefill of the first request, nothing cached; decode of the timed one."""
+    """Return the report; prefill speed is of the first request, decode speed of the timed one."""
     return {
         "prompt": PROMPT,
         "completion": answer.text,
@@ -96,7 +99,7 @@ def make_report(info, load_seconds, answer, timed):
 
 
 def print_report(report):
-    passed = "yes" if report["passed"] else f"no: {ANSWER!r} is not in the completion"
+    passed = "yes" if report["passed"] else f"no: expected {ANSWER!r} in the completion"
     gpu = report.get("unused_gpu")
     print_fields(
         [

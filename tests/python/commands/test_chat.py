@@ -17,13 +17,19 @@ REFUSED = [
     (["--url", NOBODY], f"{NOBODY}: cannot connect: "),
     (["--url", NOBODY, "--max-seq", "64"], "not with --url: --max-seq\n"),
     (["x", "--url", NOBODY], f"{NOBODY}: cannot connect: "),
-    (["x", "--url", NOBODY, "--served-model-name", "y"], "MODEL is 'x' but --served-model-name is 'y'"),
-    (["--timeout", "9", "--served-model-name", "x"], "only with --url: --served-model-name, --timeout\n"),
+    (
+        ["x", "--url", NOBODY, "--served-model-name", "y"],
+        "MODEL is 'x' but --served-model-name is 'y'",
+    ),
+    (
+        ["--timeout", "9", "--served-model-name", "x"],
+        "only with --url: --served-model-name, --timeout\n",
+    ),
     (["--model", "/nowhere"], "/nowhere: not a folder"),
     (["--tools", "/nowhere"], "/nowhere: cannot be read"),
     (["--url", NOBODY, "--api-key-file", "/nowhere"], "/nowhere: cannot be read"),
     (["--system", ""], "--system: expected a value"),
-    (["--temperature", "nan"], "not a finite number"),
+    (["--temperature", "nan"], "expected a finite number"),
 ]
 LINES = [
     ("/nothing", "/nothing is no command; /help lists them"),

@@ -10,7 +10,7 @@ import re
 import click
 import pytest
 
-from glm_engine import cli, peer_options
+from glm_engine import cli, peer_commands, peer_options
 from glm_engine.layout import CAPITALS
 from glm_engine.option_types import FreeShare
 from glm_engine.peer_values import ShareOfAll
@@ -34,7 +34,7 @@ SERVE = {
         (("--quantization", "awq"), "glm loads BF16 and FP8 weights", None),
         (("--served-model-name", "air"), "served_names", ("air",)),
         (("--trust-remote-code",), NOTHING, None),
-        (("--api-key", "secret"), NOTHING, None),
+        (("--tokenizer", HERE), "tokenizer_dir", HERE),
         (("--enable-prefix-caching",), "prefix_cache", True),
         (("--kv-cache-dtype", "fp8"), "kv_dtype", "fp8_e4m3"),
         (("--enforce-eager",), "graphs", False),
@@ -135,8 +135,7 @@ def test_there_are_80():
 
 
 @pytest.mark.parametrize(("words", "name", "value"), ROWS)
-def test_an_option_of_a_peer_is_taken_or_answered(words, name, value, monkeypatch, capsys):
-    monkeypatch.setenv("GLM_API_KEYS", "other")
+def test_an_option_of_a_peer_is_taken_or_answered(words, name, value, capsys):
     usual = parsed().params
     if name is NOTHING:
         assert parsed(*words).params == usual
@@ -171,16 +170,16 @@ def test_a_command_or_variable_of_ollama_is_taken_or_answered(name, meant, capsy
 
 
 def test_a_share_of_all_memory_is_converted_and_said(monkeypatch, capsys):
-    monkeypatch.setattr("glm_engine.device_memory.total_bytes", lambda device: 20 * 10**9)
+    monkeypatch.setattr("glm_engine.device_memory.total_bytes", lambda _: 20 * 10**9)
     arguments = ("plan", "--device", "cpu", "--json", "--gpu-memory-utilization")
     assert cli.main([*arguments, "0.1"]) == 0
     captured = capsys.readouterr()
     assert '"memory_limit_bytes": 2000000000' in captured.out
     expected = "glm: --gpu-memory-utilization 0.1 of 20.0 GB: --memory-limit 2.0GB\n"
     assert captured.err == expected
-    monkeypatch.setattr("glm_engine.device_memory.total_bytes", lambda device: 10**15)
+    monkeypatch.setattr("glm_engine.device_memory.total_bytes", lambda _: 10**15)
     assert cli.main([*arguments, "1"]) == 1
-    assert "fits\": false" in capsys.readouterr().out
+    assert 'fits": false' in capsys.readouterr().out
 
 
 def test_the_machine_has_as_much_memory_as_the_engine_says():
@@ -207,7 +206,6 @@ def test_the_machine_has_as_much_memory_as_the_engine_says():
         (("--tensor-parallel-size", ""), "--tensor-parallel-size: expected a value"),
         (("--tensor-parallel-size",), "'--tensor-parallel-size' requires an argument"),
         (("--allowed-origins", "[1]"), "'[1]' is not a JSON list of texts"),
-        (("--api-key", "a b"), "expected one key without spaces or commas"),
         (("--tensor-parallel-sizes", "2"), "Did you mean --tensor-parallel-size?"),
         (("--max-bach", "2"), "Did you mean --max-batch?"),
         (("--frobnicate",), "No such option '--frobnicate'.\n"),
@@ -236,14 +234,15 @@ def test_prompts_of_llama_cpp():
     assert parsed("-p", "9000").params["port"] == 9000
 
 
-def test_a_key_on_the_command_line_opens_the_server_and_warns(monkeypatch, capsys):
-    monkeypatch.setenv("GLM_API_KEYS", "other")
-    parsed("--api-key", "secret")
-    assert os.environ["GLM_API_KEYS"] == "other secret"
-    assert "use a file of keys or the variable GLM_API_KEYS" in capsys.readouterr().err
+@pytest.mark.parametrize("words", [("chat", "--url", "http://127.0.0.1:9"), ("load",)])
+def test_a_client_takes_a_key_and_warns(words, monkeypatch, capsys):
     monkeypatch.setenv("GLM_API_KEY", "other")
-    parsed("--url", "http://127.0.0.1:9", "--api-key", "secret", command="chat")
+    command, *rest = words
+    parsed(*rest, "--api-key", "secret", command=command)
     assert os.environ["GLM_API_KEY"] == "secret"
+    assert "use the variable GLM_API_KEY\n" in capsys.readouterr().err
+    line = line_of(capsys, *words, "--api-key", "a b")
+    assert line.endswith("expected one key without spaces\n")
 
 
 def test_variables_and_files_are_told_our_names(tmp_path, capsys, monkeypatch):
@@ -268,7 +267,7 @@ def all_names():
 
 
 @pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
-def test_no_name_hides_one_of_ours(path, capsys):
+def test_no_name_hides_one_of_ours(path):
     command = COMMANDS[path]
     flags = [flag for one in command.get_params(ROOT_CONTEXT) for flag in one.opts]
     assert sorted(flags) == sorted(set(flags))
@@ -279,6 +278,6 @@ def test_answers_name_options_that_are_here():
     params = [param for one in COMMANDS.values() for param in one.params]
     known = {flag for param in params for flag in (*param.opts, *param.secondary_opts)}
     texts = [one.text for one in peer_options.ANSWERS]
-    texts += [*peer_options.COMMANDS.values(), *peer_options.VARIABLES.values()]
+    texts += [*peer_commands.ANSWERS.values(), *peer_commands.VARIABLES.values()]
     for text in texts:
         assert set(re.findall(r"(?<!\w)--[a-z-]+", text)) <= known | {"--help"}, text

@@ -37,7 +37,7 @@ from tests.python.deploy.running import CAPITALS, ENVIRONMENT, wheel_in
             "expected no more than --max-replicas (1)",
         ),
         (["serve", "--scaledown-window", "1"], "expected 2 to 3600, got 1"),
-        (["benchmark", "--local", "--batch", "1,x"], "'x' is not a valid integer"),
+        (["benchmark", "--local", "--batch", "1,x"], "expected a whole number, got 'x'"),
         (["nope"], "No such command 'nope'"),
     ],
 )

@@ -1,0 +1,96 @@
+"""What the help shows: first what one needs, and what commands share on pages of their own."""
+
+import re
+
+import click
+import pytest
+
+from glm_engine import cli, help_pages, options
+from glm_engine.aliases import aliases_of, key_of
+from tests.python.test_option_sources import COMMANDS, ROOT_CONTEXT
+
+OWN = ("generate", "evaluate", "smoke", "inspect")
+WITH_ENGINE = [
+    path for path, one in COMMANDS.items() if "max_batch" in {p.name for p in one.params}
+]
+
+
+def printed(capsys, *words):
+    assert cli.main(list(words)) == 0
+    return capsys.readouterr().out
+
+
+def shown_first(text):
+    """Return the keys under the first heading."""
+    part = text.split("\nOptions:\n")[1].split("\n\n")[0]
+    lines = re.findall(r"^  (?:-\w, )?--([a-z-]+)", part, re.MULTILINE)
+    return tuple(lines)
+
+
+@pytest.mark.parametrize("name", help_pages.FIRST)
+def test_what_one_needs_comes_first(name, capsys):
+    wanted = help_pages.FIRST[name]
+    assert len(wanted) == 6
+    assert shown_first(printed(capsys, name, "--help")) == wanted
+
+
+@pytest.mark.parametrize("path", WITH_ENGINE, ids=" ".join)
+def test_each_engine_option_is_shown_or_named_with_its_page(path, capsys):
+    text = printed(capsys, *path, "--help")
+    assert "see `glm help engine`." in " ".join(text.split())
+    keys = {key_of(one) for one in COMMANDS[path].params if getattr(one, "topic", None) == "engine"}
+    assert len(keys) == len(options.ENGINE)
+    for key in keys:
+        assert f"--{key}" in text
+    described = [key for key in keys if re.search(rf"^  (-\w, )?--{key} ", text, re.MULTILINE)]
+    assert len(described) < 8
+
+
+def test_the_pages_of_shared_options_have_a_text_for_each(capsys):
+    for topic, table in options.TOPICS.items():
+        text = printed(capsys, "help", topic)
+        assert len(re.findall(r"^  (?:-\w, )?--[a-z]", text, re.MULTILINE)) == len(table)
+        assert "glm help" not in text
+
+
+@pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
+def test_help_has_no_bounds_of_32_bits_and_no_broken_name(path, capsys):
+    text = printed(capsys, *path, "--help")
+    assert not re.search(r"2147483647|18446744073709551615|RANGE|default: \(", text)
+    assert help_pages.WHOLE_HYPHEN not in text
+    assert not re.search(r"--[\w-]*-$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
+def test_help_shows_the_names_of_other_engines(path, capsys):
+    text = " ".join(printed(capsys, *path, "--help").split())
+    for param in COMMANDS[path].params:
+        is_elsewhere = getattr(param, "topic", None) and re.search(f"--{key_of(param)}[,:]", text)
+        if isinstance(param, click.Option) and not is_elsewhere and aliases_of(param):
+            assert f"[also: {', '.join(aliases_of(param))}" in text
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_option_has_a_text(name):
+    for param in COMMANDS[(name,)].get_params(ROOT_CONTEXT):
+        if isinstance(param, click.Option) and not param.hidden:
+            assert re.fullmatch(r"[A-Z-].*\.", param.help, re.DOTALL), param.opts
+
+
+@pytest.mark.parametrize("words", [("serve",), ("deploy", "plan"), ("deploy",)])
+def test_help_of_a_command_is_its_help(words, capsys):
+    assert printed(capsys, "help", *words) == printed(capsys, *words, "--help")
+    assert printed(capsys, "help") == printed(capsys, "--help")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("help", "generat"), "No such command 'generat': did you mean `glm generate`?"),
+        (("help", "serve", "me"), "`glm serve` has no commands, got 'me'"),
+        (("--model", "x", "serve"), "expected `glm COMMAND --model`"),
+    ],
+)
+def test_wrong_words_are_told(words, message, capsys):
+    assert cli.main(list(words)) == 2
+    assert message in capsys.readouterr().err
