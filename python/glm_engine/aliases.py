@@ -128,7 +128,10 @@ def canonical_key(key):
 
 
 def foreign_options(command):
-    """Return the options that a command takes beside its own, by the names of other engines."""
+    """Return the options that a command takes beside its own, by the names of other engines.
+
+    A name that one of its own has, too, is an alias of that alone: it converts the value.
+    """
     made = {}
     for param in command.params:
         for alias in ALIASES.get(key_of(param), ()):
@@ -139,8 +142,12 @@ def foreign_options(command):
                 made.setdefault(name, AnswerOption(name, answer))
     if "url" in {param.name for param in command.params}:
         made[KEY] = KeyOption()
-    own = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
-    return [option for name, option in made.items() if name not in own]
+    own = {name: one for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    return [
+        option
+        for name, option in made.items()
+        if own.get(name) in (None, getattr(option, "target", None))
+    ]
 
 
 def no_such_option(name, command, ctx):

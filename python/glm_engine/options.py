@@ -363,7 +363,7 @@ def bytes_of(limit, values):
     from glm_engine.console import human_bytes
     from glm_engine.device_memory import total_bytes
 
-    total = values.get("device_memory_bytes") or total_bytes(values["device"])
+    total = values.get("device_memory_bytes") or total_bytes(values.get("device"))
     size = int(limit.share * total)
     tell(
         f"--gpu-memory-utilization {limit.text} of {human_bytes(total)}:"

@@ -102,7 +102,16 @@ ALIASES = {
     "prompt": (Alias(("--prompt", "-p")),),
     "question": (Alias(("--prompt", "-p")),),
     "system": (Alias(("--system-prompt", "-sys")),),
-    "think": (Alias(("--reasoning", "-rea"), convert=values.switch),),
+    "think": (
+        Alias(("--reasoning", "-rea"), convert=values.switch),
+        Alias(("--thinking",), value=True, is_shown=False),
+        Alias(("--no-thinking",), value=False, is_shown=False),
+    ),
+    "thinking": (
+        Alias(("--reasoning", "-rea"), convert=values.switch),
+        Alias(("--think",), value=True, is_shown=False),
+        Alias(("--no-think",), value=False, is_shown=False),
+    ),
     "max-tokens": (Alias(("--n-predict", "--predict", "-n", "--max-new-tokens")),),
     "temperature": (Alias(("--temp",)),),
     "repetition-penalty": (Alias(("--repeat-penalty",)),),

@@ -10,7 +10,8 @@ import re
 import click
 import pytest
 
-from glm_engine import cli, peer_commands, peer_options
+from glm_engine import cli, options, peer_commands, peer_options
+from glm_engine.aliases import Foreign
 from glm_engine.layout import CAPITALS
 from glm_engine.option_types import FreeShare
 from glm_engine.peer_values import ShareOfAll
@@ -223,6 +224,28 @@ def test_a_repeated_option_takes_both_names():
     assert parsed("--allowed-origins", '["*"]').params["allowed_origins"] == ("*",)
 
 
+def test_a_name_that_is_ours_too_converts_its_value():
+    @options.command("any")
+    @click.option("--max-seq", "--max-model-len", type=options.POSITIVE)
+    def command(**values):
+        return values
+
+    context = command.make_context("any", ["--max-model-len", "2k"])
+    assert context.params == {"max_seq": 2000}
+
+
+def test_thinking_has_one_name_more(capsys):
+    made = [
+        parsed(flag, command="chat").params["thinks"] for flag in ("--thinking", "--no-thinking")
+    ]
+    assert made == [True, False]
+    words = [("--reasoning", word) for word in ("on", "off", "auto")]
+    assert [parsed(*one, command="chat").params["thinks"] for one in words] == [True, False, None]
+    assert "'perhaps' is not one of on, off, auto" in line_of(
+        capsys, "chat", "--reasoning", "perhaps"
+    )
+
+
 def test_the_same_value_twice_is_no_conflict():
     assert parsed("--max-seq", "12", "--max-model-len", "12").params["max_seq"] == 12
 
@@ -269,8 +292,11 @@ def all_names():
 @pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
 def test_no_name_hides_one_of_ours(path):
     command = COMMANDS[path]
-    flags = [flag for one in command.get_params(ROOT_CONTEXT) for flag in one.opts]
-    assert sorted(flags) == sorted(set(flags))
+    own = {name: one for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    foreign = [one for one in command.get_params(ROOT_CONTEXT) if isinstance(one, Foreign)]
+    assert len({one.opts[0] for one in foreign}) == len(foreign)
+    for one in foreign:
+        assert one.opts[0] not in own or one.target is own[one.opts[0]]
     assert all(re.fullmatch(r"--?[a-zA-Z0-9][\w-]*", name) for name in all_names())
 
 
