@@ -7,6 +7,7 @@ import sys
 import click
 
 from glm_engine.peer_options import ABSENT, ALIASES, ALWAYS, ANSWERS
+from glm_engine.peer_values import ShareOfAll
 
 CUTOFF = 0.8
 OWN_OPTIONS = "Options"
@@ -48,9 +49,9 @@ class AliasOption(Foreign):
         old = opts.get(self.target.name)
         if self.target.multiple:
             new = [*(old if isinstance(old, list | tuple) else ()), *new]
-        elif isinstance(old, str | bool) and old != new:
+        elif isinstance(old, str | bool | ShareOfAll) and old != new:
             names = f"{flag_of(self.target)} and {self.opts[0]}"
-            raise click.UsageError(f"{names} state the same option: state it once", ctx)
+            raise click.UsageError(f"{names} set the same option: use one of them", ctx)
         opts[self.target.name] = new
         if self.alias.note:
             tell(self.alias.note.format(name=self.opts[0], text=value, value=new))

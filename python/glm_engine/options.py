@@ -50,7 +50,7 @@ class ModelArgument(click.Argument):
         value, option = opts.get(self.name), opts.get(self.target)
         if isinstance(value, str):
             if isinstance(option, str) and option != value:
-                text = f"MODEL is {value!r} but --model is {option!r}: state the model once"
+                text = f"MODEL is {value!r} but --model is {option!r}; give only one"
                 raise click.UsageError(text, ctx)
             opts[self.target] = value
         return value, args
