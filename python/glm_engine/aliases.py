@@ -7,6 +7,7 @@ import sys
 import click
 
 from glm_engine.peer_options import ABSENT, ALIASES, ALWAYS, ANSWERS
+from glm_engine.peer_values import ShareOfAll
 
 CUTOFF = 0.8
 OWN_OPTIONS = "Options"
@@ -48,9 +49,9 @@ class AliasOption(Foreign):
         old = opts.get(self.target.name)
         if self.target.multiple:
             new = [*(old if isinstance(old, list | tuple) else ()), *new]
-        elif isinstance(old, str | bool) and old != new:
+        elif isinstance(old, str | bool | ShareOfAll) and old != new:
             names = f"{flag_of(self.target)} and {self.opts[0]}"
-            raise click.UsageError(f"{names} state the same option: state it once", ctx)
+            raise click.UsageError(f"{names} set the same option: use one of them", ctx)
         opts[self.target.name] = new
         if self.alias.note:
             tell(self.alias.note.format(name=self.opts[0], text=value, value=new))
@@ -128,7 +129,10 @@ def canonical_key(key):
 
 
 def foreign_options(command):
-    """Return the options that a command takes beside its own, by the names of other engines."""
+    """Return the options that a command takes beside its own, by the names of other engines.
+
+    A name that one of its own has, too, is an alias of that alone: it converts the value.
+    """
     made = {}
     for param in command.params:
         for alias in ALIASES.get(key_of(param), ()):
@@ -139,8 +143,12 @@ def foreign_options(command):
                 made.setdefault(name, AnswerOption(name, answer))
     if "url" in {param.name for param in command.params}:
         made[KEY] = KeyOption()
-    own = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
-    return [option for name, option in made.items() if name not in own]
+    own = {name: one for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    return [
+        option
+        for name, option in made.items()
+        if own.get(name) in (None, getattr(option, "target", None))
+    ]
 
 
 def no_such_option(name, command, ctx):

@@ -1,4 +1,4 @@
-"""Looks at the machine: interpreter, processor, memory, tools, libraries, devices."""
+"""Checks this machine: interpreter, packages, processor, memory, libraries, devices, tools."""
 
 import ctypes
 import os
@@ -51,9 +51,9 @@ TOOLS = (
     ("nvcc", None, "--version"),
     ("scons", None, "--version"),
 )
-LEAST_CUDA, TOO_OLD = 13000, "too old, device cuda needs CUDA 13.0, which is driver 580"
+LEAST_CUDA, TOO_OLD = 13000, "too old; --device cuda needs driver 580 or newer (CUDA 13.0)"
 CAPABILITY_ATTRIBUTES = (75, 76)
-CAPABILITIES = {(9, 0): "", (10, 0): ", whose code was compiled and has never run"}
+CAPABILITIES = {(9, 0): "", (10, 0): ", never tested on this GPU"}
 NVIDIA_LIBRARIES = (
     ("cuBLASLt", "libcublasLt.so.*", ("nvidia/cu13/lib", "nvidia/cublas/lib")),
     ("NCCL", "libnccl.so.*", ("nvidia/nccl/lib",)),
@@ -62,13 +62,18 @@ NVIDIA_LIBRARIES = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked for. `needed`: commands cannot run without it."""
+    """One thing that `glm doctor` looks for.
+
+    Commands cannot run without what is `needed`; what is `for_development` only builds and
+    measures.
+    """
 
     name: str
     found: bool
     detail: str
     how: str = ""
     needed: bool = False
+    for_development: bool = False
 
     @property
     def state(self):
@@ -81,7 +86,7 @@ class Finding:
 
 
 def diagnose():
-    """Return all findings, in the order in which they are shown."""
+    """Return all findings in display order; a wheel leaves out what is for development."""
     return [
         Finding("glm", True, version(), str(layout.PACKAGE), needed=True),
         interpreter(),
@@ -91,35 +96,39 @@ def diagnose():
         engine_library(),
         *[backend(kind) for kind in libraries.DEVICE_KINDS],
         nvidia_driver(),
-        *[nvidia_library(*row) for row in NVIDIA_LIBRARIES],
-        *[tool(*row) for row in TOOLS],
         checkpoint(),
+        *([] if layout.IS_WHEEL else for_development()),
     ]
+
+
+def for_development():
+    libraries_found = [nvidia_library(*row) for row in NVIDIA_LIBRARIES]
+    return [*[tool(*row) for row in TOOLS], *libraries_found]
 
 
 def interpreter():
     supported = (3, 11) <= sys.version_info[:2] <= (3, 14)
     detail = platform.python_version()
     if not supported:
-        detail += "; 3.11 to 3.14 is needed"
+        detail += "; expected 3.11 to 3.14"
     return Finding("Python", supported, detail, sys.executable, needed=True)
 
 
 def package(name):
-    """A package by its name on PyPI; most modules have it with underscores for the hyphens."""
+    """Look for a package by its name on PyPI; most modules have underscores for the hyphens."""
     found = util.find_spec(MODULES.get(name) or name.replace("-", "_"))
     if found is None:
-        return Finding(name, False, "not importable", needed=True)
+        return Finding(name, False, "not installed", needed=True)
     return Finding(name, True, metadata.version(name), str(Path(found.origin).parent), True)
 
 
 def processor():
-    """The CPU libraries are built for one instruction set; say what lacks here."""
+    """Compare the processor with x86-64-v3, for which the CPU libraries are built."""
     machine, cores = platform.machine(), len(os.sched_getaffinity(0))
-    detail = f"{machine}, {cores} cores usable"
+    detail = f"{machine}, {cores} usable cores"
     lacking = [flag for flag in X86_64_V3 if flag not in processor_flags()]
     if machine == "x86_64" and lacking:
-        detail += f"; lacks {', '.join(lacking)} of x86-64-v3"
+        detail += f"; expected x86-64-v3, missing {', '.join(lacking)}"
     found = machine == "x86_64" and not lacking
     return Finding("processor", found, detail, "/proc/cpuinfo", needed=True)
 
@@ -153,7 +162,7 @@ def text_of(path):
 
 
 def engine_library():
-    """Found means: loads, has every function, and knows this package's structs."""
+    """Check that engine.so loads and has the functions and structs of this package."""
     try:
         found = libraries.find_engine_library()
         libraries.load_engine_library()
@@ -168,37 +177,37 @@ def backend(kind):
     try:
         found = libraries.find_backend_library(kind)
     except GlmError:
-        return Finding(name, False, "engine.so is not there to look beside", needed=needed)
+        return Finding(name, False, "not found, because engine.so is missing", needed=needed)
     if found is None:
-        return Finding(name, False, "not built", "looked beside engine.so", needed)
+        return Finding(name, False, "not found beside engine.so", needed=needed)
     try:
         ctypes.CDLL(str(found.path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
     except OSError as error:
-        return Finding(name, False, f"cannot be loaded: {error}", found.how, needed)
+        return Finding(name, False, f"cannot load: {error}", found.how, needed)
     return Finding(name, True, str(found.path), found.how, needed)
 
 
 def nvidia_driver():
-    """The engine's own probe decides; names and capabilities come from the driver it opened."""
+    """Ask the engine for GPUs, and the driver that it opened for their names."""
     name = "NVIDIA driver"
     try:
         found = find_gpus()
     except GlmError as error:
-        return Finding(name, False, str(error), "asked engine.so")
+        return Finding(name, False, str(error), "reported by engine.so")
     if not found["num_gpus"]:
-        how = found["driver"] or "libcuda.so.1 is not here"
-        return Finding(name, False, "no GPU: device auto is the CPU", how)
+        how = found["driver"] or "libcuda.so.1 not found"
+        return Finding(name, False, "no GPU; --device auto uses the CPU", how)
     driver, newest = ctypes.CDLL(found["driver"]), ctypes.c_int()
     driver.cuDriverGetVersion(ctypes.byref(newest))
     devices = ", ".join(gpu(driver, number) for number in range(found["num_gpus"]))
     detail = f"CUDA {newest.value // 1000}.{newest.value % 1000 // 10}: {devices}"
     if newest.value < LEAST_CUDA:
         return Finding(name, False, f"{detail}: {TOO_OLD}", found["driver"])
-    return Finding(name, True, f"{detail}: device auto is CUDA", found["driver"])
+    return Finding(name, True, f"{detail}; --device auto uses CUDA", found["driver"])
 
 
 def gpu(driver, number):
-    """Name and compute capability of one GPU, and whether there are kernels for it."""
+    """Return name and compute capability of a GPU, and whether it has kernels."""
     title = ctypes.create_string_buffer(128)
     driver.cuDeviceGetName(title, len(title), number)
     capability = []
@@ -207,26 +216,26 @@ def gpu(driver, number):
         driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, number)
         capability.append(value.value)
     text = f"{title.value.decode()} ({capability[0]}.{capability[1]})"
-    return text + CAPABILITIES.get(tuple(capability), ", which has no kernels here")
+    return text + CAPABILITIES.get(tuple(capability), ", not supported: no kernels for it")
 
 
 def nvidia_library(name, pattern, folders):
     for entry in sys.path:
         for folder in folders:
             for path in sorted(Path(entry or ".", folder).glob(pattern)):
-                return Finding(name, True, str(path), "Python package")
-    return Finding(name, False, "no Python package holds it", "sys.path")
+                return Finding(name, True, str(path), "Python package", for_development=True)
+    return Finding(name, False, "not in any Python package", for_development=True)
 
 
 def tool(name, variable, version_option):
-    """A tool is the one its variable names, else the one on PATH."""
+    """Look for a build tool: the one that its variable names, else the one on PATH."""
     chosen = os.environ.get(variable) if variable else None
     path = shutil.which(chosen or name)
     if path is None:
-        return Finding(name, False, f"{chosen or name} is not there", "building only")
-    how = f"named by {variable}" if chosen else "on PATH"
+        return Finding(name, False, f"{chosen or name} not found", for_development=True)
+    how = f"set by {variable}" if chosen else "on PATH"
     detail = f"{path}, {first_version_line(path, version_option)}" if version_option else path
-    return Finding(name, True, detail, how)
+    return Finding(name, True, detail, how, for_development=True)
 
 
 def first_version_line(path, version_option):
@@ -240,7 +249,7 @@ def first_version_line(path, version_option):
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"does not run: {error}"
+        return f"cannot run: {error}"
     lines = [line.strip() for line in (result.stdout or result.stderr).splitlines()]
     telling = [line for line in lines if re.search(r"\d+\.\d+", line)]
     return telling[0] if telling else "version unknown"
@@ -248,5 +257,5 @@ def first_version_line(path, version_option):
 
 def checkpoint():
     found = (CAPITALS / "config.json").is_file()
-    detail = str(CAPITALS) if found else f"{CAPITALS} has no config.json"
-    return Finding("capitals", found, detail, "checkpoint of the smoke", needed=False)
+    detail = str(CAPITALS) if found else f"no config.json in {CAPITALS}"
+    return Finding("capitals", found, detail, "test model of glm smoke")

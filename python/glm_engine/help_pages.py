@@ -60,7 +60,9 @@ def sections(command, ctx):
         one for one in command.get_params(ctx) if isinstance(one, click.Option) and not one.hidden
     ]
     by_key = {key_of(one): one for one in options}
-    first = [by_key[key] for key in FIRST.get(command.name, ()) if key in by_key]
+    is_in_group = ctx.parent is not None and ctx.parent.parent is not None
+    keys = () if is_in_group else FIRST.get(command.name, ())
+    first = [by_key[key] for key in keys if key in by_key]
     found = {OWN_OPTIONS: (first, [])} if first else {}
     for option in options:
         if option in first:

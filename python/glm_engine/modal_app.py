@@ -12,8 +12,6 @@ from glm_engine.deploy.warm import WarmServer
 CHECKPOINTS = "/checkpoints"
 CHECKPOINT_VOLUME = "glm-checkpoints"
 START_SECONDS = 3600
-REQUEST_SECONDS = 3600
-SERVING = stages.Stage(WarmServer, True, cpu=16, memory=65_536, timeout=REQUEST_SECONDS)
 
 
 def checkpoint_volume():
@@ -21,7 +19,7 @@ def checkpoint_volume():
 
 
 def download(job):
-    """Bring the checkpoint into the volume, and let other containers see it."""
+    """Pull the checkpoint into the volume and commit it for other containers."""
     report = stages.download(job)
     checkpoint_volume().commit()
     return report
@@ -75,7 +73,7 @@ def make_app(deployment):
 
 
 def resources(stage, deployment, image):
-    """Return what Modal is asked for on behalf of a stage."""
+    """Return the resources that a stage asks Modal for."""
     hub = deployment.hub_secret if stage.name == "download" else None
     return {
         "image": image,
@@ -89,11 +87,11 @@ def resources(stage, deployment, image):
 
 
 def add_server(app, deployment, image):
-    """Return the class that serves, with the bounds within which Modal starts replicas of it."""
+    """Return the class that serves, with the limits of Modal's autoscaler."""
     keys = modal.Secret.from_name(deployment.keys_secret, required_keys=["GLM_API_KEYS"])
     concurrent = modal.concurrent(max_inputs=deployment.concurrent_requests)
     return app.cls(
-        **{**resources(SERVING, deployment, image), "secrets": [keys]},
+        **{**resources(stages.SERVING, deployment, image), "secrets": [keys]},
         env=deployment.job.environment(),
         startup_timeout=START_SECONDS,
         min_containers=deployment.min_replicas,

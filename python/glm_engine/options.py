@@ -50,7 +50,7 @@ class ModelArgument(click.Argument):
         value, option = opts.get(self.name), opts.get(self.target)
         if isinstance(value, str):
             if isinstance(option, str) and option != value:
-                text = f"MODEL is {value!r} but --model is {option!r}: state the model once"
+                text = f"MODEL is {value!r} but --model is {option!r}; give only one"
                 raise click.UsageError(text, ctx)
             opts[self.target] = value
         return value, args
@@ -363,7 +363,7 @@ def bytes_of(limit, values):
     from glm_engine.console import human_bytes
     from glm_engine.device_memory import total_bytes
 
-    total = values.get("device_memory_bytes") or total_bytes(values["device"])
+    total = values.get("device_memory_bytes") or total_bytes(values.get("device"))
     size = int(limit.share * total)
     tell(
         f"--gpu-memory-utilization {limit.text} of {human_bytes(total)}:"

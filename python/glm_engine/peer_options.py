@@ -102,29 +102,41 @@ ALIASES = {
     "prompt": (Alias(("--prompt", "-p")),),
     "question": (Alias(("--prompt", "-p")),),
     "system": (Alias(("--system-prompt", "-sys")),),
-    "think": (Alias(("--reasoning", "-rea"), convert=values.switch),),
+    "think": (
+        Alias(("--reasoning", "-rea"), convert=values.switch),
+        Alias(("--thinking",), value=True, is_shown=False),
+        Alias(("--no-thinking",), value=False, is_shown=False),
+    ),
+    "thinking": (
+        Alias(("--reasoning", "-rea"), convert=values.switch),
+        Alias(("--think",), value=True, is_shown=False),
+        Alias(("--no-think",), value=False, is_shown=False),
+    ),
     "max-tokens": (Alias(("--n-predict", "--predict", "-n", "--max-new-tokens")),),
     "temperature": (Alias(("--temp",)),),
     "repetition-penalty": (Alias(("--repeat-penalty",)),),
     "seed": (Alias(("--random-seed", "-s")),),
     "show-thoughts": (Alias(("--hidethinking",), value=False),),
 }
-OF_REQUESTS = "each request states it, and generation_config.json of the model has the default"
+OF_REQUESTS = "each request sets it; the model's generation_config.json has the default"
 ABSENT = {
-    "max-tokens": "each request states max_tokens",
+    "max-tokens": "each request sets max_tokens",
     "temperature": OF_REQUESTS,
     "repetition-penalty": OF_REQUESTS,
-    "seed": "each request states its seed",
-    "think": 'a request states chat_template_kwargs {"enable_thinking": false}',
-    "chat-template": "chat_template.jinja in the checkpoint's folder is the template",
+    "seed": "each request sets its seed",
+    "think": 'a request sets chat_template_kwargs, e.g. {"enable_thinking": false}',
+    "chat-template": "glm uses chat_template.jinja of the checkpoint",
 }
-ONE_HOST = "glm runs on one host, on its GPUs that --world-size names"
-WHOLE_MODEL = "glm keeps the whole model on the device: --device cpu or cuda, --world-size GPUs"
+ONE_HOST = "glm runs on one host; --world-size sets the number of GPUs"
+WHOLE_MODEL = (
+    "glm keeps the whole model on one kind of device; use --device cpu or cuda,"
+    " and --world-size for the number of GPUs"
+)
 NO_DRAFTS = "glm does not use draft tokens"
 NO_LORA = "glm loads no adapters: merge the adapter into the checkpoint first"
 TEXT_ONLY = "glm serves text models only"
 ROPE = "the checkpoint's config.json sets RoPE; --max-seq sets the context length"
-PROXY = "put a reverse proxy before `glm serve`, which speaks plain HTTP"
+PROXY = "put a reverse proxy in front of `glm serve`, which speaks plain HTTP"
 IN_CHECKPOINT = "glm loads BF16 and FP8 weights as the checkpoint stores them"
 BATCH = "--max-step-tokens sets the tokens of a forward pass, --max-batch the requests"
 THINKING = "answers always carry thinking in reasoning_content"
@@ -236,10 +248,10 @@ ANSWERS = (
     ),
     Answer(("--enable-auto-tool-choice",), "", ALWAYS, is_flag=True),
     Answer(("--reasoning-format",), THINKING, ("auto", "deepseek")),
-    Answer(("--reasoning-budget",), "a request states thinking_budget", ("-1",)),
+    Answer(("--reasoning-budget",), "each request sets thinking_budget", ("-1",)),
     Answer(
         ("--chat-template-kwargs", "--default-chat-template-kwargs"),
-        "a request states chat_template_kwargs",
+        "each request sets chat_template_kwargs",
     ),
     Answer(("--chat-template",), ABSENT["chat-template"]),
     Answer(
@@ -272,8 +284,8 @@ ANSWERS = (
         ),
         TEXT_ONLY,
     ),
-    Answer(("--download-dir",), "the variable HF_HOME or HF_HUB_CACHE names the folder"),
-    Answer(("--hf-token", "-hft"), "the variable HF_TOKEN holds the token"),
+    Answer(("--download-dir",), "set the variable HF_HOME or HF_HUB_CACHE"),
+    Answer(("--hf-token", "-hft"), "set the variable HF_TOKEN"),
     Answer(("--revision",), "run `glm pull ORG/NAME --revision REVISION` first"),
     Answer(("--offline",), "set the variable HF_HUB_OFFLINE=1", is_flag=True),
     Answer(
@@ -359,12 +371,12 @@ ANSWERS = (
     Answer(
         ("--kv-transfer-config", "--disaggregation-mode"), "glm prefills and decodes in one process"
     ),
-    Answer(("--max-logprobs",), "a request may ask for 20"),
+    Answer(("--max-logprobs",), "each request may ask for up to 20"),
     Answer(("--generation-config", "--override-generation-config"), OF_REQUESTS, ("auto",)),
     Answer(("--keepalive",), "glm keeps the model loaded until the process ends"),
     Answer(
         ("--format", "--json-schema", "-j", "--grammar", "--guided-decoding-backend"),
-        "a request to `glm serve` states response_format",
+        "a request to `glm serve` sets response_format",
     ),
     Answer(
         ("--interactive", "-i", "--conversation", "-cnv"),

@@ -6,6 +6,7 @@ import shlex
 import click
 import pytest
 
+from glm_engine.aliases import AnswerOption
 from glm_engine.cli import commands
 from tests.docs.documents import ROOT, command_lines, documents
 
@@ -34,7 +35,7 @@ def problems(words):
         command = command.get_command(context, name)
         if command is None:
             return [f"no command {name}"]
-    parameters = command.get_params(context)
+    parameters = [one for one in command.get_params(context) if not isinstance(one, AnswerOption)]
     known = {spelling for one in parameters for spelling in one.opts + one.secondary_opts}
     stated = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
     return [f"{command.name} has no {option}" for option in stated if option not in known]
@@ -59,4 +60,7 @@ def test_a_stated_command_exists(words):
 def test_what_the_program_lacks_is_seen():
     assert problems(["plan", "FOLDER", "--world-size", "8"]) == []
     assert problems(["plan", "FOLDER", "--world-sizes=8"]) == ["plan has no --world-sizes"]
+    assert problems(["plan", "--max-model-len", "8", "--swap-space=4"]) == [
+        "plan has no --swap-space"
+    ]
     assert problems(["sing"]) == ["no command sing"]

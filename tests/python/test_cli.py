@@ -122,7 +122,8 @@ def test_doctor_says_what_is_missing():
     assert result.returncode == 1
     report = json.loads(result.stdout)
     assert "engine.so" in report["missing"]
-    assert {"name", "found", "detail", "how", "needed", "state"} == set(report["findings"][0])
+    keys = {"name", "found", "detail", "how", "needed", "for_development", "state"}
+    assert set(report["findings"][0]) == keys
 
 
 def shell(line, unbuffered=""):

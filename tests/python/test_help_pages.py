@@ -34,6 +34,11 @@ def test_what_one_needs_comes_first(name, capsys):
     assert shown_first(printed(capsys, name, "--help")) == wanted
 
 
+@pytest.mark.parametrize("name", ["plan", "serve"])
+def test_a_command_of_a_group_has_an_order_of_its_own(name, capsys):
+    assert shown_first(printed(capsys, "deploy", name, "--help"))[0] == "local"
+
+
 @pytest.mark.parametrize("path", WITH_ENGINE, ids=" ".join)
 def test_each_engine_option_is_shown_or_named_with_its_page(path, capsys):
     text = printed(capsys, *path, "--help")
@@ -51,6 +56,8 @@ def test_the_pages_of_shared_options_have_a_text_for_each(capsys):
         text = printed(capsys, "help", topic)
         assert len(re.findall(r"^  (?:-\w, )?--[a-z]", text, re.MULTILINE)) == len(table)
         assert "glm help" not in text
+        stated = " ".join(text.split()).count("default: ")
+        assert stated == len(table) - (topic == "engine")
 
 
 @pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)

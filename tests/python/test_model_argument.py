@@ -49,7 +49,7 @@ def test_commands_with_another_argument_have_the_short_option(path):
 @pytest.mark.parametrize("words", [(HERE, "-m", THERE), ("--model", THERE, HERE)])
 def test_two_models_are_refused_by_name(path, words, capsys):
     assert cli.main([*path, *words]) == 2
-    expected = f"glm: MODEL is {HERE!r} but --model is {THERE!r}: state the model once\n"
+    expected = f"glm: MODEL is {HERE!r} but --model is {THERE!r}; give only one\n"
     assert capsys.readouterr() == ("", expected)
 
 

@@ -68,7 +68,14 @@ def test_its_version_says_that_it_has_no_cuda_device(wheel):
 
 def test_smoke_from_any_folder_without_write_access(installed, tmp_path):
     assert "passed      yes" in installed.glm("smoke", "--device", "cpu", cwd=tmp_path)
-    assert "part of the wheel" in installed.glm("doctor", cwd=tmp_path)
+
+
+def test_doctor_and_deploy_plan_need_no_checkout(installed, tmp_path):
+    doctor = installed.glm("doctor", cwd=tmp_path)
+    assert "part of the wheel" in doctor
+    assert not [name for name in ("futhark", "terra", "scons", "nvcc", "NCCL") if name in doctor]
+    planned = installed.glm("deploy", "plan", "--dry-run", cwd=tmp_path)
+    assert 'pip install "glm-engine[modal]"' in planned
 
 
 def test_it_plans_gpus_without_one(installed, tmp_path):

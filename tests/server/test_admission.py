@@ -101,7 +101,7 @@ def test_a_port_in_use_is_one_line(server) -> None:
     ("arguments", "code", "message"),
     [
         (("--model", "/nowhere"), 2, "/nowhere"),
-        (("--model", "x", "--synthetic", "y"), 2, "exclude each other"),
+        (("--model", "x", "--synthetic", "y"), 2, "cannot be used together"),
         (("--host", "300.1.1.1"), 2, "cannot listen on 300.1.1.1"),
         (("--api-key-file", os.devnull), 2, "holds no API key"),
         (("--synthetic", "no-such-model"), 2, "no-such-model"),

@@ -66,6 +66,14 @@ def test_group_lock_holds_what_the_project_asks(group, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("extra", "group"), [("plot", "oracle"), ("otel", "services")])
+def test_extras_of_users_allow_the_version_that_the_tests_use(extra, group, version):
+    locked = read_lock(LOCKS / f"{group}-{version}.lock")
+    for one in map(Requirement, project()["optional-dependencies"][extra]):
+        assert one.specifier.contains(locked[one.name][0])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ["base", "oracle"])
 def test_nothing_drags_cuda_in(name, version):
     locked = read_lock(LOCKS / f"{name}-{version}.lock")

@@ -1,1 +1,1 @@
-"""Measures prefill and decode of an engine through its own loop, beside the memory's floor."""
+"""Measures prefill and decode of an engine, beside the roofline of its memory."""

@@ -20,17 +20,17 @@ def config_path(wanted):
     if path.is_dir():
         path = path / "config.json"
         if not path.is_file():
-            raise BadInputError(f"{wanted}: not a checkpoint's folder: it has no config.json")
+            raise BadInputError(f"{wanted}: not a checkpoint: this folder has no config.json")
     if not path.is_file():
         known = ", ".join(SYNTHETIC)
-        raise BadInputError(f"{wanted}: neither a config.json nor one of {known}")
+        raise BadInputError(f"{wanted}: expected the path of a config.json, or one of {known}")
     return path
 
 
 def config_of(model_dir, synthetic):
     """Return what `--model` or `--synthetic` names, and its config.json; capitals without both."""
     if model_dir is not None and synthetic:
-        raise BadInputError("--model and --synthetic exclude each other")
+        raise BadInputError("--model and --synthetic cannot be used together")
     if synthetic:
         return synthetic, config_path(synthetic)
     folder = str(CAPITALS) if model_dir is None else find_checkpoint(model_dir)

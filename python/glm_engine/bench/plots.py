@@ -1,4 +1,4 @@
-"""Two pictures of a report: tokens per second and share of the floor over the batch size."""
+"""Two charts of a report: tokens per second and share of the roofline over the batch size."""
 
 import io
 from itertools import cycle
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from glm_engine.errors import BadInputError
 from glm_engine.files import prepare_target, write_whole
+from glm_engine.layout import IS_WHEEL
 
 SIZE = (9.6, 3.8)
 EDGE_INCHES = 0.1
@@ -24,6 +25,11 @@ STYLE = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
 }
+WAY_TO_MATPLOTLIB = (
+    'install it with `pip install "glm-engine[plot]"`'
+    if IS_WHEEL
+    else "run the command with `tools/develop --with oracle`, or `pip install matplotlib`"
+)
 METADATA = {".png": None, ".svg": {"Date": None}}
 
 
@@ -31,9 +37,7 @@ def load_pyplot():
     try:
         import matplotlib
     except ImportError as error:
-        raise BadInputError(
-            "a plot needs matplotlib, which is not installed (tools/develop --with oracle has it)"
-        ) from error
+        raise BadInputError(f"--plot needs matplotlib: {WAY_TO_MATPLOTLIB}") from error
     matplotlib.use("Agg")
     matplotlib.rcParams |= STYLE
     from matplotlib import pyplot
@@ -42,18 +46,18 @@ def load_pyplot():
 
 
 def prepare_plot(path):
-    """Refuse a plot that could not be drawn or written; returns the paths of its files."""
+    """Return the paths of a plot's files; refuse a plot that could not be drawn or written."""
     text = str(path)
     stem = Path(text).with_suffix("") if Path(text).suffix in METADATA else Path(text)
     if text.endswith("/") or stem.name in ("", ".."):
-        raise BadInputError(f"{text!r} names no picture: it takes a name such as reports/run")
+        raise BadInputError(f"--plot: expected a file name, e.g. reports/run, got {text!r}")
     paths = [prepare_target(f"{stem}{suffix}") for suffix in METADATA]
     load_pyplot()
     return paths
 
 
 def write_figure(figure, paths):
-    """Write a figure to each path, in the form that its suffix names."""
+    """Write a figure to each path, in the format that its suffix names."""
     for target in paths:
         drawn, kind = io.BytesIO(), target.suffix
         figure.savefig(drawn, dpi=150, metadata=METADATA[kind], format=kind.removeprefix("."))
@@ -61,7 +65,7 @@ def write_figure(figure, paths):
 
 
 def plot_report(report, path):
-    """Write PATH.png and PATH.svg; returns the paths."""
+    """Write PATH.png and PATH.svg and return the paths."""
     paths, pyplot = prepare_plot(path), load_pyplot()
     figure, (rates, shares) = pyplot.subplots(1, 2, figsize=SIZE, layout="constrained")
     figure.get_layout_engine().set(w_pad=EDGE_INCHES)
@@ -89,8 +93,8 @@ def by_context(rows):
 
 
 def dress_batches(axes, batches):
-    """The batch sizes that were measured, at equal ratios."""
-    axes.set_xlabel("sequences decoded together")
+    """Put the measured batch sizes on a logarithmic axis."""
+    axes.set_xlabel("batch size")
     axes.set_xscale("log", base=2)
     axes.set_xticks(batches, [str(batch) for batch in batches])
     axes.minorticks_off()
@@ -101,7 +105,7 @@ def dress_batches(axes, batches):
 def dress_rates(axes, batches):
     from matplotlib import ticker
 
-    axes.set_title("decoded tokens/s", loc="left", fontsize="medium")
+    axes.set_title("decode tokens/s", loc="left", fontsize="medium")
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(ticker.LogLocator(base=10, subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
@@ -109,6 +113,6 @@ def dress_rates(axes, batches):
 
 
 def dress_shares(axes, batches):
-    axes.set_title("floor of the memory over the step's time, %", loc="left", fontsize="medium")
+    axes.set_title("share of the memory roofline, %", loc="left", fontsize="medium")
     axes.set_ylim(0, 100)
     dress_batches(axes, batches)

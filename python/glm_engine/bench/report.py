@@ -1,4 +1,4 @@
-"""What a benchmark says: figures with their floors, as a dictionary, tables and a file."""
+"""Report of a benchmark: speeds beside the roofline of memory, as a dictionary and as tables."""
 
 import os
 import platform
@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 
 from glm_engine import files
-from glm_engine.console import human_bytes, make_table, print_fields, print_table
+from glm_engine.console import human_bytes, make_table, print_table
 from glm_engine.version import version
 
 SHOWN_OPERATIONS = 12
@@ -31,7 +31,7 @@ INFO_NAMES = (
 
 
 def with_floor(figures, costs, read_rate):
-    """Add tokens per second, bytes, the floor at the measured read rate, and the share."""
+    """Add tokens per second, bytes read, the time that reading them takes, and its share."""
     batch, context = figures["batch"], figures["mean_context"]
     weights = costs.weight_bytes(batch)
     total = costs.step_bytes(batch, context)
@@ -72,53 +72,53 @@ def make_report(source, info, seconds, read_rate, decode, prefill):
 
 
 def read_report(path):
-    """Read a report of a file; one that cannot be shown whole is refused."""
+    """Read a report from a file; refuse one that cannot be shown as a whole."""
     return files.read_report(path, "glm bench", completed)
 
 
 def completed(report):
-    shown(report)
+    shown(report, with_operations=True)
     return report
 
 
-def print_report(report):
-    fields, tables = shown(report)
-    print_fields(fields)
+def print_report(report, with_operations=False):
+    line, tables = shown(report, with_operations)
+    print(line)
     for table in tables:
         print()
         print_table(table)
 
 
-def shown(report):
-    """The fields and the tables below them."""
-    tables = [decode_table(report["decode"])] if report["decode"] else []
+def shown(report, with_operations):
+    """Return the line about model and machine, and the tables; prefill and decode come last."""
+    tables = operations_tables(report) if with_operations else []
     if report["prefill"]:
         tables.append(prefill_table(report["prefill"]))
-    tables += [
-        operations_table(f"a prefill of {row['tokens']:,} tokens", row["operations"])
-        for row in report["prefill"]
-        if row.get("operations")
-    ]
-    tables += [
-        operations_table(
-            f"a step, batch {row['batch']}, context {row['context']:,}", row["operations"]
-        )
-        for row in report["decode"]
-        if row.get("operations")
-    ]
-    return fields_of(report), tables
+    if report["decode"]:
+        tables.append(decode_table(report["decode"]))
+    return line_of(report), tables
 
 
-def fields_of(report):
+def line_of(report):
+    """Return model, device, weights, load time and memory bandwidth in one line."""
     engine = report["engine"]
-    graphs = f"{engine['num_graphs']}, {human_bytes(engine['graph_bytes'])}, "
+    ranks = f" x {engine['world_size']}" if engine["world_size"] > 1 else ""
+    return (
+        f"{report['model']}, {engine['num_layers']} layers, on {engine['device']}{ranks}: "
+        f"{human_bytes(engine['weight_bytes'])} of weights loaded in "
+        f"{report['load_seconds']:.1f} s, memory reads at "
+        f"{human_bytes(report['read_bytes_per_second'])}/s"
+    )
+
+
+def operations_tables(report):
+    places = [(f"prefill of {row['tokens']:,} tokens", row) for row in report["prefill"]]
+    places += [
+        (f"decode step, batch {row['batch']}, context {row['context']:,}", row)
+        for row in report["decode"]
+    ]
     return [
-        ("model", f"{report['model']}, {engine['num_layers']} layers"),
-        ("device", f"{engine['device']}, world size {engine['world_size']}"),
-        ("weights", human_bytes(engine["weight_bytes"])),
-        ("load", f"{report['load_seconds']:.1f} s"),
-        ("graphs", graphs + f"{report['capture_seconds']:.1f} s"),
-        ("read rate", f"{report['read_bytes_per_second'] / 1e9:,.1f} GB/s"),
+        operations_table(place, row["operations"]) for place, row in places if row.get("operations")
     ]
 
 
@@ -129,13 +129,13 @@ def decode_table(rows):
         ">tokens/s",
         ">ms/step",
         ">device ms",
-        ">plan+launch ms",
-        ">bytes",
-        ">floor ms",
-        ">share",
+        ">host ms",
+        ">read/step",
+        ">roofline ms",
+        ">of roofline",
         ">KV used",
-        ">occupancy",
-        title="decode",
+        ">batch used",
+        title="Decode",
     )
     for row in rows:
         table.add_row(*decode_cells(row))
@@ -162,7 +162,7 @@ def decode_cells(row):
 
 def prefill_table(rows):
     table = make_table(
-        ">tokens", ">tokens/s", ">seconds", ">device seconds", ">steps", ">TFLOP/s", title="prefill"
+        ">tokens", ">tokens/s", ">seconds", ">device seconds", ">steps", ">TFLOP/s", title="Prefill"
     )
     for row in rows:
         if "skipped" in row:
@@ -180,8 +180,7 @@ def prefill_table(rows):
 
 
 def operations_table(place, operations):
-    title = f"operations of {place}, eager"
-    table = make_table("operation", ">calls", ">ms", ">share", title=title)
+    table = make_table(f"Operations of a {place}", ">calls", ">ms", ">of all")
     total = sum(one["ms"] for one in operations) or 1.0
     for one in operations[:SHOWN_OPERATIONS]:
         share = one["ms"] / total

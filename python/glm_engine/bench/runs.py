@@ -1,4 +1,4 @@
-"""Runs requests of random tokens and measures the steps that the engine made of them."""
+"""Runs requests of random tokens and measures the engine's steps."""
 
 import math
 import time
@@ -19,7 +19,7 @@ GREEDY = Sampling()
 
 
 class RequestFailedError(GlmError):
-    """A measured request failed; the figure would be wrong."""
+    """A measured request failed, so the figure would be wrong."""
 
 
 def random_prompt(generator, vocab_size, length):
@@ -27,7 +27,7 @@ def random_prompt(generator, vocab_size, length):
 
 
 def drain(engine, num_requests, stop=lambda: False):
-    """Poll until all requests ended or `stop` says so; returns the token events."""
+    """Poll until all requests have ended or `stop` returns true; return the token events."""
     tokens, left = [], num_requests
     while left and not stop():
         engine.wait(WAIT_SECONDS)
@@ -49,9 +49,9 @@ def submit_all(engine, prompts, max_tokens, sampling):
 
 
 def output_length(batch, context, num_steps, max_step_tokens):
-    """Tokens each request needs so that all still run when the last is measured.
+    """Return the output tokens that keep every request running until the last step is measured.
 
-    The spare ones are for steps made between the submissions of the first and the last.
+    The spare tokens cover steps between the submission of the first and the last request.
     """
     prefill_steps = math.ceil(batch * context / max(1, max_step_tokens - batch)) + batch
     return prefill_steps + WARM_UP_STEPS + num_steps + SPARE_STEPS
@@ -62,7 +62,7 @@ def pages_needed(batch, context, length, page_size):
 
 
 class Decoding:
-    """One batch size and context: requests prefilled by true forward passes, then decoded."""
+    """One batch size and context: prompts are prefilled, then all requests decode together."""
 
     def __init__(self, engine, generator, batch, context, num_steps, sampling=GREEDY):
         self.engine, self.batch, self.context, self.num_steps = engine, batch, context, num_steps
@@ -74,15 +74,15 @@ class Decoding:
         self.steps = []
 
     def refusal(self):
-        """Say why this point cannot be measured here, or None."""
+        """Return why this point does not fit the engine's sizes, or None."""
         if self.length < WARM_UP_STEPS + 3:
             wanted = self.context + WARM_UP_STEPS + 3
-            return f"needs {wanted} tokens a sequence, max_seq is {self.info['max_seq']}"
+            return f"needs max_seq {wanted}, have {self.info['max_seq']}"
         if self.batch > self.info["max_batch"]:
-            return f"max_batch is {self.info['max_batch']}"
+            return f"needs max_batch {self.batch}, have {self.info['max_batch']}"
         needed = pages_needed(self.batch, self.context, self.length, self.info["page_size"])
         if needed > self.info["total_pages"]:
-            return f"needs {needed} pages, the pool has {self.info['total_pages']}"
+            return f"needs {needed} KV-cache pages, have {self.info['total_pages']}"
         return None
 
     def take(self):
@@ -90,7 +90,7 @@ class Decoding:
         return len(self.full_steps()) >= WARM_UP_STEPS + self.num_steps
 
     def full_steps(self):
-        """Steps with a decode row of every request and nothing else."""
+        """Return the steps that hold one decode row of each request and no other row."""
         wanted = self.batch
         return [
             step for step in self.steps if step["num_decode_tokens"] == step["num_tokens"] == wanted
@@ -119,12 +119,12 @@ class Decoding:
             if len(window) >= 2:
                 return self.figures(window)
         raise RequestFailedError(
-            f"batch {self.batch} at context {self.context}: "
-            f"{len(window)} whole decode steps were seen, at least 2 are needed"
+            f"batch {self.batch} at context {self.context}: only {len(window)} decode steps "
+            "held all requests; the measurement needs at least 2"
         )
 
     def window(self):
-        """Run the requests; returns the whole decode steps after those that warm up."""
+        """Run the requests; return the full decode steps after the warm-up."""
         self.steps = []
         requests = self.start()
         drain(self.engine, len(requests), self.take)
@@ -133,7 +133,7 @@ class Decoding:
         return self.full_steps()[WARM_UP_STEPS:][: self.num_steps + 1]
 
     def profile(self):
-        """Device time of each operation, in eager decode steps with events around them."""
+        """Return the device time of each operation, from events around it in eager steps."""
         num_steps = min(2 * WARM_UP_STEPS, self.length) - WARM_UP_STEPS
         samplings = [self.sampling] * self.batch
         with ExitStack() as opened:
@@ -169,14 +169,14 @@ class Decoding:
         }
 
     def kv_utilisation(self, measured, produced):
-        """Tokens cached over the tokens that the owned pages have room for."""
+        """Return cached tokens over the capacity of the pages that requests own."""
         pages = median(step["owned_pages"] for step in measured)
         tokens = self.batch * self.context + produced
         return min(1.0, tokens / (pages * self.info["page_size"]))
 
 
 def shared_by(count, profile):
-    """Calls and milliseconds of each operation over `count`, the longest first."""
+    """Return calls and milliseconds of each operation, divided by `count`, longest first."""
     rows = [
         {
             "name": row["name"],
@@ -189,7 +189,7 @@ def shared_by(count, profile):
 
 
 def prefill(engine, generator, length):
-    """Prompt tokens per second of one sequence alone, the median of some runs."""
+    """Return the prefill figures of one prompt alone: the median of a few runs."""
     runs = [prefill_once(engine, generator, length) for _ in range(PREFILL_REPEATS)]
     runs.sort(key=lambda run: run["seconds"])
     return runs[len(runs) // 2]
@@ -214,7 +214,7 @@ def prefill_once(engine, generator, length):
 
 
 def profile_prefill(engine, generator, length):
-    """Device time of each operation of one prompt alone, eager, with events around them."""
+    """Return the device time of each operation while one prompt is prefilled alone."""
     prompt = random_prompt(generator, engine.vocab_size, length)
     engine.begin_profile()
     state, _ = engine.prefill(prompt)

@@ -1,4 +1,4 @@
-"""`glm bench`: prefill and decode of a model, beside what the memory would allow."""
+"""`glm bench`: prefill and decode speed of a model, beside the limit of memory bandwidth."""
 
 import random
 
@@ -16,7 +16,7 @@ LEAST_STEP_TOKENS = 512
 
 
 class NumberList(click.ParamType):
-    """Whole numbers above 0, with commas between: 1,8,64."""
+    """Positive whole numbers, separated by commas: 1,8,64."""
 
     name = "numbers"
 
@@ -29,26 +29,59 @@ class NumberList(click.ParamType):
 
 @options.command("bench")
 @options.model_or_synthetic
-@click.option("--batch", "batches", type=NumberList(), default=DEFAULT_BATCHES)
-@click.option("--context", "contexts", type=NumberList(), default=DEFAULT_CONTEXTS)
-@click.option("--prefill", "lengths", type=NumberList(), default=DEFAULT_PREFILL)
-@click.option("--steps", "num_steps", type=options.POSITIVE, default=64)
-@click.option("--profile/--no-profile", default=True, help="Device time of each operation.")
 @click.option(
-    "--seed", type=options.SEED, show_default="a fresh one", help="Seed of the random prompts."
+    "--batch",
+    "batches",
+    type=NumberList(),
+    default=DEFAULT_BATCHES,
+    help="Batch sizes to measure decode at, comma-separated.",
+)
+@click.option(
+    "--context",
+    "contexts",
+    type=NumberList(),
+    default=DEFAULT_CONTEXTS,
+    help="Prompt lengths before decode starts, in tokens, comma-separated.",
+)
+@click.option(
+    "--prefill",
+    "lengths",
+    type=NumberList(),
+    default=DEFAULT_PREFILL,
+    help="Prompt lengths to measure prefill at, in tokens, comma-separated.",
+)
+@click.option(
+    "--steps",
+    "num_steps",
+    type=options.POSITIVE,
+    default=64,
+    help="Decode steps to measure at each batch size.",
+)
+@click.option(
+    "--profile/--no-profile",
+    "is_profiled",
+    default=None,
+    show_default="profile with --json or --output",
+    help="Time each operation on the device and print a table for each measurement.",
+)
+@click.option(
+    "--seed",
+    type=options.SEED,
+    show_default="random",
+    help="Seed of the random prompts.",
 )
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
-@click.option("--plot", type=click.Path(), help="Write PLOT.png and PLOT.svg.")
-@click.option("--show", "shown", type=click.Path(), help="Show a report measured before.")
+@click.option("--plot", type=click.Path(), help="Draw the report as PLOT.png and PLOT.svg.")
+@click.option("--show", "shown", type=click.Path(), help="Print a report that --output wrote.")
 @options.engine_options_with(
     max_batch="the largest of --batch",
-    max_seq="what the points need",
+    max_seq="as long as the measurements need",
     step_budget_ms="0",
 )
 @options.drawing_options
 @options.JSON
-def command(shown, output, plot, as_json, **values):
-    """Measure prefill and decode by true forward passes of random tokens."""
+def command(shown, output, plot, as_json, is_profiled, **values):
+    """Measure prefill and decode speed with forward passes over random tokens."""
     from glm_engine.bench import plots, report
     from glm_engine.files import prepare_target, write_report
 
@@ -56,8 +89,9 @@ def command(shown, output, plot, as_json, **values):
         prepare_target(output)
     if plot:
         plots.prepare_plot(plot)
-    made = report.read_report(shown) if shown else measure(as_json, **values)
-    print_json(made) if as_json else report.print_report(made)
+    profiles = bool(as_json or output) if is_profiled is None else is_profiled
+    made = report.read_report(shown) if shown else measure(as_json, profile=profiles, **values)
+    print_json(made) if as_json else report.print_report(made, with_operations=is_profiled)
     if output:
         write_report(made, output)
     if plot:
@@ -89,12 +123,12 @@ def measure(as_json, model_dir, synthetic, num_layers, engine_values, **wanted):
 
 
 def num_memories(info):
-    """Return how many memories a step reads at once: the ranks' own, but one of all CPU ranks."""
+    """Return how many memories a step reads at once: one for each GPU, one for all CPU ranks."""
     return 1 if info["device"].startswith("CPU") else info["world_size"]
 
 
 def sized_options(engine_values, wanted):
-    """Fill in max_batch and max_seq so that every point asked for has room."""
+    """Fill in max_batch and max_seq so that every measurement fits."""
     from glm_engine.bench.runs import output_length
 
     values = dict(engine_values)
@@ -115,35 +149,32 @@ def sized_options(engine_values, wanted):
 def measure_points(engine, costs, read_rate, quiet, wanted):
     generator = random.Random(wanted["seed"])
     points = [(batch, context) for context in wanted["contexts"] for batch in wanted["batches"]]
-    with count_progress(len(points) + len(wanted["lengths"]), "measuring", quiet) as advance:
-        prefill = [
-            measure_prefill(engine, costs, generator, length, wanted, advance)
-            for length in wanted["lengths"]
-        ]
-        decode = [
-            measure_decode(engine, costs, read_rate, generator, point, wanted, advance)
-            for point in points
-        ]
+    prefill, decode = [], []
+    with count_progress(len(points) + len(wanted["lengths"]), "measurements", quiet) as advance:
+        for length in wanted["lengths"]:
+            prefill.append(measure_prefill(engine, costs, generator, length, wanted))
+            advance()
+        for point in points:
+            decode.append(measure_decode(engine, costs, read_rate, generator, point, wanted))
+            advance()
     return decode, prefill
 
 
-def measure_prefill(engine, costs, generator, length, wanted, advance):
+def measure_prefill(engine, costs, generator, length, wanted):
     from glm_engine.bench import report, runs
 
-    advance()
     info = engine.info()
     if length > info["max_seq"]:
-        return {"tokens": length, "skipped": f"max_seq is {info['max_seq']}"}
+        return {"tokens": length, "skipped": f"longer than max_seq, {info['max_seq']}"}
     figures = report.with_flops(runs.prefill(engine, generator, length), costs)
     if wanted["profile"]:
         figures["operations"] = runs.profile_prefill(engine, generator, length)
     return figures
 
 
-def measure_decode(engine, costs, read_rate, generator, point, wanted, advance):
+def measure_decode(engine, costs, read_rate, generator, point, wanted):
     from glm_engine.bench import report, runs
 
-    advance()
     batch, context = point
     asked = (batch, context, wanted["num_steps"], wanted["sampling"])
     run = runs.Decoding(engine, generator, *asked)

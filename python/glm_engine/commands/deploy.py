@@ -1,9 +1,10 @@
-"""`glm deploy`: from a model's name to a served model, on this machine or on Modal."""
+"""`glm deploy`: takes a model from its name to a server, on this machine or on Modal."""
 
 import click
 
 from glm_engine import options
 from glm_engine.console import print_json
+from glm_engine.deploy.deployment import RELEASE
 from glm_engine.deploy.options import (
     APP,
     LOCAL,
@@ -15,19 +16,22 @@ from glm_engine.deploy.options import (
 )
 from glm_engine.errors import ExitCode
 
-ORDER = "The stages before it run first, unless --only is stated."
+ORDER = "Runs the earlier stages first, unless --only is given."
 STAGES = {
-    "download": "Bring the checkpoint.",
-    "build": "See that engine, devices and packages are whole.",
-    "validate": "Check shards, tokenizer and plan, load the model, ask for known answers.",
-    "smoke": "Continue “The capital of France is”; fails unless “Paris” comes.",
-    "benchmark": "Measure prefill and decode.",
+    "download": "Download the checkpoint.",
+    "build": "Check engine, devices and packages.",
+    "validate": "Check shards, tokenizer, memory and known answers.",
+    "smoke": "Complete “The capital of France is” and check for “Paris”.",
+    "benchmark": "Measure prefill and decode speed.",
 }
+INSTALLED_BY_NAME = (
+    f"The image installs {RELEASE} from the package index; --wheel FILE sends a wheel instead."
+)
 BEFORE_SERVING, LAST = "build", "benchmark"
 
 
 class StagesInOrder(click.Group):
-    """A group that lists its commands in the order in which they are run."""
+    """A group that lists its commands in the order in which they run."""
 
     def list_commands(self, ctx):
         del ctx
@@ -36,10 +40,9 @@ class StagesInOrder(click.Group):
 
 @click.group("deploy", cls=StagesInOrder, context_settings={"help_option_names": ["-h", "--help"]})
 def command():
-    """Download, build, validate, smoke, benchmark and serve a model, here or on Modal.
+    """Download, check, measure and serve a model, on this machine (--local) or on Modal.
 
-    On Modal none of this has run yet; the engine has run on one, two and
-    four H200s and on two H100s.
+    The engine has run on one, two and four H200s and on two H100s; it has not run on Modal yet.
     """
 
 
@@ -80,7 +83,7 @@ def stage_command(name, help_text):
 @with_options(WHERE, LOCAL, MODAL)
 @click.pass_context
 def plan_command(context, is_local, as_json, **values):
-    """Say what the model takes on the GPUs, and what all of it would send and cost."""
+    """Show memory, contents and cost of a deployment."""
     refuse_foreign(context, is_local)
     is_alone = values["is_alone"]
     if is_local:
@@ -88,9 +91,13 @@ def plan_command(context, is_local, as_json, **values):
 
         print_json(validate_plan(local_job(values)))
     else:
+        from glm_engine.deploy.on_modal import is_installed
         from glm_engine.deploy.weights import weights_line
 
-        show_dry_run(values, stages_of(LAST, is_alone), True, as_json, weights_line)
+        if is_installed():
+            show_dry_run(values, stages_of(LAST, is_alone), True, as_json, weights_line)
+        else:
+            show_containers(values, as_json, weights_line)
     return ExitCode.OK
 
 
@@ -102,9 +109,10 @@ for stage_name, stage_help in STAGES.items():
 @with_options(WHERE, LOCAL, MODAL)
 @click.pass_context
 def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
-    """Serve the model: here until a signal, on Modal until the app is stopped.
+    """Serve the model.
 
-    The checkpoint is brought and the engine checked first, unless --only is stated.
+    On this machine it runs until a signal comes, on Modal until you stop the app. Downloads the
+    checkpoint and checks the engine first, unless --only is given.
     """
     refuse_foreign(context, is_local)
     stages = () if is_alone else stages_of(BEFORE_SERVING, False)
@@ -127,11 +135,11 @@ def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
     "num_entries",
     type=options.POSITIVE,
     default=100,
-    help="Last entries to show.",
+    help="Number of latest entries to show.",
 )
-@click.option("--follow", is_flag=True, help="Go on with those that come.")
+@click.option("--follow", is_flag=True, help="Keep printing new entries.")
 def logs_command(app_name, num_entries, follow):
-    """Show the logs of the app that `glm deploy serve` left on Modal."""
+    """Show the logs of the app on Modal."""
     there().show_logs(app_name, num_entries, follow)
     return ExitCode.OK
 
@@ -150,16 +158,34 @@ def there():
 
 
 def show_dry_run(values, stages, stays, as_json, more=None):
-    """Print what would be sent; `stays`: the app would be left on Modal.
+    """Print what would be sent; `stays` means that the app would keep running on Modal.
 
-    `more` makes one more line of the model and the GPUs.
+    `more` makes one more line from the model and the GPUs.
     """
     from glm_engine.deploy.pages import page
 
     deployment = modal_deployment(values)
     described = there().dry_run(deployment, stages, stays)
     lines = [more(deployment.job.model, deployment.gpu)] if more else []
+    lines += [INSTALLED_BY_NAME] if deployment.ship == "index" else []
     if as_json:
         print_json({**described, "notes": lines})
     else:
         print("\n".join([*page(described, deployment.gpu), *lines]))
+
+
+def show_containers(values, as_json, weights_line):
+    """Print memory, containers and costs, which need no package of Modal."""
+    from glm_engine.deploy.on_modal import WAY_TO_MODAL
+    from glm_engine.deploy.pages import containers, containers_page
+
+    deployment = modal_deployment(values)
+    rows, gpu = containers(deployment.gpu), deployment.gpu
+    notes = [
+        weights_line(deployment.job.model, gpu),
+        f"The exact requests to Modal need the package modal: {WAY_TO_MODAL}.",
+    ]
+    if as_json:
+        print_json({"containers": rows, "notes": notes})
+    else:
+        print("\n".join([*containers_page(rows, gpu), *notes]))

@@ -1,16 +1,16 @@
-"""`glm doctor`: what this machine has, where it was found, and what is missing."""
+"""`glm doctor`: checks that this machine has what running needs."""
 
 from glm_engine import options
-from glm_engine.console import make_table, print_json, print_table
+from glm_engine.console import make_table, print_json, print_table, verdict
 from glm_engine.errors import ExitCode
 
 
 @options.command("doctor")
 @options.JSON
 def command(as_json):
-    """Show the toolchain, devices and libraries found, and how.
+    """Check the installation: packages, libraries, devices and, in a checkout, build tools.
 
-    Exits with 1 when something that running needs is missing.
+    Exits with 1 if something that running needs is missing.
     """
     from glm_engine.diagnosis import diagnose
 
@@ -25,9 +25,19 @@ def command(as_json):
 
 
 def print_findings(findings, missing):
-    table = make_table("", "state", "what", "how")
+    print_part("To run", [one for one in findings if not one.for_development])
+    if others := [one for one in findings if one.for_development]:
+        print_part("To develop", others)
+    print(
+        verdict(f"Missing: {', '.join(missing)}.", False)
+        if missing
+        else verdict("Everything that running needs is here.", True)
+    )
+
+
+def print_part(title, findings):
+    table = make_table(title, "status", "details", "source")
     for one in findings:
         table.add_row(one.name, one.state, one.detail, one.how)
     print_table(table)
     print()
-    print(f"missing: {', '.join(missing)}" if missing else "all that running needs is here")

@@ -14,6 +14,7 @@ from glm_engine.console import (
     print_json,
     print_table,
     rate,
+    verdict,
 )
 from glm_engine.errors import BadInputError, ExitCode
 from glm_engine.files import read_json
@@ -126,10 +127,11 @@ def print_report(report):
             table.add_row(one["country"], one["capital"], one["completion"].strip())
         print_table(table)
         print()
+    accuracy = f"{report['accuracy']:.1%} (threshold {report['threshold']:.0%})"
     print_fields(
         [
             ("right", f"{report['num_right']} of {report['num_asked']}"),
-            ("accuracy", f"{report['accuracy']:.1%} (threshold {report['threshold']:.0%})"),
+            ("accuracy", verdict(accuracy, report["passed"])),
             ("device", f"{report['device']}, world size {report['world_size']}"),
             ("time", f"{report['seconds']:.2f} s in {report['num_steps']} steps"),
             ("speed", human_rate(report["tokens_per_second"])),

@@ -32,4 +32,5 @@ def topic_page(topic):
     for option in reversed(options.TOPICS[topic].values()):
         option()(carrier)
     page = options.command(topic)(carrier)
-    return help_pages.topic_page(topic, page.params[:-1], help_pages.HelpContext(page))
+    context = help_pages.HelpContext(page, **page.context_settings)
+    return help_pages.topic_page(topic, page.params[:-1], context)

@@ -1,4 +1,4 @@
-"""`glm load`: requests that arrive on their own clock, at a server or straight in an engine."""
+"""`glm load`: sends requests at fixed rates to a server, or to an engine in this process."""
 
 import secrets
 import sys
@@ -21,88 +21,135 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 
 @options.command("load")
 @click.argument("url", metavar="[URL]", default=DEFAULT_URL)
-@click.option("--rate", "rates", default="inf", help="1/s, such as 1,2,4,inf.")
+@click.option(
+    "--rate",
+    "--request-rate",
+    "rates",
+    default="inf",
+    help="Request rates in requests per second, comma-separated; inf sends all at once"
+    " (e.g. 1,2,4,inf).",
+)
 @click.option(
     "--requests",
+    "--num-prompts",
     "num_requests",
     type=options.POSITIVE,
     show_default=str(DEFAULT_REQUESTS),
-    help="Of each rate.",
+    help="Requests to send at each rate.",
 )
-@click.option("--seconds", type=options.Finite(min=0, min_open=True), help="Of each rate.")
 @click.option(
-    "--burstiness",
-    type=options.Finite(LEAST_BURSTINESS, MOST_BURSTINESS),
-    default=1.0,
-    help="Shape of the gamma distribution of gaps; 1: Poisson, below: burstier.",
+    "--seconds",
+    type=options.Finite(min=0, min_open=True),
+    help="Seconds to send requests at each rate, in place of --requests.",
 )
 @click.option(
     "--max-concurrency",
     type=options.POSITIVE,
-    show_default="no limit",
-    help="Requests under way at most.",
+    show_default="unlimited",
+    help="Maximum number of requests in flight.",
 )
 @click.option(
     "--prompts",
+    "--random-input-len",
     default="uniform:32:512",
-    help="Lengths in tokens: fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MOST]; or file:PATH.",
+    help="Prompt lengths in tokens: N, uniform:MIN:MAX or lognormal:MEDIAN:SIGMA[:MAX];"
+    " file:PATH sends the prompts of a JSONL file.",
 )
-@click.option("--outputs", default="fixed:128", help="Lengths, likewise.")
-@click.option("--shared-prefix", type=options.NOT_NEGATIVE, default=0, help="Tokens before each.")
-@click.option("--endpoint", type=click.Choice(["completions", "chat"]), default="completions")
-@click.option("--stream/--no-stream", "is_streaming", default=True)
-@click.option("--temperature", type=options.Finite(min=0), default=0.0)
+@click.option(
+    "--outputs",
+    "--random-output-len",
+    default="128",
+    help="Output lengths in tokens, in the forms of --prompts.",
+)
+@click.option(
+    "--shared-prefix",
+    type=options.NOT_NEGATIVE,
+    default=0,
+    help="Tokens of a prefix that all prompts share.",
+)
+@click.option(
+    "--burstiness",
+    type=options.Finite(LEAST_BURSTINESS, MOST_BURSTINESS),
+    default=1.0,
+    help="Shape of the gamma distribution of arrivals: 1 is a Poisson process, lower is burstier.",
+)
+@click.option(
+    "--endpoint",
+    type=click.Choice(["completions", "chat"]),
+    default="completions",
+    help="API endpoint to send requests to.",
+)
+@click.option(
+    "--stream/--no-stream",
+    "is_streaming",
+    default=True,
+    help="Stream answers; without streaming there is no TTFT.",
+)
+@click.option(
+    "--temperature",
+    type=options.Finite(min=0),
+    default=0.0,
+    help="Sampling temperature; 0 is greedy.",
+)
 @click.option(
     "--ignore-eos/--stop-at-eos",
     default=True,
-    help="Outputs as long as asked, or ended by the model.",
+    help="Generate exactly the requested output length, or let the model stop.",
 )
-@click.option("--goodput", help="Limits to keep, such as ttft:200ms,tpot:50ms,e2e:2s.")
+@click.option(
+    "--goodput",
+    help="Latency limits that a request must keep to count as good (e.g. ttft:200ms,tpot:50ms).",
+)
 @click.option(
     "--warm-up",
+    "--num-warmups",
     "num_warm_up",
     type=options.NOT_NEGATIVE,
     default=4,
-    help="Requests before the first rate that are not measured.",
+    help="Requests to send before measuring.",
 )
 @click.option(
     "--timeout",
     type=options.Finite(min=0, min_open=True, max=LONGEST_TIMEOUT),
     default=600.0,
-    help="Seconds after which a request is given up.",
+    help="Give up a request after this many seconds.",
 )
 @click.option(
     "--workers",
     "num_workers",
     type=options.Whole(1, 64),
     default=1,
-    help="Processes that share the requests.",
+    help="Client processes that share the requests.",
 )
 @click.option(
     "--served-model-name",
     "served_model",
-    show_default="the first that is served",
-    help="Name to ask for.",
+    show_default="the first that the server lists",
+    help="Model name to put into requests.",
 )
-@click.option("--seed", type=options.SEED, show_default="a fresh one, printed")
+@click.option("--base-url", help="Server to load; the same as the argument URL.")
+@click.option(
+    "--seed", type=options.SEED, show_default="random", help="Seed of prompts and arrivals."
+)
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
-@click.option("--plot", type=click.Path(), help="Write PLOT.png and PLOT.svg.")
-@click.option("--show", "shown", type=click.Path(), help="Show a report measured before.")
+@click.option("--plot", type=click.Path(), help="Draw the report as PLOT.png and PLOT.svg.")
+@click.option("--show", "shown", type=click.Path(), help="Print a report that --output wrote.")
 @click.option(
     "--engine",
     "in_engine",
     is_flag=True,
-    help="The same, in an engine of this process, which the headings describe.",
+    help="Load an engine in this process instead of a server.",
 )
 @options.model_options
 @options.TOKENIZER
 @options.engine_options
 @options.JSON
 def command(shown, output, plot, as_json, **values):
-    """Load the server at URL with requests that do not wait for each other, and measure.
+    """Send requests to the server at URL at fixed rates and measure throughput and latency.
 
-    The API key is taken from GLM_API_KEY. With --engine no server is asked: the same requests go
-    into an engine of this process, which takes the options of a model and a device.
+    Requests are sent when they are due and never wait for earlier answers. The API key comes from
+    GLM_API_KEY. With --engine the same requests go to an engine in this process, which takes the
+    model and engine options below.
     """
     from glm_engine.files import prepare_target, write_report
     from glm_engine.load import plots, report
@@ -124,7 +171,7 @@ def command(shown, output, plot, as_json, **values):
 
 
 def exit_code(report):
-    """130 after an interruption, 1 where a rate completed no request or a client process died."""
+    """Return 130 after Ctrl-C, 1 if no request completed at a rate or a client process died."""
     if report["is_interrupted"]:
         return ExitCode.INTERRUPTED
     points = report["points"]
@@ -132,13 +179,16 @@ def exit_code(report):
     return ExitCode.OK if is_done else ExitCode.FAILED
 
 
-def measure(as_json, in_engine, **values):
+def measure(as_json, in_engine, base_url, **values):
     from glm_engine.load import report
 
+    if base_url is not None:
+        options.refuse_stated("--base-url is given, leave out", "url")
+        values["url"] = base_url
     if not in_engine:
         options.refuse_stated("only with --engine", *ENGINE_OPTIONS)
-    elif options.is_stated("url"):
-        raise BadInputError(f"--engine asks no server, and {values['url']} would not be asked")
+    else:
+        options.refuse_stated("--engine loads no server; leave out", "url", "base_url")
     schedule = make_schedule(as_json, **values)
     run = run_in_engine if in_engine else run_at_server
     target, points = run(schedule, values)
@@ -156,10 +206,10 @@ def make_schedule(
     from glm_engine.load import arrivals, figures, runs
 
     if num_requests and seconds:
-        raise BadInputError("--requests and --seconds exclude each other")
+        raise BadInputError("--requests and --seconds cannot be used together")
     limits = {} if goodput is None else figures.parse_goodput(goodput)
     if not values["is_streaming"] and limits.keys() - {"e2e"}:
-        raise BadInputError("--no-stream has neither TTFT nor TPOT: --goodput takes e2e alone")
+        raise BadInputError("--goodput: ttft and tpot need --stream; with --no-stream use e2e")
     return runs.Schedule(
         workload=make_workload(num_requests, seconds, **values),
         rates=tuple(arrivals.parse_rates(rates, bool(seconds))),
@@ -179,8 +229,8 @@ def make_workload(
 
     path = prompts.removeprefix(FILE) if prompts.startswith(FILE) else None
     return Workload(
-        lengths=None if path else parse_lengths(prompts),
-        outputs=parse_lengths(outputs),
+        lengths=None if path else parse_lengths(prompts, "--prompts"),
+        outputs=parse_lengths(outputs, "--outputs"),
         shared_prefix=shared_prefix,
         burstiness=burstiness,
         num_requests=num_requests or (None if seconds else DEFAULT_REQUESTS),
@@ -190,7 +240,7 @@ def make_workload(
 
 
 def run_at_server(schedule, values):
-    """Ask the server what it serves, then run every rate against it."""
+    """Ask the server for its models, then send the requests of every rate to it."""
     from glm_engine.load import gauges, runs, target
     from glm_engine.load.connection import KEY_VARIABLE, parse_address
     from glm_engine.server.lifecycle import raise_file_limit
@@ -211,14 +261,14 @@ def run_at_server(schedule, values):
 
 
 def run_in_engine(schedule, values):
-    """Load an engine with the options that a server would have, then run every rate in it."""
+    """Load an engine with a server's options, then send the requests of every rate to it."""
     from glm_engine.commands.serve import DEFAULT_MAX_QUEUE, chosen_engine
     from glm_engine.load import in_engine, runs
     from glm_engine.loading import load_engine
     from glm_engine.tokenizer import GlmTokenizer
 
     if values["endpoint"] != "completions":
-        raise BadInputError("--engine has no chat endpoint: it takes completions")
+        raise BadInputError("--engine takes --endpoint completions only")
     names = ("model_dir", "synthetic", "num_layers", "engine_values")
     source, chosen = chosen_engine(*(values[name] for name in names), DEFAULT_MAX_QUEUE)
     folder = options.CAPITALS if values["synthetic"] else source

@@ -3,7 +3,7 @@
 import click
 
 from glm_engine import options
-from glm_engine.console import human_rate, print_fields, print_json
+from glm_engine.console import human_rate, print_fields, print_json, verdict
 from glm_engine.errors import EngineError, ExitCode
 
 PROMPT = "The capital of France is"
@@ -99,7 +99,7 @@ def make_report(info, load_seconds, answer, timed):
 
 
 def print_report(report):
-    verdict = "yes" if report["passed"] else f"no: expected {ANSWER!r} in the completion"
+    passed = "yes" if report["passed"] else f"no: expected {ANSWER!r} in the completion"
     gpu = report.get("unused_gpu")
     print_fields(
         [
@@ -110,6 +110,6 @@ def print_report(report):
             ("load", f"{report['load_seconds']:.2f} s"),
             ("prefill", human_rate(report["prefill_tokens_per_second"])),
             ("decode", human_rate(report["decode_tokens_per_second"])),
-            ("passed", verdict),
+            ("passed", verdict(passed, report["passed"])),
         ]
     )

@@ -1,4 +1,4 @@
-"""What `glm deploy` was told about the app on Modal."""
+"""The app on Modal, as the options of `glm deploy` describe it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,23 +7,27 @@ from glm_engine.deploy.gpus import Gpu
 from glm_engine.deploy.job import Job
 from glm_engine.deploy.source import source_files
 from glm_engine.errors import BadInputError
-from glm_engine.layout import LIBRARIES, ROOT
+from glm_engine.layout import IS_WHEEL, LIBRARIES, ROOT
+from glm_engine.version import DISTRIBUTION, VERSION
 
 WHEELS = LIBRARIES / "wheel"
 CPU_MARK = "+cpu"
-SHIPS = ("artifacts", "source")
+SHIPS = ("artifacts", "source", "index")
+RELEASE = f"{DISTRIBUTION}=={VERSION}"
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """An app on Modal: its job, its GPUs, what its image is made of, and its replicas.
+    """An app on Modal: its job, its GPUs, the contents of its image, and its replicas.
 
-    Without a wheel, the image builds one from the sources of the checkout.
+    `ship` is one of SHIPS: the image installs the wheel, builds one from the sources of the
+    checkout, or installs RELEASE from a package index.
     """
 
     job: Job
     gpu: Gpu
     wheel: Path | None
+    ship: str = SHIPS[0]
     app_name: str = "glm-engine"
     hub_secret: str | None = None
     keys_secret: str = "glm-api-keys"
@@ -33,24 +37,33 @@ class Deployment:
     concurrent_requests: int = 256
 
     def files(self):
-        """Return the files of this machine that go along."""
-        if self.wheel is not None:
+        """Return the files of this machine that are sent."""
+        if self.ship == "artifacts":
             return [self.wheel]
+        if self.ship == "index":
+            return []
         return [ROOT / name for name in sorted(source_files())]
 
 
+def chosen_ship(ship, wheel):
+    """Return how the image gets the engine: an installed wheel has no wheel file to send."""
+    return ship or ("index" if IS_WHEEL and wheel is None else "artifacts")
+
+
 def chosen_wheel(ship, stated):
-    """Return the wheel that goes along: the stated one, else the one that was built here."""
-    if ship == "source":
+    """Return the wheel to send: the one that --wheel names, else the one built here."""
+    if ship != "artifacts":
         if stated:
-            raise BadInputError("--wheel: the sources go along, which build a wheel of their own")
+            raise BadInputError(f"--wheel cannot be used with --ship {ship}")
         return None
     found = [Path(stated)] if stated else sorted(WHEELS.glob("*.whl"))
     if len(found) != 1 or not found[0].is_file() or found[0].suffix != ".whl":
         raise BadInputError(
-            f"expected one wheel, found {stated or f'{len(found)} in {WHEELS}'}: "
-            "`tools/develop --with cuda scons wheel` makes it, --wheel names another"
+            f"expected one wheel, found {stated or f'{len(found)} in {WHEELS}'}; build it with "
+            "`tools/develop --with cuda scons wheel`, or pass --wheel FILE"
         )
     if CPU_MARK in found[0].name:
-        raise BadInputError(f"{found[0]}: expected a wheel with the CUDA device, this has none")
+        raise BadInputError(
+            f"{found[0]}: expected a wheel with the CUDA device, this wheel has only the CPU device"
+        )
     return found[0]

@@ -1,4 +1,4 @@
-"""The GPUs that can be asked for, what they cost, and which of them have run the engine."""
+"""The GPUs that Modal offers, their prices, and the GPUs that the engine has run on."""
 
 import functools
 import json
@@ -33,25 +33,25 @@ class Gpu:
         return f"{self.kind}:{self.count}"
 
     def note(self):
-        """Say on which GPUs the engine has run, and whether these are among them."""
+        """Return a sentence about the GPUs that the engine has run on."""
         never = "" if str(self) in HAVE_RUN else f", never on {self}"
-        return f"the engine has run on {HAVE_RUN}{never}; nothing has run on Modal yet"
+        return f"The engine has run on {HAVE_RUN}{never}. It has not run on Modal yet."
 
 
 def parse_gpu(text):
-    """Return the GPUs of a text such as B200:8; BadInputError where there are no such."""
+    """Return the GPUs of a text like B200:8; BadInputError for unknown GPUs."""
     found = SPELLING.fullmatch(text)
     kinds = rates()["gpus"]
     count = int(found.group(2) or 1) if found else 0
     if count not in COUNTS or found.group(1) not in kinds:
         raise BadInputError(
-            f"--gpu: expected {', '.join(kinds)}, with :1, :2, :4 or :8 after it, found {text!r}"
+            f"--gpu: expected {', '.join(kinds)} with :1, :2, :4 or :8, got {text!r}"
         )
     return Gpu(found.group(1), count)
 
 
 def dollars_per_hour(gpu, cores, memory_mib):
-    """Return what a container costs while it runs; `gpu` is None without one."""
+    """Return the cost of a running container; `gpu` is None without a GPU."""
     table = rates()
     cost = cores * table["dollars_per_core_second"]
     cost += memory_mib / MIB_IN_GIB * table["dollars_per_gib_second"]

@@ -1,4 +1,4 @@
-"""`glm deploy --local`: the bodies of the app's functions, one after the other, on this machine."""
+"""`glm deploy --local`: runs the stages one after the other on this machine."""
 
 import signal
 
@@ -14,7 +14,7 @@ def run_here(stages, job):
 
 
 def serve_here(stages, job):
-    """Serve until a signal ends it, which finishes what runs; returns the exit code."""
+    """Serve until a signal comes, finish the running requests and return the exit code."""
     run_here(stages, job)
     server = WarmServer(job)
     for number in SIGNALS:

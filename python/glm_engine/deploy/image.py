@@ -1,7 +1,8 @@
-"""The image: a CUDA base and the wheel, which is brought along or built inside."""
+"""The image: a CUDA base and the wheel, which is sent, built inside or installed by name."""
 
 import modal
 
+from glm_engine.deploy.deployment import RELEASE
 from glm_engine.deploy.source import is_left_out
 from glm_engine.layout import ROOT
 
@@ -18,8 +19,10 @@ BUILD = f"cd {SOURCE} && tools/develop --with cuda scons wheel"
 def make_image(deployment):
     """Return the image whose Python has the wheel installed."""
     base = modal.Image.from_registry(BASE, add_python=PYTHON).entrypoint([])
-    if deployment.wheel is None:
+    if deployment.ship == "source":
         return with_source(base)
+    if deployment.ship == "index":
+        return base.run_commands(install(RELEASE))
     path = f"{WHEELS}/{deployment.wheel.name}"
     brought = base.add_local_file(deployment.wheel, path, copy=True)
     return brought.run_commands(install(path))

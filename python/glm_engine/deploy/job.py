@@ -1,4 +1,4 @@
-"""What is deployed: a model and where it runs, as the stages take it."""
+"""A model to deploy and where it runs, as the stages take it."""
 
 import json
 import os
@@ -15,7 +15,7 @@ VARIABLE = "GLM_DEPLOYED_JOB"
 class Job:
     """A model on the devices of one host: a folder, a name of the hub, or `capitals`.
 
-    A `world_size` of 0 is the least number of GPUs that holds the model.
+    A `world_size` of 0 means the smallest number of GPUs that holds the model.
     """
 
     model: str
@@ -37,12 +37,12 @@ class Job:
         return ("--device", self.device, "--world-size", str(self.world_size or "auto"))
 
     def environment(self):
-        """Return the variable by which a container's server is told its job."""
+        """Return the environment variable that gives the job to a container's server."""
         return {VARIABLE: json.dumps(asdict(self), sort_keys=True)}
 
 
 def job_of_environment(environment=os.environ):
-    """Return the job that the environment states; BadInputError where it states none."""
+    """Return the job in the environment; BadInputError if there is none."""
     try:
         return Job(**json.loads(environment[VARIABLE]))
     except (KeyError, TypeError, ValueError) as error:

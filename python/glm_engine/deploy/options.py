@@ -1,4 +1,4 @@
-"""The options of `glm deploy`, as tables, and what is made of them."""
+"""The options of `glm deploy`, as tables, and the job and deployment made of them."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import click
 
 from glm_engine import options
 from glm_engine.commands.bench import NumberList
-from glm_engine.deploy.deployment import SHIPS, Deployment, chosen_wheel
+from glm_engine.deploy.deployment import RELEASE, SHIPS, Deployment, chosen_ship, chosen_wheel
 from glm_engine.deploy.gpus import parse_gpu
 from glm_engine.deploy.job import OWN_MODEL, Job
 from glm_engine.errors import BadInputError
@@ -19,17 +19,22 @@ here_option = options.grouped("With --local")
 modal_option = options.grouped("On Modal")
 
 WHERE = (
-    click.option("--local", "is_local", is_flag=True, help="Run here; nothing goes to Modal."),
     click.option(
-        "--dry-run", "is_dry_run", is_flag=True, help="Say what would go to Modal; send nothing."
+        "--local", "is_local", is_flag=True, help="Run on this machine; send nothing to Modal."
+    ),
+    click.option(
+        "--dry-run",
+        "is_dry_run",
+        is_flag=True,
+        help="Show what would be sent to Modal; send nothing.",
     ),
     click.option(
         "--json",
         "as_json",
         is_flag=True,
-        help="Print the dry run whole, as one JSON object; reports of stages always are one.",
+        help="Print the dry run as one JSON object; stages always print JSON.",
     ),
-    click.option("--only", "is_alone", is_flag=True, help="Leave out the stages before this one."),
+    click.option("--only", "is_alone", is_flag=True, help="Run this stage alone."),
     options.with_argument(
         options.model_option(
             "--model",
@@ -37,26 +42,26 @@ WHERE = (
             envvar="GLM_MODEL",
             shell_complete=options.complete_path,
             show_default=f"{MODEL_ON_MODAL}; with --local {OWN_MODEL}",
-            help=f"The model's name on the hub, {OWN_MODEL}, or with --local a folder.",
+            help=f"ORG/NAME on the Hugging Face hub, or {OWN_MODEL}; with --local also a folder.",
         ),
         target="model",
     ),
     options.model_option(
-        "--revision", default=Job.revision, help="The model's commit, branch or tag on the hub."
+        "--revision", default=Job.revision, help="Branch, tag or commit of the model on the hub."
     ),
     click.option(
         "--batch",
         "batches",
         type=NumberList(),
         default=Job.batches,
-        help="Batch sizes that the benchmark decodes.",
+        help="Batch sizes to measure decode at, comma-separated.",
     ),
     click.option(
         "--prefill",
         "prefill_tokens",
         type=NumberList(),
         default=Job.prefill_tokens,
-        help="Lengths of prompts that it prefills.",
+        help="Prompt lengths to measure prefill at, in tokens, comma-separated.",
     ),
 )
 LOCAL = (
@@ -64,20 +69,20 @@ LOCAL = (
         "--device",
         type=click.Choice(options.DEVICES),
         default="auto",
-        help="auto takes CUDA where an NVIDIA GPU is, else the CPU.",
+        help="Device to run on; auto uses the GPU if there is one, else the CPU.",
     ),
     here_option(
         "--world-size",
         type=options.WorldSize(1),
         metavar="N|auto",
         default="auto",
-        help="Ranks; on Modal there is one for each GPU.",
+        help="GPUs to split the model over.",
     ),
     here_option(
         "--port",
         type=options.Whole(0, 65535),
         default=Job.port,
-        help="Of the server, on the loopback; 0: any free.",
+        help="Port of the server on 127.0.0.1; 0 picks a free one.",
     ),
 )
 LOCAL_NAMES = ("device", "world_size", "port")
@@ -88,43 +93,52 @@ def stated(flag, name, kind, help_text):
     return modal_option(flag, name, type=kind, default=getattr(Deployment, name), help=help_text)
 
 
-APP = stated("--app", "app_name", str, "The app's name.")
+APP = stated("--app", "app_name", str, "Name of the app.")
 MODAL = (
     APP,
     modal_option(
         "--gpu",
         default="B200:8",
-        help="GPUs of a container: H100, H200 or B200, with :1, :2, :4 or :8.",
+        help="GPUs of a container: H100, H200 or B200 with :1, :2, :4 or :8 (e.g. H200:4).",
     ),
     modal_option(
         "--ship",
         type=click.Choice(SHIPS),
-        default=SHIPS[0],
-        help="artifacts: the wheel; source: what builds it, which Modal then does.",
+        show_default="artifacts; index where glm was installed from a wheel",
+        help="How the image gets the engine: artifacts sends a wheel, source sends the checkout"
+        f" and builds there, index installs {RELEASE} from the package index.",
     ),
     modal_option(
         "--wheel",
         shell_complete=options.complete_path,
         show_default="the one in build/wheel",
-        help="The wheel that goes along.",
+        help="Wheel with the CUDA device to send.",
     ),
-    modal_option("--hub-secret", help="The secret with HF_TOKEN."),
-    stated("--keys-secret", "keys_secret", str, "The secret with the server's GLM_API_KEYS."),
+    modal_option("--hub-secret", help="Modal secret that holds HF_TOKEN, for gated models."),
     stated(
-        "--min-replicas", "min_replicas", options.NOT_NEGATIVE, "Containers kept without requests."
+        "--keys-secret",
+        "keys_secret",
+        str,
+        "Modal secret that holds GLM_API_KEYS, the API keys of the server.",
     ),
-    stated("--max-replicas", "max_replicas", options.POSITIVE, "Containers at most."),
+    stated(
+        "--min-replicas",
+        "min_replicas",
+        options.NOT_NEGATIVE,
+        "Minimum number of containers.",
+    ),
+    stated("--max-replicas", "max_replicas", options.POSITIVE, "Maximum number of containers."),
     stated(
         "--scaledown-window",
         "scaledown_seconds",
         options.Whole(2, 3600),
-        "Seconds without requests after which a container ends.",
+        "Stop a container after this many seconds without requests.",
     ),
     stated(
         "--concurrent-requests",
         "concurrent_requests",
         options.POSITIVE,
-        "Requests at once in a container before Modal starts another.",
+        "Requests in a container at once before Modal starts another.",
     ),
 )
 MODAL_NAMES = (
@@ -142,14 +156,12 @@ MODAL_NAMES = (
 
 
 def refuse_foreign(context, is_local):
-    """Refuse options of the other place: what is stated must not be passed over."""
+    """Refuse options that have no effect: those of Modal with --local, and the other way round."""
     flags = {param.name: param.opts[0] for param in context.command.params}
     for name in (*MODAL_NAMES, "is_dry_run") if is_local else LOCAL_NAMES:
         if options.is_stated(name):
-            about = (
-                "Modal, where --local does not go" if is_local else "this machine; it needs --local"
-            )
-            raise BadInputError(f"{flags[name]}: is about {about}")
+            needed = "cannot be used with --local" if is_local else "needs --local"
+            raise BadInputError(f"{flags[name]} {needed}")
 
 
 def local_job(values):
@@ -159,7 +171,7 @@ def local_job(values):
 
 
 def measured(values):
-    """Return what of a job is the same in both places; lists as the command line states them."""
+    """Return the fields of a job that do not depend on the place; lists are texts again."""
     return {
         "revision": values["revision"],
         "batches": ",".join(map(str, values["batches"])),
@@ -168,25 +180,26 @@ def measured(values):
 
 
 def modal_deployment(values):
-    """Return the deployment on Modal; BadInputError where a value is of no use there."""
+    """Return the deployment on Modal; BadInputError if a value cannot be used there."""
     gpu = parse_gpu(values["gpu"])
     if values["min_replicas"] > values["max_replicas"]:
         raise BadInputError(
-            f"--min-replicas: expected at most --max-replicas, {values['max_replicas']}, "
-            f"found {values['min_replicas']}"
+            f"--min-replicas: expected no more than --max-replicas ({values['max_replicas']}), "
+            f"got {values['min_replicas']}"
         )
     job = Job(hub_name(values["model"]), world_size=gpu.count, **measured(values))
-    wheel = chosen_wheel(values["ship"], values["wheel"])
+    ship = chosen_ship(values["ship"], values["wheel"])
+    wheel = chosen_wheel(ship, values["wheel"])
     kept = [name for name in MODAL_NAMES if name not in ("gpu", "ship", "wheel")]
-    return Deployment(job, gpu, wheel, **{name: values[name] for name in kept})
+    return Deployment(job, gpu, wheel, ship, **{name: values[name] for name in kept})
 
 
 def hub_name(model):
-    """Return the name of a model that a container can bring by itself."""
+    """Return the name of a model that a container can pull by itself."""
     model = model or MODEL_ON_MODAL
     if model != OWN_MODEL and (Path(model).exists() or not NAME.fullmatch(model)):
         raise BadInputError(
-            f"--model: expected a name of the hub such as {MODEL_ON_MODAL}, or {OWN_MODEL}, "
-            f"found {model}; a folder is served with --local"
+            f"--model: expected ORG/NAME of the hub, e.g. {MODEL_ON_MODAL}, or {OWN_MODEL}, "
+            f"got {model}; a folder needs --local"
         )
     return model

@@ -1,27 +1,29 @@
-"""What would be sent, as text."""
+"""The dry run as text: what would be sent, what would be called, what it costs."""
 
 import json
 
 from glm_engine.console import human_bytes
-from glm_engine.deploy.gpus import rates
+from glm_engine.deploy.gpus import dollars_per_hour, rates
+from glm_engine.deploy.stages import PIPELINE, SERVING
 
 MIB_IN_GIB = 1024
 SHOWN_FILES = 20
 STATES = {
-    "APP_STATE_DEPLOYED": "stays until it is stopped",
-    "APP_STATE_EPHEMERAL": "lives while the command runs",
+    "APP_STATE_DEPLOYED": "runs until it is stopped",
+    "APP_STATE_EPHEMERAL": "runs as long as the command",
 }
 
 
 def page(described, gpu):
-    """Return the lines that say what would be sent, what would be called and what it costs."""
+    """Return the lines about what would be sent, what would be called and what it costs."""
     lines = [f"app {described['app']}: {STATES[described['state']]}"]
     if described["commit"]:
         lines.append(f"commit {json.dumps(described['commit'])}")
     lines += ["", "image"]
     for number, layer in enumerate(described["image"], start=1):
         lines += layer_lines(number, layer)
-    lines += ["", "files", *file_lines(described["files"]), "", "functions"]
+    files = file_lines(described["files"]) or ["  none"]
+    lines += ["", "files", *files, "", "functions"]
     for function in described["functions"]:
         lines += function_lines(function)
     lines += ["", f"job {json.dumps(described['job'])}", f"calls {calls(described)}"]
@@ -35,7 +37,7 @@ def calls(described):
 
 def cost_note():
     table = rates()
-    return f"prices of {table['dated']}, in US dollars, {table['source']}; volumes are not counted"
+    return f"Prices of {table['dated']} in US dollars, {table['source']}; volumes are not included."
 
 
 def layer_lines(number, layer):
@@ -47,7 +49,7 @@ def layer_lines(number, layer):
 
 
 def file_lines(files):
-    """A line for each file, or one for all where they are many."""
+    """Return a line for each file, or one line for many files."""
     if len(files) > SHOWN_FILES:
         total = sum(file["bytes"] for file in files)
         return [
@@ -63,17 +65,18 @@ def file_line(file):
 
 def function_lines(function):
     memory = function["memory_mib"] / MIB_IN_GIB
+    per_call, to_start = function["timeout_seconds"], function["startup_seconds"]
     lines = [
         f"  {function['name']} ({function['body']})",
         f"    {function['gpu'] or 'no GPU'}, {function['cores']:g} cores, {memory:g} GiB, "
-        f"${function['dollars_per_hour']:,.2f} an hour for each container",
-        f"    {function['timeout_seconds']:,} s a call, {function['startup_seconds']:,} s to start",
+        f"${function['dollars_per_hour']:,.2f} per hour and container",
+        f"    {per_call:,} s per call, {to_start:,} s to start",
     ]
     lines += [f"    volume {name} at {path}" for path, name in function["volumes"].items()]
     lines += [f"    {secret_line(secret)}" for secret in function["secrets"]]
     lines += [f"    {name} on port {port}" for name, port in function["ports"].items()]
     if function["concurrent_requests"]:
-        lines.append(f"    {function['concurrent_requests']:,} requests at once in each container")
+        lines.append(f"    {function['concurrent_requests']:,} concurrent requests per container")
     return lines + [f"    {name} {value:,}" for name, value in function["replicas"].items()]
 
 
@@ -81,3 +84,30 @@ def secret_line(secret):
     if "name" in secret:
         return f"secret {secret['name']} with {', '.join(secret['keys'])}"
     return "variables " + " ".join(f"{name}={value}" for name, value in secret["variables"].items())
+
+
+def containers(gpu):
+    """Return the resources and the hourly cost of each stage's container."""
+    named = [(stage.name, stage) for stage in PIPELINE] + [("serve", SERVING)]
+    return [
+        {
+            "name": name,
+            "gpu": str(gpu) if stage.needs_gpu else None,
+            "cores": stage.cpu,
+            "memory_mib": stage.memory,
+            "dollars_per_hour": round(
+                dollars_per_hour(gpu if stage.needs_gpu else None, stage.cpu, stage.memory), 2
+            ),
+        }
+        for name, stage in named
+    ]
+
+
+def containers_page(rows, gpu):
+    """Return the lines about containers and costs that need no package of Modal."""
+    lines = [
+        f"  {row['name']}: {row['gpu'] or 'no GPU'}, {row['cores']:g} cores, "
+        f"{row['memory_mib'] / MIB_IN_GIB:g} GiB, ${row['dollars_per_hour']:,.2f} per hour"
+        for row in rows
+    ]
+    return ["containers", *lines, "", gpu.note(), cost_note()]

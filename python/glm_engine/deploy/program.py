@@ -15,7 +15,7 @@ USED_SECRETS = {"pull": HUB_SECRETS, "serve": ("GLM_API_KEYS",)}
 
 
 class StageFailedError(GlmError):
-    """A stage did not give what was asked; the exit code is that of the command that failed."""
+    """A stage failed; the exit code is that of the command that failed."""
 
     def __init__(self, message, exit_code=ExitCode.FAILED):
         super().__init__(message)
@@ -31,7 +31,7 @@ def environment_of(command):
 
 
 def report_of(*arguments):
-    """Run `glm ARGUMENTS --json` and return its report; its one line of failure is raised."""
+    """Run `glm ARGUMENTS --json` and return its report; raise its error line if it fails."""
     done = subprocess.run(
         [*GLM, *arguments, "--json"],
         stdin=subprocess.DEVNULL,
@@ -45,7 +45,7 @@ def report_of(*arguments):
 
 
 def failure(name, code, text):
-    """Return the error of a command that ended with this code and this standard error."""
-    lines = text.strip().splitlines() or [f"exit code {code} without a word"]
+    """Return the error for a command's exit code and standard error."""
+    lines = text.strip().splitlines() or [f"exit code {code}, no message"]
     known = code if code in set(ExitCode) else ExitCode.ENGINE
     return StageFailedError(f"{name}: {lines[-1].removeprefix(PREFIX)}", ExitCode(known))

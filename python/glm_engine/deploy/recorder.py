@@ -1,7 +1,7 @@
-"""A server on a socket of this machine that takes what Modal's client sends, and sends nothing on.
+"""A server on a local socket that records the requests of Modal's client and forwards none.
 
-It answers as Modal would to whoever creates an app whose files are all there already. What it was
-asked is what would be sent.
+It answers as Modal would to a client that creates an app whose files are uploaded already. The
+recorded requests are those that a real run would send.
 """
 
 import asyncio

@@ -76,7 +76,7 @@ def layers(image_id, requests, names):
 
 
 def sent_files(requests, files):
-    """Return path, bytes and SHA-256 of each file that goes along."""
+    """Return path, bytes and SHA-256 of each file that is sent."""
     sizes = {digest(path): path.stat().st_size for path in files}
     sent = {
         one.filename: {
@@ -96,7 +96,7 @@ def digest(path):
 
 
 def describe_function(function, names):
-    """Return what a function's containers are given, and what one costs while it runs."""
+    """Return the resources of a function's containers and the cost of a running one."""
     asked = function.resources
     gpu = Gpu(asked.gpu_config.gpu_type, asked.gpu_config.count) if asked.gpu_config.count else None
     cores = asked.milli_cpu / CORE

@@ -1,4 +1,4 @@
-"""The files of the checkout that go along where the wheel is built on Modal."""
+"""The files of the checkout that are sent when Modal builds the wheel."""
 
 import functools
 import subprocess
@@ -12,9 +12,9 @@ GIT_SECONDS = 60
 
 @functools.cache
 def source_files():
-    """Return the files that git tracks in the checkout, by their place in it."""
+    """Return the paths of the files that git tracks, relative to the checkout."""
     if IS_WHEEL:
-        raise BadInputError("--ship source: this glm is a wheel; its sources are not here")
+        raise BadInputError("--ship source needs a checkout; this glm was installed from a wheel")
     listed = ["git", "-C", str(ROOT), "ls-files", "-z"]
     try:
         found = subprocess.run(
@@ -26,11 +26,11 @@ def source_files():
             timeout=GIT_SECONDS,
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise BadInputError(f"--ship source: {ROOT} is no checkout of git") from error
+        raise BadInputError(f"--ship source: {ROOT} is not a git checkout") from error
     names = [name for name in found.split("\0") if (ROOT / name).is_file()]
     return frozenset(names)
 
 
 def is_left_out(path):
-    """Say whether a file of the checkout stays here."""
+    """Say whether a file of the checkout is not sent."""
     return str(path) not in source_files()

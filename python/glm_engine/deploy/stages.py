@@ -1,6 +1,6 @@
-"""The stages of a deployment: what each function does, here or in a container.
+"""The stages of a deployment, here or in a container.
 
-Each takes a `Job`, logs what it found and returns its report; a stage that fails raises.
+Each takes a `Job`, logs its findings and returns its report; a stage that fails raises.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,10 @@ from pathlib import Path
 
 from glm_engine.deploy.events import log_event
 from glm_engine.deploy.program import StageFailedError, report_of
+from glm_engine.deploy.warm import WarmServer
 from glm_engine.layout import CAPITALS
 
+REQUEST_SECONDS = 3600
 QUESTION = "The capital of France is"
 PLAN_FIELDS = (
     "device",
@@ -27,7 +29,7 @@ PREFILL_FIELDS = ("tokens", "tokens_per_second", "seconds")
 
 
 def download(job):
-    """Bring the checkpoint where the other stages look for it, unless it is a folder already."""
+    """Pull the checkpoint for the other stages, unless the model is a folder."""
     if Path(job.source).is_dir():
         report = {"model": job.model, "folder": job.source, "fetched_bytes": 0}
     else:
@@ -37,18 +39,18 @@ def download(job):
 
 
 def build(job):
-    """See that engine, devices and packages are whole on this machine."""
+    """Check engine, devices and packages of this machine."""
     findings = report_of("doctor")["findings"]
     lacking = [one["name"] for one in findings if one["state"] == "MISSING"]
     found = {one["name"]: one["detail"] for one in findings if one["state"] == "found"}
     log_event("libraries", lacking=lacking, found=found)
     if lacking:
-        raise StageFailedError(f"build: {', '.join(lacking)} missing; `glm doctor` shows more")
+        raise StageFailedError(f"build: missing {', '.join(lacking)}; run `glm doctor` for details")
     return {"lacking": lacking, "device": job.device}
 
 
 def validate(job):
-    """Read the checkpoint, plan it, load it, and ask the model that comes with the engine."""
+    """Check the checkpoint, plan it, load it, and ask the model that ships with the engine."""
     folder = validate_shards(job)
     validate_tokenizer(folder)
     validate_plan(job)
@@ -57,7 +59,7 @@ def validate(job):
 
 
 def validate_shards(job):
-    """Read every header of the checkpoint; returns the folder in which it lies."""
+    """Read every header of the checkpoint and return its folder."""
     found = report_of("inspect", job.source, "--summary")
     shards = found["shards"]
     log_event(
@@ -69,12 +71,14 @@ def validate_shards(job):
         problems=found["problems"],
     )
     if found["problems"]:
-        raise StageFailedError(f"{found['model_dir']}: {found['problems'][0]}")
+        problem = found["problems"][0]
+        where = ": ".join(filter(None, (found["model_dir"], problem["file"], problem["tensor"])))
+        raise StageFailedError(f"{where}: {problem['message']}")
     return found["model_dir"]
 
 
 def validate_tokenizer(folder):
-    """Encode and decode a sentence, and render a question where there is a template."""
+    """Encode and decode a sentence, and render a question if there is a chat template."""
     from glm_engine.chat import template_of
     from glm_engine.tokenizer import GlmTokenizer
 
@@ -91,11 +95,11 @@ def validate_tokenizer(folder):
         prompt=prompt,
     )
     if decoded != QUESTION:
-        raise StageFailedError(f"{folder}: {QUESTION!r} came back as {decoded!r}")
+        raise StageFailedError(f"{folder}: tokenizer: expected {QUESTION!r}, got {decoded!r}")
 
 
 def validate_plan(job):
-    """See that weights and pages fit, before a byte is loaded."""
+    """Check that weights and KV cache fit before loading."""
     planned = report_of("plan", job.source, *job.engine_arguments())
     shown = {name: planned[name] for name in PLAN_FIELDS if name in planned}
     log_event("plan", **shown)
@@ -114,29 +118,29 @@ def validate_load(job):
 
 
 def validate_golden(job):
-    """Ask the model that comes with the engine what it is known to answer on every device."""
+    """Ask the model that ships with the engine for answers that are known."""
     asked = report_of("evaluate", "--model", str(CAPITALS), *job.engine_arguments())
     shown = {name: asked[name] for name in ("num_asked", "num_right", "accuracy", "threshold")}
     log_event("golden", model="capitals", device=asked["device"], **shown)
     if not asked["passed"]:
         raise StageFailedError(
-            f"capitals: {asked['num_right']} of {asked['num_asked']} answers are right, "
-            f"at least {asked['threshold']:.0%} were expected"
+            f"capitals: {asked['num_right']} of {asked['num_asked']} answers are right; "
+            f"expected at least {asked['threshold']:.0%}"
         )
     return shown
 
 
 def smoke(job):
-    """Continue “The capital of France is”; fails unless “Paris” comes."""
+    """Complete “The capital of France is”; fail without “Paris” in the answer."""
     report = report_of("smoke", "--model", job.source, *job.engine_arguments())
     log_event("smoke", **report)
     if not report["passed"]:
-        raise StageFailedError(f"smoke: {report['completion']!r} does not name Paris")
+        raise StageFailedError(f"smoke: expected Paris, got {report['completion']!r}")
     return report
 
 
 def benchmark(job):
-    """Measure prefill and decode by true forward passes."""
+    """Measure prefill and decode speed."""
     sizes = ("--batch", job.batches, "--prefill", job.prefill_tokens, "--no-profile")
     report = report_of("bench", "--model", job.source, *sizes, *job.engine_arguments())
     for kind, names in (("decode", DECODE_FIELDS), ("prefill", PREFILL_FIELDS)):
@@ -147,7 +151,7 @@ def benchmark(job):
 
 @dataclass(frozen=True)
 class Stage:
-    """A function of the app: its body and what a container of it is given.
+    """A function of the app: its body and the resources of its container.
 
     `memory` is in MiB, `timeout` in seconds; `cpu` counts physical cores.
     """
@@ -170,6 +174,9 @@ PIPELINE = (
     Stage(smoke, True, cpu=16, memory=65_536, timeout=3600),
     Stage(benchmark, True, cpu=16, memory=65_536, timeout=2 * 3600),
 )
+
+
+SERVING = Stage(WarmServer, True, cpu=16, memory=65_536, timeout=REQUEST_SECONDS)
 
 
 def stages_until(name, alone=False):

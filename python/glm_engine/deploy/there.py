@@ -1,4 +1,4 @@
-"""`glm deploy` on Modal: the same stages as functions of the app, and what would be sent."""
+"""`glm deploy` on Modal: the stages as functions of the app, and the dry run."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ CONNECT_SECONDS = 20
 
 @contextlib.contextmanager
 def refusals_in_a_line():
-    """Let what Modal refuses, and a network that is not there, be one line."""
+    """Turn errors of Modal's client into one line."""
     try:
         yield
     except modal.exception.AuthError as error:
@@ -26,7 +26,7 @@ def refusals_in_a_line():
 
 
 def open_client():
-    """Return the client of the user's token; a network that is not there is ModalError."""
+    """Return the client of the user's token; ModalError without a connection."""
     return asyncio.run(connect())
 
 
@@ -39,7 +39,7 @@ async def connect():
 
 
 def dry_run(deployment, stages, stays):
-    """Return what creating the app would send, and the calls that would follow."""
+    """Return the requests that creating the app would send, and the calls that would follow."""
     with refusals_in_a_line():
         made = make_app(deployment)
         requests = requests_of(made.app, stays)
@@ -59,7 +59,7 @@ def run_there(deployment, stages):
 
 
 def serve_there(deployment, stages):
-    """Run the stages, then deploy the app, which stays; returns its server's address."""
+    """Run the stages, then deploy the app for good; return its server's address."""
     if stages:
         run_there(deployment, stages)
     with refusals_in_a_line(), modal.enable_output():

@@ -17,7 +17,7 @@ LAST_LINES_SECONDS = 10
 
 
 class WarmServer:
-    """One `glm serve`, apart from the terminal's signals; its standard error passes through."""
+    """One `glm serve` in a process group of its own; its standard error passes through."""
 
     def __init__(self, job):
         self.job = job
@@ -29,8 +29,8 @@ class WarmServer:
         self.last_line = ""
 
     def start(self):
-        """Return once the server takes requests; what it says when it cannot, and that it was to
-        end before, is raised."""
+        """Return once the server takes requests; raise its error line if it cannot start, and
+        StageFailedError if it was told to end before."""
         address = ("--host", self.job.host, "--port", str(self.job.port))
         model = ("--model", self.job.source, "--served-model-name", self.job.model)
         self.process = subprocess.Popen(
@@ -49,11 +49,13 @@ class WarmServer:
         if self.port is None:
             code = self.process.wait()
             if self.is_ending:
-                raise StageFailedError("glm serve: ended before it served", ExitCode.INTERRUPTED)
+                raise StageFailedError(
+                    "glm serve: stopped before it was ready", ExitCode.INTERRUPTED
+                )
             raise failure("glm serve", code, self.last_line)
 
     def pass_on(self):
-        """Pass each line on, and note when the server says that it serves, or ends."""
+        """Pass each line on, and note when the server is ready or ends."""
         for line in self.process.stderr:
             sys.stderr.write(line)
             sys.stderr.flush()
@@ -65,7 +67,7 @@ class WarmServer:
         self.has_spoken.set()
 
     def check_health(self):
-        """Ask the server whether it takes requests; an answer other than 200 is raised."""
+        """Check that the server answers /readyz with 200."""
         url = f"http://127.0.0.1:{self.port}/readyz"
         try:
             with urllib.request.urlopen(url, timeout=HEALTH_SECONDS) as answer:
@@ -75,13 +77,13 @@ class WarmServer:
         log_event("server_ready", model=self.job.model, port=self.port, status=status)
 
     def drain(self):
-        """Let the server finish what runs, and then end, also where it is about to start."""
+        """Let the server finish its requests and then end, even if it is still starting."""
         self.is_ending = True
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
 
     def wait(self):
-        """Return the server's exit code once it has ended and its last lines were passed on."""
+        """Wait for the server's end and its last lines; return its exit code."""
         code = self.process.wait()
         self.passing.join(LAST_LINES_SECONDS)
         log_event("server_stopped", exit_code=code)

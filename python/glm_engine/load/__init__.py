@@ -1,1 +1,1 @@
-"""Open-loop load: requests that arrive when they are due, whatever the answers do."""
+"""Open-loop load: requests are sent when they are due and never wait for earlier answers."""

@@ -10,12 +10,12 @@ DRAWN_AT_ONCE = 1024
 
 
 def parse_rates(text, is_timed=False):
-    """Return the request rates (1/s) of a list such as `1,2.5,inf`; inf is no rate of seconds."""
+    """Return the rates (requests per second) of a list like `1,2.5,inf`; no inf if timed."""
     rates = [parse_rate(text, field.strip()) for field in text.split(",")]
     if len(set(rates)) < len(rates):
-        raise BadInputError(f"rates {text!r}: a rate stands there twice")
+        raise BadInputError(f"--rate {text!r}: expected each rate once")
     if is_timed and math.inf in rates:
-        raise BadInputError("a rate of inf has no end: it needs a number of requests")
+        raise BadInputError("--rate inf needs --requests: with --seconds it would never end")
     return rates
 
 
@@ -25,18 +25,19 @@ def parse_rate(text, field):
     except ValueError:
         rate = math.nan
     if not rate > 0:
-        raise BadInputError(f"rates {text!r}: {field!r} is neither a number above 0 nor inf")
+        raise BadInputError(f"--rate {text!r}: expected numbers above 0 or inf, got {field!r}")
     if not LEAST_RATE <= rate <= MOST_RATE and field != "inf":
-        known = f"from {LEAST_RATE:g} to {MOST_RATE:g}"
-        raise BadInputError(f"rates {text!r}: {field!r} is not {known}; inf is all at once")
+        known = f"{LEAST_RATE:g} to {MOST_RATE:g}, or inf"
+        raise BadInputError(f"--rate {text!r}: expected {known}, got {field!r}")
     return rate
 
 
 def due_times(generator, rate, burstiness, num_requests=None, seconds=None):
-    """Seconds after the start at which requests are due: so many, or all before `seconds`.
+    """Return when requests are due, in seconds after the start.
 
-    Gaps are gamma distributed with shape `burstiness` and mean 1 / rate: 1 is a Poisson process,
-    less is burstier, more is steadier. A rate of inf makes all due at 0.
+    There are `num_requests` of them, or as many as fall before `seconds`. Gaps are gamma
+    distributed with shape `burstiness` and mean 1 / rate: 1 is a Poisson process, lower is
+    burstier, higher is steadier. With a rate of inf all are due at 0.
     """
     many = f"more than {MOST_REQUESTS:,} requests at a rate of {rate:g}/s"
     if num_requests is not None and num_requests > MOST_REQUESTS:

@@ -22,7 +22,7 @@ MOST_BESIDE_BODY = 65_536
 
 
 class ConnectionLostError(OSError):
-    """The server closed, or sent what is no HTTP, before an answer was whole."""
+    """The server closed the connection or sent invalid HTTP before the answer was complete."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def parse_address(url, api_key=None, key_source=KEY_VARIABLE):
         port = parts.port
         host = (parts.hostname or "").encode("idna").decode()
     except ValueError as error:
-        raise BadInputError(f"{url!r} is no URL: {error}") from error
+        raise BadInputError(f"{url!r}: invalid URL: {error}") from error
     if parts.scheme not in PORTS or not host or parts.query:
-        raise BadInputError(f"{url!r} is no URL such as http://127.0.0.1:8000")
+        raise BadInputError(f"expected a URL, e.g. http://127.0.0.1:8000, got {url!r}")
     prefix = parts.path.rstrip("/").removesuffix("/v1")
     port = port if port is not None else PORTS[parts.scheme]
     if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
@@ -99,9 +99,9 @@ class Connection(asyncio.Protocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self.lose(f"the server's answer is no HTTP: {error}")
+            self.lose(f"the server sent invalid HTTP: {error}")
         if self.num_beside_body > MOST_BESIDE_BODY:
-            self.lose(f"more than {MOST_BESIDE_BODY} bytes came that are no body")
+            self.lose(f"the server sent more than {MOST_BESIDE_BODY} bytes outside a body")
 
     def on_message_begin(self):
         self.ends_at_close = True
@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol):
 
 @cache
 def tls():
-    """What connections to https are checked by; the certificates are read once."""
+    """Return the TLS settings of https connections; the certificates are read once."""
     return ssl.create_default_context()
 
 

@@ -1,4 +1,4 @@
-"""Lengths in tokens, drawn from a distribution that is written as text."""
+"""Lengths in tokens, drawn from a distribution that a text names."""
 
 import math
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from glm_engine.errors import BadInputError
 
 LONGEST, MOST_DIGITS = 2**31 - 1, 20
 
-FORMS = "fixed:N, uniform:LEAST:MOST or lognormal:MEDIAN:SIGMA[:MOST]"
+FORMS = "N, uniform:MIN:MAX or lognormal:MEDIAN:SIGMA[:MAX]"
 
 
 @dataclass(frozen=True)
@@ -19,33 +19,39 @@ class Lengths:
     draw: Callable
 
 
-def parse_lengths(text):
-    """Return the `Lengths` that `fixed:128`, `uniform:32:512` or `lognormal:256:0.8:2048` names."""
+def parse_lengths(text, option="lengths"):
+    """Return the `Lengths` of `128`, `uniform:32:512` or `lognormal:256:0.8:2048`.
+
+    `fixed:128` is another way to write 128. Errors name the `option` that has the text.
+    """
+    where = f"{option} {text!r}"
+    if text.isdigit():
+        return Lengths(text, fixed(where, [text]))
     kind, _, rest = text.partition(":")
     if kind not in KINDS:
-        raise BadInputError(f"unknown distribution of lengths {text!r}; known are {FORMS}")
+        raise BadInputError(f"{option}: expected {FORMS}, got {text!r}")
     make, least, most = KINDS[kind]
     fields = rest.split(":") if rest else []
     if not least <= len(fields) <= most:
-        raise BadInputError(f"lengths {text!r}: {len(fields)} numbers, the form is one of {FORMS}")
-    return Lengths(text, make(text, fields))
+        raise BadInputError(f"{option}: expected {FORMS}, got {text!r}")
+    return Lengths(text, make(where, fields))
 
 
-def fixed(text, fields):
-    number = whole(text, fields[0])
+def fixed(where, fields):
+    number = whole(where, fields[0])
     return lambda _, count: [number] * count
 
 
-def uniform(text, fields):
-    least, most = (whole(text, field) for field in fields)
+def uniform(where, fields):
+    least, most = (whole(where, field) for field in fields)
     if least > most:
-        raise BadInputError(f"lengths {text!r}: the least, {least}, is above the most, {most}")
+        raise BadInputError(f"{where}: the minimum {least} is above the maximum {most}")
     return lambda generator, count: generator.integers(least, most + 1, count).tolist()
 
 
-def lognormal(text, fields):
-    median, sigma = whole(text, fields[0]), spread(text, fields[1])
-    most = whole(text, fields[2]) if len(fields) > 2 else LONGEST
+def lognormal(where, fields):
+    median, sigma = whole(where, fields[0]), spread(where, fields[1])
+    most = whole(where, fields[2]) if len(fields) > 2 else LONGEST
 
     def draw(generator, count):
         numbers = generator.lognormal(math.log(median), sigma, count).round().clip(1, most)
@@ -54,21 +60,21 @@ def lognormal(text, fields):
     return draw
 
 
-def whole(text, field):
+def whole(where, field):
     if not (field.isascii() and field.isdigit() and field.strip("0")):
-        raise BadInputError(f"lengths {text!r}: {field!r} is not a whole number above 0")
+        raise BadInputError(f"{where}: expected a whole number above 0, got {field!r}")
     if len(field) > MOST_DIGITS or int(field) > LONGEST:
-        raise BadInputError(f"lengths {text!r}: {field} is above {LONGEST:,}")
+        raise BadInputError(f"{where}: expected at most {LONGEST:,}, got {field}")
     return int(field)
 
 
-def spread(text, field):
+def spread(where, field):
     try:
         number = float(field)
     except ValueError:
         number = math.nan
     if not 0 < number <= 10:
-        raise BadInputError(f"lengths {text!r}: sigma is {field!r}; it must be in (0, 10]")
+        raise BadInputError(f"{where}: expected sigma above 0 and up to 10, got {field!r}")
     return number
 
 

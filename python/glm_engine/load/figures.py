@@ -18,7 +18,7 @@ SHOWN_MESSAGES = 3
 
 
 def parse_goodput(text):
-    """Return the limits in seconds of a text such as `ttft:200ms,tpot:50ms,e2e:2s`."""
+    """Return the limits in seconds of a text like `ttft:200ms,tpot:50ms,e2e:2s`."""
     limits = {}
     for field in text.split(","):
         name, _, duration = field.strip().partition(":")
@@ -26,8 +26,8 @@ def parse_goodput(text):
         if name not in LIMITED or not match or name in limits:
             known = ", ".join(LIMITED)
             raise BadInputError(
-                f"goodput {text!r}: {field!r} is not one of {known} with a duration, "
-                "such as ttft:200ms,tpot:50ms,e2e:2s"
+                f"--goodput: expected {known} with durations, e.g. ttft:200ms,tpot:50ms,e2e:2s, "
+                f"got {field!r}"
             )
         limits[name] = float(match[1]) / (MILLISECONDS if match[2] == "ms" else 1)
     return limits
@@ -90,7 +90,7 @@ def rates(records, done, duration, start):
 
 
 def latencies(records, done):
-    """Milliseconds: mean, percentiles and the greatest of each latency; null where none was."""
+    """Return mean, percentiles and maximum of each latency in milliseconds; None without data."""
     gaps = [numpy.frombuffer(record.gaps) for record in done if len(record.gaps)]
     return {
         "ttft_ms": summary([record.ttft for record in done]),
@@ -111,14 +111,14 @@ def summary(seconds):
 
 
 def peak_concurrency(records):
-    """The most requests that were under way at one time."""
+    """Return the maximum number of requests in flight at one time."""
     changes = [(record.began, 1) for record in records]
     changes += [(record.ended, -1) for record in records if record.ended is not None]
     return max(accumulate(change for _, change in sorted(changes)), default=0)
 
 
 def goodput(done, duration, limits):
-    """Requests per second that kept every limit; an answer without a token is never good."""
+    """Return the requests per second that kept every limit; an empty answer is never good."""
     if not limits:
         return None
     answered = [record for record in done if record.completion_tokens or record.num_events]

@@ -1,4 +1,4 @@
-"""How full the batch, the KV cache and the queue are while requests are under way."""
+"""Gauges of batch, KV cache and queue while requests are in flight."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ def gauges_of_engine(engine):
 
 
 def over_time(rows, start, end):
-    """The rows of a time and its values that were seen from start to end; None where none was.
+    """Return the rows of gauges seen from start to end; None without a row.
 
     Each is a dictionary of GAUGES, and of `seconds`, which count from the start.
     """

@@ -1,4 +1,4 @@
-"""Pictures of a report: throughput and latencies over the request rate, gauges over the time."""
+"""Charts of a report: throughput and latencies over the request rate, gauges over time."""
 
 from itertools import cycle
 
@@ -14,16 +14,16 @@ from glm_engine.load.report import rate_text
 WIDTH, HEIGHT = 11.6, 3.8
 HEAD_ROOM = 1.1
 DRAWN = ("p50", "p90", "p99")
-LATENCIES = {"ttft_ms": "time to first token, ms", "tpot_ms": "time for each further token, ms"}
+LATENCIES = {"ttft_ms": "time to first token, ms", "tpot_ms": "time per output token, ms"}
 GAUGES = {
-    "batch_occupancy": ("batch occupancy, %", 100),
-    "kv_utilisation": ("KV utilisation, %", 100),
+    "batch_occupancy": ("batch used, %", 100),
+    "kv_utilisation": ("KV cache used, %", 100),
     "waiting_requests": ("requests waiting", 1),
 }
 
 
 def plot_report(report, path):
-    """Write PATH.png and PATH.svg; returns the paths."""
+    """Write PATH.png and PATH.svg and return the paths."""
     paths, pyplot = prepare_plot(path), load_pyplot()
     points = report["points"]
     watched = [point for point in points if point.get("gauges")]
@@ -73,11 +73,11 @@ def draw_gauge(axes, points, name, title, scale):
     dress_values(axes, drawn)
     axes.set_xlabel("seconds")
     if len(points) > 1:
-        axes.legend(frameon=False, title="requests/s asked")
+        axes.legend(frameon=False, title="request rate, requests/s")
 
 
 def dress_values(axes, values):
-    """From zero to a little above the greatest."""
+    """Scale from zero to a little above the maximum."""
     from matplotlib import ticker
 
     axes.set_ylim(0, HEAD_ROOM * max(values, default=0) or 1)
@@ -85,7 +85,7 @@ def dress_values(axes, values):
 
 
 def dress_rates(axes, points):
-    """The rates that were asked, in their order and at equal distances."""
-    axes.set_xlabel("requests/s asked")
+    """Put the request rates on the axis in their order, at equal distances."""
+    axes.set_xlabel("request rate, requests/s")
     axes.set_xticks(range(len(points)), [rate_text(point) for point in points])
     axes.set_xlim(-0.4, len(points) - 0.6)

@@ -1,8 +1,8 @@
-"""Asks that several processes share: they start together, and none outlives the first.
+"""Client processes that share the requests: they start together and end with their parent.
 
-A worker says that it is there, takes its job, says that it has it, waits for the start, and gives
-its outcome, through a pipe that its event loop has kept from blocking. What comes to it meanwhile,
-or the end of its parent, is an interruption.
+Over a pipe, a worker reports that it is ready, takes its job, reports that it has the job, waits
+for the start, and sends its outcome. Anything else that it receives, or the end of its parent,
+interrupts it.
 """
 
 import ctypes
@@ -29,21 +29,21 @@ READY, START, STOP = "ready", "start", "stop"
 
 
 class ProcessLostError(GlmError):
-    """A worker ended before it had begun."""
+    """A worker ended before it started to send."""
 
 
 def run_asks(target, asks, max_concurrency, timeout, num_workers=1, on_end=lambda: None):
     """Run asks in this process or in several; returns the outcome of each.
 
-    No more processes are started than requests may be under way.
+    It starts no more processes than the number of requests that may be in flight.
     """
     num_workers = min(num_workers, max_concurrency or num_workers, len(asks) or 1)
     whole = Job(target, tuple(asks), max_concurrency, timeout)
     if num_workers == 1:
         return [run_job(whole, on_end)]
     jobs = [part(whole, number, num_workers) for number in range(num_workers)]
-    with noted_interrupts() as interrupts, started(num_workers) as pipes:
-        outcomes = run_together(jobs, pipes, interrupts)
+    with noted_interrupts() as interrupts, started(num_workers) as (pipes, counts):
+        outcomes = run_together(jobs, pipes, interrupts, counter(counts, on_end))
     if interrupts:
         ignore_interrupts()
         outcomes[0].is_interrupted = True
@@ -59,7 +59,7 @@ def part(job, number, count):
 
 @contextmanager
 def noted_interrupts():
-    """A list that Ctrl-C makes longer; nothing else comes of it."""
+    """Give a list to which each Ctrl-C adds an entry, in place of its usual effect."""
     interrupts = []
     previous = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
     try:
@@ -70,23 +70,28 @@ def noted_interrupts():
 
 @contextmanager
 def started(count):
-    """Pipes to as many processes, which Ctrl-C does not reach; they are ended at the end."""
+    """Give pipes to as many processes and their counts of ended requests.
+
+    Ctrl-C does not reach the processes; they are killed when the block ends.
+    """
     context = get_context("spawn")
     pipes, processes = [], []
     try:
         with only_clean_variables():
             resource_tracker.ensure_running()
+            counts = context.RawArray("Q", count)
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            for _ in range(count):
+            for number in range(count):
                 mine, its = context.Pipe()
-                process = context.Process(target=serve_parent, args=(its, os.getpid()), daemon=True)
+                given = (its, os.getpid(), counts, number)
+                process = context.Process(target=serve_parent, args=given, daemon=True)
                 process.start()
                 its.close()
                 limit_waiting(mine)
                 pipes.append(mine)
                 processes.append(process)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        yield pipes
+        yield pipes, counts
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         for process in processes:
@@ -94,9 +99,23 @@ def started(count):
             process.join()
 
 
+def counter(counts, on_end):
+    """Return a function that calls `on_end` for each request that ended since its last call."""
+    seen = 0
+
+    def look():
+        nonlocal seen
+        ended = sum(counts)
+        for _ in range(ended - seen):
+            on_end()
+        seen = ended
+
+    return look
+
+
 @contextmanager
 def only_clean_variables():
-    """Let what is started have no environment but that of processes without secrets."""
+    """Give processes that start in this block an environment without secrets."""
     kept = dict(os.environ)
     os.environ.clear()
     os.environ.update(clean_environment())
@@ -114,8 +133,11 @@ def limit_waiting(pipe):
             both_ways.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", PIPE_SECONDS, 0))
 
 
-def run_together(jobs, pipes, interrupts):
-    """Start the jobs together; returns the outcomes, of a lost worker the number of its asks."""
+def run_together(jobs, pipes, interrupts, look=lambda: None):
+    """Start the jobs together and return their outcomes; `look` is called while they run.
+
+    The outcome of a lost worker has the number of its asks.
+    """
     gather_ready(pipes, interrupts)
     for pipe, job in zip(pipes, jobs, strict=True):
         with suppress(OSError):
@@ -123,7 +145,7 @@ def run_together(jobs, pipes, interrupts):
     gather_ready(pipes, interrupts)
     began = time.monotonic()
     tell(pipes, START)
-    outcomes = gather(pipes, interrupts, lambda pending: tell(pending, STOP))
+    outcomes = gather(pipes, interrupts, lambda pending: tell(pending, STOP), look=look)
     return [
         outcome or Outcome(began, num_lost=len(job.asks), is_interrupted=bool(interrupts))
         for job, outcome in zip(jobs, outcomes, strict=True)
@@ -135,10 +157,10 @@ def gather_ready(pipes, interrupts):
         raise KeyboardInterrupt
 
     if None in gather(pipes, interrupts, end, READY_SECONDS):
-        raise ProcessLostError("a client process ended before it had begun")
+        raise ProcessLostError("a client process ended before it started to send")
 
 
-def gather(pipes, interrupts, on_interrupt, seconds=math.inf):
+def gather(pipes, interrupts, on_interrupt, seconds=math.inf, look=lambda: None):
     """One thing from each pipe, None from one that ends or is silent for so many seconds.
 
     An interruption is passed on once, and leaves them STOP_SECONDS.
@@ -154,6 +176,7 @@ def gather(pipes, interrupts, on_interrupt, seconds=math.inf):
             pending.remove(pipe)
             with suppress(EOFError, OSError):
                 got[pipe] = pipe.recv()
+        look()
     return [got[pipe] for pipe in pipes]
 
 
@@ -163,8 +186,12 @@ def tell(pipes, word):
             pipe.send(word)
 
 
-def serve_parent(pipe, parent):
-    """What a worker does: its job, when it is told to, and no longer than its parent lives."""
+def serve_parent(pipe, parent, counts, number):
+    """Run a job when told to, count its ended requests, and end when the parent ends."""
+
+    def count():
+        counts[number] += 1
+
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -174,6 +201,6 @@ def serve_parent(pipe, parent):
         job = pipe.recv()
         pipe.send(READY)
         pipe.recv()
-        outcome = run_job(job, stop=pipe)
+        outcome = run_job(job, count, stop=pipe)
         os.set_blocking(pipe.fileno(), True)
         pipe.send(outcome)

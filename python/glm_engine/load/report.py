@@ -1,4 +1,4 @@
-"""What a load run says: figures of each rate as a dictionary, tables and a file."""
+"""Report of a load run: the figures of each rate as a dictionary, tables and a file."""
 
 import os
 import platform
@@ -7,19 +7,20 @@ from datetime import UTC, datetime
 from statistics import fmean
 
 from glm_engine import files
-from glm_engine.console import make_table, print_fields, print_table
+from glm_engine.console import coloured, make_table, print_fields, print_table
+from glm_engine.load.records import COMPLETED, INTERRUPTED
 from glm_engine.version import version
 
 LATENCIES = {
     "ttft_ms": "TTFT",
     "tpot_ms": "TPOT",
     "itl_ms": "ITL",
-    "e2e_ms": "end to end",
-    "lateness_ms": "sent late by",
+    "e2e_ms": "E2E latency",
+    "lateness_ms": "send delay",
 }
 GAUGES = {
-    "batch_occupancy": ("batch occupancy", "{:.0%}"),
-    "kv_utilisation": ("KV utilisation", "{:.0%}"),
+    "batch_occupancy": ("batch used", "{:.0%}"),
+    "kv_utilisation": ("KV cache used", "{:.0%}"),
     "waiting_requests": ("requests waiting", "{:,.1f}"),
 }
 SUMMARY = ("mean", "p50", "p90", "p99", "max")
@@ -41,7 +42,7 @@ def make_report(target, workload, seed, points, is_interrupted=False):
 
 
 def read_report(path):
-    """Read a report of a file; one that cannot be shown whole is refused."""
+    """Read a report from a file; refuse one that cannot be shown as a whole."""
     return files.read_report(path, "glm load", completed)
 
 
@@ -58,21 +59,51 @@ def rate_text(point):
 
 def print_report(report):
     fields, tables, complaints = shown(report)
+    if line := interruption_of(report):
+        print(coloured(line, "warning", sys.stdout))
+    if not tables:
+        return
     print_fields(fields)
     for table in tables:
         print()
         print_table(table)
     for line in complaints:
-        print(line)
+        print(coloured(line, "warning", sys.stdout))
 
 
 def shown(report):
-    """The fields, the tables and the lines below them."""
-    points = report["points"]
+    """Return the fields, the tables and the lines below them; no tables if no request ended."""
+    points = [point for point in report["points"] if num_ended(point) or not is_cut(point)]
     tables = [requests_table(points), tokens_table(points), latency_table(points)]
     if watched := [point for point in points if point.get("gauges")]:
         tables.append(gauges_table(watched))
-    return fields_of(report), tables, [line for point in points for line in complaints_of(point)]
+    complaints = [line for point in points for line in complaints_of(point)]
+    return fields_of(report), tables if points else [], complaints
+
+
+def is_cut(point):
+    return point["is_interrupted"]
+
+
+def num_ended(point):
+    """Return how many requests of a rate ended by themselves, completed or failed."""
+    outcomes = point["outcomes"]
+    return sum(outcomes.values()) - outcomes.get(INTERRUPTED, 0)
+
+
+def interruption_of(report):
+    """Return the line that says how far an interrupted run came, None for a whole run."""
+    if not report["is_interrupted"]:
+        return None
+    *earlier, last = report["points"]
+    ended = f"{num_ended(last):,} of {last['num_asked']:,}"
+    if num_ended(last):
+        rest = "figures below are of those that ended"
+    elif earlier:
+        rest = "figures below are of the earlier rates"
+    else:
+        rest = "there are no figures"
+    return f"Interrupted after {ended} requests at rate {rate_text(last)}; {rest}."
 
 
 def fields_of(report):
@@ -87,20 +118,19 @@ def fields_of(report):
 
 
 def limits_text(workload):
-    limit = workload["max_concurrency"]
-    return "no limit of concurrency" if limit is None else f"at most {limit} at a time"
+    return f"max concurrency {workload['max_concurrency'] or 'unlimited'}"
 
 
 def requests_table(points):
-    columns = (">sent", ">done", ">failed", ">seconds", ">requests/s", ">goodput/s", ">peak")
-    table = make_table(">rate/s", *columns, title="requests")
+    columns = (">sent", ">done", ">failed", ">seconds", ">requests/s", ">goodput/s", ">concurrency")
+    table = make_table(">rate/s", *columns, title="Requests")
     for point in points:
         good = point["goodput"]
         table.add_row(
             rate_text(point),
             str(point["num_sent"]),
             str(point["num_completed"]),
-            str(point["num_sent"] - point["num_completed"]),
+            str(num_ended(point) - point["num_completed"]),
             f"{point['duration_s']:.2f}",
             f"{point['requests_per_second']:,.2f}",
             "" if good is None else f"{good['requests_per_second']:,.2f}",
@@ -110,8 +140,8 @@ def requests_table(points):
 
 
 def tokens_table(points):
-    columns = (">prompt tokens/s", ">output tokens/s", ">client CPU", ">CPU µs/token")
-    table = make_table(">rate/s", *columns, ">of it HTTP", title="tokens")
+    columns = (">input tokens/s", ">output tokens/s", ">client CPU", ">CPU µs/token")
+    table = make_table(">rate/s", *columns, ">HTTP µs/token", title="Tokens")
     for point in points:
         server = point["server"] or {}
         costs = (server.get("cpu_us_per_token"), server.get("http_cpu_us_per_token"))
@@ -127,7 +157,7 @@ def tokens_table(points):
 
 def latency_table(points):
     columns = [f">{name}" for name in SUMMARY]
-    table = make_table(">rate/s", "milliseconds", *columns, title="latencies of what was done")
+    table = make_table(">rate/s", "in ms", *columns, title="Latency of completed requests")
     for point in points:
         for name, title in LATENCIES.items():
             if point[name] is not None:
@@ -137,8 +167,8 @@ def latency_table(points):
 
 
 def gauges_table(points):
-    columns = (">mean", ">max", ">after seconds")
-    table = make_table(">rate/s", "the engine's", *columns, title="the engine meanwhile")
+    columns = (">mean", ">max", ">max at second")
+    table = make_table(">rate/s", "gauge", *columns, title="Engine")
     for point in points:
         for name, (title, text) in GAUGES.items():
             mean = fmean(row[name] for row in point["gauges"])
@@ -149,14 +179,16 @@ def gauges_table(points):
 
 
 def complaints_of(point):
-    """Lines of what did not go as asked at one rate, with what the server said of it."""
+    """Return lines about requests of one rate that failed or were answered incompletely."""
     rate = rate_text(point)
-    wrong = [f"{count} of {name}" for name, count in point["outcomes"].items() if name != "200"]
-    lines = [f"\nrate {rate}: {', '.join(wrong)}"] if wrong else []
+    fine = (COMPLETED, INTERRUPTED)
+    wrong = [
+        f"{count} with {name}" for name, count in point["outcomes"].items() if name not in fine
+    ]
+    lines = [f"\nAt rate {rate}, requests failed: {', '.join(wrong)}"] if wrong else []
     lines += [f"  {message}" for message in point["messages"]]
-    if point["num_shorter"]:
-        lines.append(f"\nrate {rate}: {point['num_shorter']} answers are shorter than was asked")
-    if point.get("num_without_usage"):
-        number = point["num_without_usage"]
-        lines.append(f"\nrate {rate}: the server sent no usage with {number} answers")
+    if number := point["num_shorter"]:
+        lines.append(f"\nAt rate {rate}, answers shorter than requested: {number}")
+    if number := point.get("num_without_usage"):
+        lines.append(f"\nAt rate {rate}, answers without usage from the server: {number}")
     return lines

@@ -1,6 +1,5 @@
-"""One run: warm-up, then every rate in turn, against a server or in an engine of this process."""
+"""One run: warm-up, then every rate in turn, against a server or an engine in this process."""
 
-import math
 import time
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from glm_engine.load.workload import make_asks
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is run. `limits` are the seconds of goodput by name."""
+    """The rates of a run and what they share. `limits` are the seconds of goodput by name."""
 
     workload: object
     rates: tuple
@@ -65,7 +64,7 @@ def warm_up(schedule, vocabulary, run):
 
 def measure_rate(schedule, vocabulary, run, at):
     rate, asks = schedule.rates[at], schedule.asks_of(vocabulary, at)
-    title = f"rate {'inf' if math.isinf(rate) else f'{rate:g}/s'}"
+    title = f"requests at rate {rate:g}"
     with count_progress(len(asks), title, schedule.quiet) as advance:
         outcomes, server, gauges = run(asks, advance)
     figures = make_figures(rate, outcomes, schedule.limits)

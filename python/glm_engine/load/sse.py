@@ -1,4 +1,4 @@
-"""What is learnt from a stream of server-sent events as its bytes arrive.
+"""Reads a stream of server-sent events as its bytes arrive.
 
 `TokenStream` recognises an event that carries text by its bytes and counts it; only the few others
 (the role, the usage, an error) are parsed as JSON.
@@ -36,7 +36,7 @@ class EventStream:
         lines = (self.rest + piece if self.rest else piece).split(b"\n")
         self.rest = lines.pop()
         if len(self.rest) > MOST_LINE:
-            self.excess = f"a line has more than {MOST_LINE} bytes"
+            self.excess = f"a line of the stream has more than {MOST_LINE} bytes"
         for line in lines:
             self.take_line(line, now)
 
@@ -54,7 +54,7 @@ class EventStream:
         except orjson.JSONDecodeError:
             event = None
         if not isinstance(event, dict):
-            self.error = f"an event that is no JSON object: {data[:80]!r}"
+            self.error = f"expected a JSON object in an event, got {data[:80]!r}"
             return
         if event.get("error"):
             self.error = message_of(event)
@@ -64,7 +64,7 @@ class EventStream:
         raise NotImplementedError
 
     def failure(self):
-        """Why a stream that has ended is not a whole answer, or None."""
+        """Return why a stream that has ended is incomplete, or None."""
         if self.error:
             return "error in the stream", self.error
         if not self.is_done and self.rest.removeprefix(FIELD).strip() != END:
@@ -100,7 +100,7 @@ class TokenStream(EventStream):
             self.gaps.append(now - self.last)
         self.last = now
         if len(self.gaps) > self.most_events:
-            self.excess = f"more than {self.most_events} events with text came"
+            self.excess = f"the stream has more than {self.most_events} events with text"
 
     def take_event(self, event):
         self.usage = usage_of(event) or self.usage
@@ -134,7 +134,7 @@ class WholeAnswer:
         try:
             self.usage = usage_of(orjson.loads(b"".join(self.pieces)))
         except (orjson.JSONDecodeError, AttributeError):
-            return "no JSON", f"the answer is no JSON object: {b''.join(self.pieces)[:80]!r}"
+            return "invalid JSON", f"expected a JSON object, got {b''.join(self.pieces)[:80]!r}"
         return None
 
 

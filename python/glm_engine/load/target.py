@@ -18,7 +18,7 @@ MOST_OF_NAME, MOST_SHOWN = 512, 16
 
 
 class ServerError(GlmError):
-    """The server answered with an error, with what is no answer, or not to the end."""
+    """The server answered with an error, with an invalid answer, or not to the end."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +74,18 @@ def ask_server(address, method, path, body=None):
 
 
 def unreachable(address, path, error, seconds):
-    """Return the error of an exchange that came to no end, or to none in so many seconds."""
+    """Return the error of an exchange that failed or took longer than so many seconds."""
     if isinstance(error, TimeoutError):
-        return ServerError(f"{address.url}: no answer to {path} in {seconds:g} s")
+        return ServerError(f"{address.url}: {path}: no answer within {seconds:g} s")
     if isinstance(error, ConnectionLostError):
         return ServerError(f"{address.url}: {path}: {error}")
-    return BadInputError(f"{address.url}: no server answers there: {error}")
+    return BadInputError(f"{address.url}: cannot connect: {error}")
 
 
 def refusal_of(address, path, status, content):
-    """Return the error of an answer that is not the one asked for."""
+    """Return the error for an answer whose status or form is not the expected one."""
     if status == UNAUTHORIZED:
-        reason = f"401, {address.key_source} holds no API key that it knows"
+        reason = f"401, the server does not accept the API key in {address.key_source}"
         return BadInputError(f"{address.url}: {path}: {reason}")
     answer = object_of(content)
     said = repr(content[:80]) if answer is None else message_of(answer)
@@ -93,7 +93,7 @@ def refusal_of(address, path, status, content):
 
 
 def object_of(content):
-    """Return the JSON object that bytes spell, None where they spell none."""
+    """Return the JSON object in these bytes, or None."""
     try:
         answer = orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -122,16 +122,16 @@ def chosen_model(address, wanted=None):
         return served[0]
     if wanted not in served:
         known = ", ".join(served[:MOST_SHOWN]) or "none"
-        raise BadInputError(f"{address.url}: model {wanted!r} is not served; there: {known}")
+        raise BadInputError(f"{address.url}: no model {wanted!r}; the server has: {known}")
     return wanted
 
 
 def served_vocabulary(address, model, endpoint):
-    """What prompts are made of: ids of ordinary words, for the chat endpoint the words."""
+    """Return the vocabulary of prompts: ids of ordinary words, or words for the chat endpoint."""
     question = {"model": model, "prompt": TEXT, "add_special_tokens": False}
     tokens = ask_json(address, "POST", "/tokenize", question).get("tokens")
     if not isinstance(tokens, list) or not 0 < len(tokens) <= len(TEXT):
-        raise ServerError(f"{address.url}: /tokenize gave no tokens of {len(TEXT)} characters")
+        raise ServerError(f"{address.url}: /tokenize: expected tokens for {len(TEXT)} characters")
     if not all(map(is_count, tokens)):
-        raise ServerError(f"{address.url}: /tokenize gave no tokens")
+        raise ServerError(f"{address.url}: /tokenize: expected token ids")
     return word_vocabulary(len(tokens)) if endpoint == "chat" else id_vocabulary(tokens)

@@ -1,4 +1,4 @@
-"""Sends requests when they are due and records what comes, in this process."""
+"""Sends requests when they are due and records the answers, in this process."""
 
 import asyncio
 import signal
@@ -58,7 +58,7 @@ class Worker:
         return self.outcome
 
     def interrupt(self):
-        """End what is under way; the first call counts."""
+        """End the requests in flight; only the first call has an effect."""
         if not self.outcome.is_interrupted:
             self.outcome.is_interrupted = True
             self.main.get_loop().call_soon_threadsafe(self.main.cancel)
@@ -89,7 +89,10 @@ class Worker:
                 status, refusal = await self.connections.exchange(target.message(ask), answer)
             record.outcome, record.message = judge(status, refusal, answer)
         except TimeoutError:
-            record.outcome, record.message = "timed out", f"no end in {self.job.timeout:g} s"
+            record.outcome, record.message = (
+                "timed out",
+                f"no complete answer within {self.job.timeout:g} s",
+            )
         except OSError as error:
             record.outcome, record.message = name_of(error), str(error)
         finally:
@@ -99,7 +102,7 @@ class Worker:
 
 
 def judge(status, refusal, answer):
-    """The outcome of an answer that came to its end, and what was said of it."""
+    """Return the outcome of a complete answer, and its error message."""
     if status == OK:
         return answer.failure() or (COMPLETED, "")
     try:

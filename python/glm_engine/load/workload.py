@@ -1,6 +1,6 @@
-"""What is asked: prompts, lengths and due times, all drawn from one seed.
+"""The requests: prompts, lengths and due times, all drawn from one seed.
 
-The same workload and seed give the same requests, whoever serves them.
+The same workload and seed give the same requests on every server.
 """
 
 import json
@@ -37,7 +37,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What prompts are drawn from: ids, or words of which so many make a token."""
+    """The items that prompts are drawn from: token ids, or words and their number per token."""
 
     items: tuple
     items_per_token: float = 1.0
@@ -96,7 +96,7 @@ def draw_prompts(workload, vocabulary, seed, generator, count):
 
     lengths = workload.lengths.draw(generator, count)
     if sum(lengths, start=count * workload.shared_prefix) > MOST_PROMPT_TOKENS:
-        raise BadInputError(f"more than {MOST_PROMPT_TOKENS:,} tokens of prompts at one rate")
+        raise BadInputError(f"the prompts of one rate have more than {MOST_PROMPT_TOKENS:,} tokens")
     prefix = vocabulary.draw(default_rng(seed), workload.shared_prefix)
     return [vocabulary.prompt(prefix + vocabulary.draw(generator, one)) for one in lengths]
 
@@ -104,13 +104,13 @@ def draw_prompts(workload, vocabulary, seed, generator, count):
 def read_prompts(path):
     """Return (prompt, max_tokens or None) of each line of a JSONL file.
 
-    A line is {"prompt": text or ids} or {"messages": a list}, with "max_tokens" if it likes.
+    A line is {"prompt": text or ids} or {"messages": a list}; "max_tokens" is optional.
     """
     lines = read_text(path).split("\n")
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     prompts = tuple(parse_prompt(f"{path}:{number}", line) for number, line in numbered)
     if not prompts:
-        raise BadInputError(f"{path}: holds no prompt")
+        raise BadInputError(f"{path}: expected at least one prompt, the file has none")
     return prompts
 
 
@@ -123,14 +123,14 @@ def parse_prompt(place, line):
     if not prompt or not isinstance(prompt, str | list):
         raise BadInputError(f'{place}: expected an object with "prompt" or "messages"')
     if isinstance(prompt, list) and {type(one) for one in prompt} not in ({int}, {dict}):
-        raise BadInputError(f"{place}: a list of a prompt holds ids, or messages")
+        raise BadInputError(f"{place}: expected a list of token ids or of messages")
     try:
         orjson.dumps(prompt)
     except orjson.JSONEncodeError as error:
         raise BadInputError(f"{place}: the prompt cannot be sent: {error}") from error
     limit = row.get("max_tokens")
     if limit is not None and (type(limit) is not int or not 1 <= limit <= LONGEST):
-        raise BadInputError(f"{place}: max_tokens is {limit!r}; it must be a number above 0")
+        raise BadInputError(f"{place}: max_tokens: expected a whole number above 0, got {limit!r}")
     return prompt, limit
 
 

@@ -2,16 +2,20 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from glm_engine import console
 from glm_engine.bench.costs import SYNTHETIC, Costs, config_path
 from glm_engine.bench.runs import ATTEMPTS
+from glm_engine.cli import main
 from glm_engine.commands.bench import command
 from glm_engine.engine import Engine
 from glm_engine.errors import BadInputError
@@ -60,14 +64,14 @@ def test_expected_experts_of_published_batches():
 def test_a_folder_without_a_config_is_said_to_be_one(tmp_path):
     with pytest.raises(BadInputError) as caught:
         config_path(tmp_path)
-    assert str(caught.value) == f"{tmp_path}: not a checkpoint's folder: it has no config.json"
+    assert str(caught.value) == f"{tmp_path}: not a checkpoint: this folder has no config.json"
 
 
 def test_the_configs_of_the_package_are_those_of_the_tests():
     assert SYNTHETIC == ("glm-4.5-air-fp8", "glm-4.7-fp8")
     for name in SYNTHETIC:
         assert read_object(config_path(name)) == read_object(CONFIGS / f"{name}.json")
-    with pytest.raises(BadInputError, match="neither a config"):
+    with pytest.raises(BadInputError, match="expected the path of a config"):
         config_path("no-such-model")
 
 
@@ -129,7 +133,7 @@ def test_requests_submitted_too_far_apart_are_measured_again(num_disturbed, monk
     if num_disturbed < ATTEMPTS:
         assert json.loads(result.output)["decode"][0]["step_ms"] > 0
     else:
-        assert "0 whole decode steps were seen" in str(result.exception)
+        assert "only 0 decode steps held all requests" in str(result.exception)
 
 
 def test_tokens_are_drawn_as_asked(monkeypatch):
@@ -152,17 +156,17 @@ def test_a_point_without_room_is_left_out_with_the_reason():
     options = ["--num-pages", "8", "--max-seq", "96", "--max-batch", "300", "--no-profile"]
     arguments = ["--batch", "4", "--context", "32", "--prefill", "200", "--steps", "4", *options]
     report = glm_json("bench", "--device", "cpu", "--model", CAPITALS, *arguments)
-    assert "the pool has 8" in report["decode"][0]["skipped"]
+    assert "KV-cache pages, have 8" in report["decode"][0]["skipped"]
     assert report["engine"]["max_step_tokens"] == 2 * 300
-    assert "max_seq is 96" in report["prefill"][0]["skipped"]
+    assert report["prefill"][0]["skipped"] == "longer than max_seq, 96"
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--context", "8", "--max-seq", "20"], "needs 21 tokens a sequence, max_seq is 20"),
-        (["--context", "99", "--max-seq", "20"], "needs 112 tokens a sequence, max_seq is 20"),
-        (["--context", "8", "--max-batch", "1", "--batch", "2"], "max_batch is 1"),
+        (["--context", "8", "--max-seq", "20"], "needs max_seq 21, have 20"),
+        (["--context", "99", "--max-seq", "20"], "needs max_seq 112, have 20"),
+        (["--context", "8", "--max-batch", "1", "--batch", "2"], "needs max_batch 2, have 1"),
     ],
 )
 def test_a_point_beyond_the_sizes_is_left_out_with_the_reason(arguments, text):
@@ -190,8 +194,9 @@ def test_a_plot_without_matplotlib_is_refused_before_measuring(tmp_path, monkeyp
     paths = os.pathsep.join([str(tmp_path), ENVIRONMENT["PYTHONPATH"]])
     monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", paths)
     wanted = ["bench", "--model", tmp_path / "none", "--plot"]
-    assert "a plot needs matplotlib, which is not installed" in refused(*wanted, tmp_path / "plot")
-    assert "names no picture" in refused(*wanted, "..")
+    line = refused(*wanted, tmp_path / "plot")
+    assert line.startswith("glm: --plot needs matplotlib: run the command with `tools/develop")
+    assert "expected a file name, e.g. reports/run, got '..'" in refused(*wanted, "..")
     assert "cannot be written: " in refused(*wanted, tmp_path / "matplotlib.py" / "plot")
 
 
@@ -221,6 +226,54 @@ def test_interrupted_it_ends_with_130_and_no_traceback():
     assert "Traceback" not in errors
 
 
+def test_an_installed_glm_names_the_extra_that_brings_matplotlib():
+    code = (
+        "from glm_engine import layout; layout.IS_WHEEL = True\n"
+        "from glm_engine.bench.plots import WAY_TO_MATPLOTLIB; print(WAY_TO_MATPLOTLIB)"
+    )
+    run = [sys.executable, "-c", code]
+    printed = subprocess.run(run, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert printed.stdout == 'install it with `pip install "glm-engine[plot]"`\n'
+
+
+def titles_in(text):
+    titles = re.compile(r"(Prefill|Decode|Operations .*?)(  .*)?")
+    return [found[1] for found in map(titles.fullmatch, text.splitlines()) if found]
+
+
+def test_the_two_tables_stand_below_one_line_about_the_machine():
+    result = glm("bench", "--device", "cpu", "--model", CAPITALS, *SMALL)
+    assert result.returncode == 0, result.stderr
+    first, *lines = result.stdout.splitlines()
+    assert re.match(
+        r".*capitals, \d+ layers, on CPU.*: .* of weights loaded in .* s, memory", first
+    )
+    assert titles_in(result.stdout) == ["Prefill", "Decode"]
+    assert "of roofline" in result.stdout
+    assert lines[-1].split()[:2] == ["2", "16"]
+
+
+def test_operations_are_shown_when_asked_for_above_the_two_tables(tmp_path):
+    target = tmp_path / "bench.json"
+    glm_json("bench", "--device", "cpu", "--model", CAPITALS, *SMALL, "--output", target)
+    assert titles_in(glm("bench", "--show", target).stdout) == ["Prefill", "Decode"]
+    assert titles_in(glm("bench", "--show", target, "--profile").stdout) == [
+        "Operations of a prefill of 24 tokens",
+        "Operations of a decode step, batch 1, context 16",
+        "Operations of a decode step, batch 2, context 16",
+        "Prefill",
+        "Decode",
+    ]
+
+
+def test_a_long_benchmark_in_a_pipe_shows_lines_of_progress(monkeypatch, capsys):
+    monkeypatch.setattr(console, "LINE_SECONDS", 0.02)
+    assert main(["bench", "--device", "cpu", "--model", str(CAPITALS), *SMALL]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    form = r"glm: measurements: \d of 3, \d+\.\d\d/s, time left (\d:\d\d:\d\d|unknown)"
+    assert any(re.fullmatch(form, line) for line in lines), lines
+
+
 @groups.needs("matplotlib")
 def test_a_report_is_shown_and_drawn(tmp_path):
     target = tmp_path / "bench.json"
@@ -229,14 +282,17 @@ def test_a_report_is_shown_and_drawn(tmp_path):
     assert shown.returncode == 0
     assert "ms/step" in shown.stdout
     assert (tmp_path / "plots" / "decode.png").stat().st_size > 1000
-    assert "decoded tokens/s" in (tmp_path / "plots" / "decode.svg").read_text()
+    assert "decode tokens/s" in (tmp_path / "plots" / "decode.svg").read_text()
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--model", CAPITALS, "--synthetic", "glm-4.7-fp8"], "exclude each other"),
-        (["--synthetic", "nothing"], "neither a config.json nor one of"),
+        (["--model", CAPITALS, "--synthetic", "glm-4.7-fp8"], "cannot be used together"),
+        (
+            ["--synthetic", "nothing"],
+            "expected the path of a config.json, or one of glm-4.5",
+        ),
         (["--show", "nothing.json"], "nothing.json: cannot be read"),
         (["--model", CAPITALS, "--layers", "1", "--device", "cpu"], "only synthetic"),
     ],

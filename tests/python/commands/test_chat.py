@@ -19,10 +19,10 @@ FIGURES = re.compile(
 )
 NOBODY = "http://127.0.0.1:9"
 REFUSED = [
-    (["--url", "nowhere"], "'nowhere' is no URL such as http://127.0.0.1:8000"),
-    (["--url", NOBODY], f"{NOBODY}: no server answers there"),
+    (["--url", "nowhere"], "expected a URL, e.g. http://127.0.0.1:8000, got 'nowhere'"),
+    (["--url", NOBODY], f"{NOBODY}: cannot connect: "),
     (["--url", NOBODY, "--max-seq", "64"], "not allowed with --url: --max-seq\n"),
-    (["x", "--url", NOBODY], f"{NOBODY}: no server answers there"),
+    (["x", "--url", NOBODY], f"{NOBODY}: cannot connect: "),
     (
         ["x", "--url", NOBODY, "--served-model-name", "y"],
         "MODEL is 'x' but --served-model-name is 'y'",
@@ -165,7 +165,7 @@ def test_answers_that_hold_no_text(chat):
     ("answer", "reason"),
     [
         (b"", "the server closed the connection"),
-        (b"nonsense\r\n\r\n", "the server's answer is no HTTP"),
+        (b"nonsense\r\n\r\n", "the server sent invalid HTTP"),
         (HEAD + event({"content": "a"}), "cut off: the stream ended without [DONE]"),
         (HEAD + b'data: {"error": {"message": "lost"}}\n\n', "error in the stream: lost"),
     ],
@@ -184,7 +184,7 @@ def test_a_server_that_falls_silent_is_given_up(chat):
     with serving(HEAD + event({"content": "a"}), holds=True) as (url, _):
         code, output, line = chat("--url", url, "--timeout", 0.5, lines=["a", "b"])
     assert (code, output) == (1, "a\n")
-    assert line == f"glm: {url}: no answer to /v1/chat/completions in 0.5 s\n"
+    assert line == f"glm: {url}: /v1/chat/completions: no answer within 0.5 s\n"
 
 
 def test_commands_say_what_they_did(chat):

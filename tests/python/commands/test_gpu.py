@@ -65,7 +65,7 @@ def test_auto_is_the_cpu_where_the_driver_sees_no_gpu(driver, status, num_gpus):
     assert glm_json("plan")["device"] == "cpu"
     finding = driver_finding()
     assert (finding["state"], finding["how"]) == ("absent", str(path))
-    assert finding["detail"] == "no GPU: device auto is the CPU"
+    assert finding["detail"] == "no GPU; --device auto uses the CPU"
 
 
 def driver_finding():
@@ -77,15 +77,15 @@ def test_doctor_names_the_gpu_and_what_auto_means(driver):
     path = driver(status=0)
     finding = driver_finding()
     assert (finding["state"], finding["how"]) == ("found", str(path))
-    assert finding["detail"] == "CUDA 13.0: H200 (9.0): device auto is CUDA"
+    assert finding["detail"] == "CUDA 13.0: H200 (9.0); --device auto uses CUDA"
 
 
 def test_doctor_names_the_least_driver_where_an_older_one_is(driver):
     driver(status=0, version=12080)
     finding = driver_finding()
     assert finding["state"] == "absent"
-    assert finding["detail"].startswith("CUDA 12.8: H200 (9.0): too old, ")
-    assert finding["detail"].endswith("CUDA 13.0, which is driver 580")
+    needed = "too old; --device cuda needs driver 580 or newer (CUDA 13.0)"
+    assert finding["detail"] == f"CUDA 12.8: H200 (9.0): {needed}"
 
 
 @pytest.mark.usefixtures("driver")

@@ -1,11 +1,13 @@
 """`glm load`: against the prepared server, and in an engine on capitals."""
 
 import json
+import re
 import subprocess
 import time
 
 import pytest
 
+from glm_engine import console
 from glm_engine.cli import main
 from glm_engine.options import CAPITALS
 from tests import groups
@@ -83,6 +85,28 @@ def test_chat_prompts_are_words_and_those_of_a_file_are_sent_as_they_are(server,
     assert {seen.body["prompt"] for seen in server.seen} == {"Hello"}
 
 
+def test_names_of_vllms_benchmark_are_accepted(server):
+    arguments = ["--base-url", f"{server.url}/v1", "--num-prompts", 3, "--request-rate", "90"]
+    lengths = ["--random-input-len", 9, "--random-output-len", 4, "--max-concurrency", 2]
+    names = ["--num-warmups", 1, "--served-model-name", MODEL, "--seed", 3, "--ignore-eos"]
+    report = glm_json("load", *arguments, *lengths, *names)
+    (point,) = report["points"]
+    assert point["rate"] == 90.0
+    assert (point["num_completed"], point["output_tokens"]) == (3, 12)
+    assert [len(seen.body["prompt"]) for seen in server.seen] == [9] * 4
+    assert report["workload"]["max_concurrency"] == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_load_in_a_pipe_shows_lines_of_progress(server, monkeypatch, capsys, workers):
+    server.reset(gap=0.1)
+    monkeypatch.setattr(console, "LINE_SECONDS", 0.02)
+    assert main(["load", server.url, *SMALL, "--rate", "20", "--workers", str(workers)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    form = r"glm: requests at rate 20: [1-5] of 6, \d+\.\d\d/s, time left \d:\d\d:\d\d"
+    assert any(re.fullmatch(form, line) for line in lines), lines
+
+
 def test_refusals_are_counted_and_nothing_done_is_a_failure(server):
     server.reset(refuses_every=2)
     point = glm_json("load", server.url, *SMALL, "--warm-up", 0)["points"][0]
@@ -90,14 +114,14 @@ def test_refusals_are_counted_and_nothing_done_is_a_failure(server):
     server.reset(refuses_every=1, status=503)
     result = glm("load", server.url, *SMALL)
     assert result.returncode == 1
-    assert "rate inf: 6 of 503" in result.stdout
+    assert "At rate inf, requests failed: 6 with 503" in result.stdout
     assert "503: not now" in result.stdout
 
 
 def test_a_server_that_wants_a_key(server, monkeypatch):
     server.reset(api_key="secret")
     line = refused("load", server.url, *SMALL)
-    assert "/v1/models: 401, GLM_API_KEY holds no API key that it knows" in line
+    assert "/v1/models: 401, the server does not accept the API key in GLM_API_KEY" in line
     monkeypatch.setitem(ENVIRONMENT, "GLM_API_KEY", "secret")
     assert glm_json("load", server.url, *SMALL)["points"][0]["num_completed"] == 6
 
@@ -105,28 +129,36 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([NOBODY], f"{NOBODY}: no server answers there"),
-        (["nonsense"], "is no URL such as http://127.0.0.1:8000"),
-        ([NOBODY, "--prompts", "normal:5"], "unknown distribution of lengths 'normal:5'"),
+        ([NOBODY], f"{NOBODY}: cannot connect: "),
+        (["nonsense"], "expected a URL, e.g. http://127.0.0.1:8000, got 'nonsense'"),
+        (
+            [NOBODY, "--prompts", "normal:5"],
+            "--prompts: expected N, uniform:MIN:MAX or lognormal:",
+        ),
         ([NOBODY, "--prompts", "file:absent.jsonl"], "absent.jsonl: cannot be read"),
-        ([NOBODY, "--rate", "fast"], "'fast' is neither a number above 0 nor inf"),
-        ([NOBODY, "--goodput", "ttft:soon"], "'ttft:soon' is not one of ttft, tpot, e2e"),
-        ([NOBODY, "--requests", "5", "--seconds", "5"], "exclude each other"),
-        ([NOBODY, "--seconds", "5"], "a rate of inf has no end"),
+        ([NOBODY, "--rate", "fast"], "--rate 'fast': expected numbers above 0 or inf, got 'fast'"),
+        ([NOBODY, "--goodput", "ttft:soon"], "--goodput: expected ttft, tpot, e2e with durations"),
+        ([NOBODY, "--requests", "5", "--seconds", "5"], "cannot be used together"),
+        ([NOBODY, "--seconds", "5"], "--rate inf needs --requests"),
         (
             [NOBODY, "--threads", "2", "--layers", "1"],
             "only with --engine: --layers, --threads",
         ),
         ([NOBODY, "--model", "x"], "only with --engine: --model"),
-        (["--engine", NOBODY], "--engine asks no server"),
+        (["--engine", NOBODY], "--engine loads no server; leave out: URL"),
+        (["--engine", "--base-url", NOBODY], "--engine loads no server; leave out: --base-url"),
+        ([NOBODY, "--base-url", NOBODY], "--base-url is given, leave out: URL"),
         ([NOBODY, *CPU], "only with --engine: --device"),
-        ([NOBODY, "--rate", "1e-300"], "'1e-300' is not from 1e-06 to 1e+09"),
-        ([NOBODY, "--outputs", "fixed:2147483648"], "2147483648 is above 2,147,483,647"),
-        ([NOBODY, "--no-stream", "--goodput", "e2e:1s,tpot:1s"], "has neither TTFT nor TPOT"),
-        (["http://a..b"], "'http://a..b' is no URL"),
+        ([NOBODY, "--rate", "1e-300"], "expected 1e-06 to 1e+09, or inf, got '1e-300'"),
+        (
+            [NOBODY, "--outputs", "fixed:2147483648"],
+            "--outputs 'fixed:2147483648': expected at most 2,147,483,647",
+        ),
+        ([NOBODY, "--no-stream", "--goodput", "e2e:1s,tpot:1s"], "ttft and tpot need --stream"),
+        (["http://a..b"], "'http://a..b': invalid URL"),
         (["--show", "absent.json"], "absent.json: cannot be read"),
-        (["--engine", "--endpoint", "chat"], "--engine has no chat endpoint"),
-        (["--engine", "--synthetic", "glm-4.7-fp8", "--model", "x"], "exclude each other"),
+        (["--engine", "--endpoint", "chat"], "--engine takes --endpoint completions only"),
+        (["--engine", "--synthetic", "glm-4.7-fp8", "--model", "x"], "cannot be used together"),
         (["--engine", "--model", "absent"], "absent: not a folder"),
     ],
 )
@@ -139,7 +171,7 @@ def test_bad_input_is_named(arguments, words, capsys):
 
 def test_a_model_that_is_not_served(server):
     line = refused("load", server.url, "--served-model-name", "other")
-    assert f"model 'other' is not served; there: {MODEL}" in line
+    assert f"no model 'other'; the server has: {MODEL}" in line
 
 
 def test_chat_messages_for_an_engine(tmp_path):
@@ -177,7 +209,7 @@ def test_more_requests_than_anyone_means(server):
 def test_a_server_that_lists_no_model(server, models):
     server.reset(models=models)
     assert "/v1/models lists no model" in refused("load", server.url, code=1)
-    assert "is not served; there: none" in refused("load", server.url, "--served-model-name", MODEL)
+    assert "the server has: none" in refused("load", server.url, "--served-model-name", MODEL)
 
 
 def test_what_is_printed_and_written_does_not_depend_on_each_other(server, tmp_path):

@@ -10,7 +10,8 @@ import re
 import click
 import pytest
 
-from glm_engine import cli, peer_commands, peer_options
+from glm_engine import cli, options, peer_commands, peer_options
+from glm_engine.aliases import Foreign
 from glm_engine.layout import CAPITALS
 from glm_engine.option_types import FreeShare
 from glm_engine.peer_values import ShareOfAll
@@ -197,9 +198,12 @@ def test_the_machine_has_as_much_memory_as_the_engine_says():
         (("--gpu-memory-utilization", "0"), "'0' is not a share above 0"),
         (("--mem-fraction-static", "0.001"), "'0.001' is not a share from 0.01 to 1"),
         (("--max-model-len", "0.5q"), "expected a whole number, got '0.5q'"),
-        (("--max-model-len", "12", "--max-seq", "13"), "--max-seq and --max-model-len state"),
-        (("--ctx-size", "12", "--max-model-len", "13"), "--max-seq and --max-model-len state"),
-        (("--enforce-eager", "--graphs"), "--graphs and --enforce-eager state"),
+        (("--max-model-len", "12", "--max-seq", "13"), "--max-seq and --max-model-len set"),
+        (("--ctx-size", "12", "--max-model-len", "13"), "--max-seq and --max-model-len set"),
+        (("--gpu-memory-utilization", "1", "--mem-fraction-static", "1"), "use one of them"),
+        (("--gpu-memory-utilization", "1", "--memory-limit", "1GB"), "use one of them"),
+        (("-m", "a", "-hf", "b"), "--model and -hf set the same option"),
+        (("--enforce-eager", "--graphs"), "--graphs and --enforce-eager set"),
         (("--kv-cache-dtype", "fp8_e5m2"), "'fp8_e5m2' is not one of"),
         (("--ep-size", "many"), "'many' is not a number of GPUs"),
         (("--tensor-parallel-size", "0"), "expected 1 to 2147483647, got 0"),
@@ -209,7 +213,7 @@ def test_the_machine_has_as_much_memory_as_the_engine_says():
         (("--tensor-parallel-sizes", "2"), "Did you mean --tensor-parallel-size?"),
         (("--max-bach", "2"), "Did you mean --max-batch?"),
         (("--frobnicate",), "No such option '--frobnicate'.\n"),
-        (("--max-tokens", "2"), "each request states max_tokens"),
+        (("--max-tokens", "2"), "each request sets max_tokens"),
     ],
 )
 def test_wrong_values_and_names_are_told(words, message, capsys):
@@ -221,6 +225,28 @@ def test_a_repeated_option_takes_both_names():
     found = parsed("--allowed-origin", "null", "--cors-origins", "http://a.b,http://c.d").params
     assert found["allowed_origins"] == ("null", "http://a.b", "http://c.d")
     assert parsed("--allowed-origins", '["*"]').params["allowed_origins"] == ("*",)
+
+
+def test_a_name_that_is_ours_too_converts_its_value():
+    @options.command("any")
+    @click.option("--max-seq", "--max-model-len", type=options.POSITIVE)
+    def command(**values):
+        return values
+
+    context = command.make_context("any", ["--max-model-len", "2k"])
+    assert context.params == {"max_seq": 2000}
+
+
+def test_thinking_has_one_name_more(capsys):
+    made = [
+        parsed(flag, command="chat").params["thinks"] for flag in ("--thinking", "--no-thinking")
+    ]
+    assert made == [True, False]
+    words = [("--reasoning", word) for word in ("on", "off", "auto")]
+    assert [parsed(*one, command="chat").params["thinks"] for one in words] == [True, False, None]
+    assert "'perhaps' is not one of on, off, auto" in line_of(
+        capsys, "chat", "--reasoning", "perhaps"
+    )
 
 
 def test_the_same_value_twice_is_no_conflict():
@@ -269,8 +295,11 @@ def all_names():
 @pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
 def test_no_name_hides_one_of_ours(path):
     command = COMMANDS[path]
-    flags = [flag for one in command.get_params(ROOT_CONTEXT) for flag in one.opts]
-    assert sorted(flags) == sorted(set(flags))
+    own = {name: one for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    foreign = [one for one in command.get_params(ROOT_CONTEXT) if isinstance(one, Foreign)]
+    assert len({one.opts[0] for one in foreign}) == len(foreign)
+    for one in foreign:
+        assert one.opts[0] not in own or one.target is own[one.opts[0]]
     assert all(re.fullmatch(r"--?[a-zA-Z0-9][\w-]*", name) for name in all_names())
 
 

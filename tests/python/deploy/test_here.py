@@ -65,8 +65,8 @@ def test_a_checkpoint_that_is_cut_is_one_line(tmp_path):
     assert (done.returncode, done.stdout) == (1, "")
     assert [one["event"] for one in events(done.stderr)] == ["shards"]
     _, line = done.stderr.splitlines()
-    assert line.startswith(f"glm: {folder}: ")
-    assert shard.name in line
+    assert line.startswith(f"glm: {folder}: {shard.name}: ")
+    assert "{" not in line
 
 
 def test_the_server_is_warm_answers_and_finishes():

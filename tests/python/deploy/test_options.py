@@ -1,32 +1,41 @@
 """`glm deploy`: what it refuses, and in which line."""
 
+import json
+import subprocess
 import sys
 
 import pytest
 
 from glm_engine import cli
+from glm_engine.deploy import deployment
 from glm_engine.deploy.gpus import dollars_per_hour, parse_gpu
 from glm_engine.deploy.job import VARIABLE, Job, job_of_environment
 from glm_engine.errors import BadInputError
-from tests.python.deploy.running import CAPITALS, wheel_in
+from tests.python.deploy.running import CAPITALS, ENVIRONMENT, wheel_in
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["smoke", "--gpu", "A100:8"], "--gpu: expected B200, H200, H100"),
-        (["smoke", "--gpu", "B200:3"], "found 'B200:3'"),
-        (["smoke", "--gpu", "b200:8"], "found 'b200:8'"),
+        (["smoke", "--gpu", "B200:3"], "got 'B200:3'"),
+        (["smoke", "--gpu", "b200:8"], "got 'b200:8'"),
         (["smoke", "--gpu", ""], "--gpu: expected a value, got an empty string"),
-        (["smoke", "--local", "--gpu", "H100:1"], "--gpu: is about Modal"),
-        (["smoke", "--local", "--dry-run"], "--dry-run: is about Modal"),
-        (["smoke", "--device", "cpu"], "--device: is about this machine; it needs --local"),
-        (["serve", "--port", "80"], "--port: is about this machine; it needs --local"),
-        (["smoke", "--model", str(CAPITALS)], "--model: expected a name of the hub"),
-        (["smoke", "--model", "no-owner"], "--model: expected a name of the hub"),
+        (["smoke", "--local", "--gpu", "H100:1"], "--gpu cannot be used with --local"),
+        (["smoke", "--local", "--dry-run"], "--dry-run cannot be used with --local"),
+        (["smoke", "--device", "cpu"], "--device needs --local"),
+        (["serve", "--port", "80"], "--port needs --local"),
+        (["smoke", "--model", str(CAPITALS)], "--model: expected ORG/NAME of the hub"),
+        (["smoke", "--model", "no-owner"], "--model: expected ORG/NAME of the hub"),
         (["smoke", "--wheel", "absent.whl"], "expected one wheel, found absent.whl"),
-        (["smoke", "--ship", "source", "--wheel", "a.whl"], "--wheel: the sources go along"),
-        (["serve", "--min-replicas", "2"], "--min-replicas: expected at most --max-replicas, 1"),
+        (
+            ["smoke", "--ship", "source", "--wheel", "a.whl"],
+            "--wheel cannot be used",
+        ),
+        (
+            ["serve", "--min-replicas", "2"],
+            "expected no more than --max-replicas (1)",
+        ),
         (["serve", "--scaledown-window", "1"], "expected 2 to 3600, got 1"),
         (["benchmark", "--local", "--batch", "1,x"], "expected a whole number, got 'x'"),
         (["nope"], "No such command 'nope'"),
@@ -60,6 +69,30 @@ def test_without_modals_package_a_line_says_how_to_get_it(tmp_path, monkeypatch,
     assert cli.main(["deploy", "logs"]) == 1
 
 
+def test_a_plan_from_an_installed_wheel_needs_neither_a_checkout_nor_modal(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "modal", None)
+    monkeypatch.setattr(deployment, "IS_WHEEL", True)
+    assert cli.main(["deploy", "plan", "--dry-run", "--gpu", "H200:4"]) == 0
+    printed = capsys.readouterr().out
+    assert "  serve: H200:4, 16 cores, 64 GiB, $19.42 per hour\n" in printed
+    assert "about 88.7 GB on each of 4 H200" in printed
+    assert "need the package modal: " in printed.splitlines()[-1]
+    assert cli.main(["deploy", "plan", "--dry-run", "--gpu", "H200:4", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in planned["containers"]][-2:] == ["benchmark", "serve"]
+    assert all(note in printed for note in planned["notes"])
+
+
+def test_an_installed_glm_names_the_extra_that_brings_modal():
+    code = (
+        "from glm_engine import layout; layout.IS_WHEEL = True\n"
+        "from glm_engine.deploy.on_modal import WAY_TO_MODAL; print(WAY_TO_MODAL)"
+    )
+    run = [sys.executable, "-c", code]
+    printed = subprocess.run(run, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert printed.stdout == 'install it with `pip install "glm-engine[modal]"`\n'
+
+
 def test_what_a_container_costs():
     per_second = 8 * 0.001736 + 16 * 0.0000131 + 64 * 0.00000222
     assert dollars_per_hour(parse_gpu("B200:8"), 16, 65536) == pytest.approx(3600 * per_second)
@@ -67,9 +100,9 @@ def test_what_a_container_costs():
 
 
 def test_what_has_run_is_said():
-    has_run = "the engine has run on H100:2, H200:1, H200:2 and H200:4"
-    assert parse_gpu("B200:8").note().startswith(f"{has_run}, never on B200:8; ")
-    assert parse_gpu("H200").note().startswith(f"{has_run}; ")
+    has_run = "The engine has run on H100:2, H200:1, H200:2 and H200:4"
+    assert parse_gpu("B200:8").note().startswith(f"{has_run}, never on B200:8. ")
+    assert parse_gpu("H200").note().startswith(f"{has_run}. ")
 
 
 def test_the_engine_chooses_how_many_gpus_unless_it_is_told():

@@ -11,6 +11,7 @@ from glm_engine import cli
 from glm_engine.deploy import stages
 from glm_engine.deploy.job import Job
 from glm_engine.deploy.on_modal import BUILDER_VARIABLE, module
+from glm_engine.version import VERSION
 from tests import groups
 from tests.python.deploy.running import ROOT, deployment, wheel_in
 
@@ -145,6 +146,14 @@ def test_sources_build_the_wheel_with_a_cache_in_a_volume(capsys):
     assert "tools/develop --with cuda scons wheel" in built["commands"][-1]
     assert sent["state"] == "APP_STATE_DEPLOYED"
     assert sent["calls"] == ["download", "build"]
+
+
+def test_an_installed_wheel_is_installed_by_name(capsys, monkeypatch):
+    monkeypatch.setattr("glm_engine.deploy.deployment.IS_WHEEL", True)
+    page = printed_by(["plan", "--dry-run"], capsys)
+    assert f"RUN python -m pip install --no-cache-dir glm-engine=={VERSION}\n" in page
+    assert "\nfiles\n  none\n" in page
+    assert page.splitlines()[-1].startswith(f"The image installs glm-engine=={VERSION} from the")
 
 
 def test_secrets_go_by_name_alone(tmp_path, capsys, monkeypatch):

@@ -72,7 +72,7 @@ def test_a_signal_that_comes_while_the_process_is_made_ends_it(server, monkeypat
         return made
 
     monkeypatch.setattr(warm.subprocess, "Popen", interrupted)
-    with pytest.raises(StageFailedError, match="ended before it served") as caught:
+    with pytest.raises(StageFailedError, match="stopped before it was ready") as caught:
         server.start()
     assert caught.value.exit_code == ExitCode.INTERRUPTED
     assert server.process.wait(SECONDS) == -signal.SIGTERM

@@ -38,7 +38,7 @@ def test_a_rate_of_inf_is_all_at_once():
 
 
 def test_a_rate_of_inf_needs_a_number():
-    with pytest.raises(BadInputError, match="inf has no end"):
+    with pytest.raises(BadInputError, match="--rate inf needs --requests"):
         parse_rates("1,inf", is_timed=True)
 
 
@@ -54,7 +54,7 @@ def test_as_many_at_once_are_refused():
 
 @pytest.mark.parametrize("text", ["1e-300", "1e300", "1e400", "5,1e-7"])
 def test_rates_that_nobody_means(text):
-    with pytest.raises(BadInputError, match="is not from 1e-06 to 1e"):
+    with pytest.raises(BadInputError, match="expected 1e-06 to 1e"):
         parse_rates(text)
 
 
@@ -64,5 +64,5 @@ def test_rates():
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "nan", "1,,2", "fast", "1,1.0", "inf,inf"])
 def test_rates_that_are_none(text):
-    with pytest.raises(BadInputError, match="rates"):
+    with pytest.raises(BadInputError, match="--rate "):
         parse_rates(text)

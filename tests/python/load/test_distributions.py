@@ -42,6 +42,10 @@ def test_lognormal_stays_between_one_and_its_most():
     assert (min(numbers), max(numbers)) == (1, 50)
 
 
+def test_a_number_alone_is_a_fixed_length():
+    assert drawn("7") == drawn("fixed:7")
+
+
 def test_no_length_is_longer_than_a_server_could_read():
     assert max(drawn("lognormal:2147483647:10")) == 2**31 - 1
 
@@ -54,25 +58,27 @@ def test_the_seed_decides(text):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("normal:3", "unknown distribution of lengths 'normal:3'; known are fixed:N, uniform"),
-        ("", "unknown distribution"),
-        ("fixed", "0 numbers"),
-        ("fixed:", "0 numbers"),
-        ("fixed:1:2", "2 numbers"),
-        ("fixed:0", "'0' is not a whole number above 0"),
-        ("fixed:-3", "'-3' is not"),
-        ("fixed:²", "is not a whole number"),
-        ("fixed:2147483648", "2147483648 is above 2,147,483,647"),
-        (f"fixed:{'9' * 5000}", "is above 2,147,483,647"),
-        ("uniform:1:99999999999999999999", "is above"),
-        ("lognormal:9:1:99999999999999999999", "is above"),
-        ("uniform:5", "1 numbers"),
-        ("uniform:9:5", "the least, 9, is above the most, 5"),
-        ("lognormal:10", "1 numbers"),
-        ("lognormal:10:x", "sigma is 'x'"),
-        ("lognormal:10:nan", "sigma is 'nan'"),
-        ("lognormal:10:0", "sigma is '0'"),
-        ("lognormal:10:1:none", "'none' is not"),
+        ("normal:3", "lengths: expected N, uniform:MIN:MAX or lognormal"),
+        ("", "lognormal:MEDIAN:SIGMA[:MAX], got ''"),
+        ("fixed", "got 'fixed'"),
+        ("fixed:", "got 'fixed:'"),
+        ("fixed:1:2", "got 'fixed:1:2'"),
+        ("fixed:0", "expected a whole number above 0, got '0'"),
+        ("0", "expected a whole number above 0, got '0'"),
+        ("-3", "got '-3'"),
+        ("fixed:-3", "expected a whole number above 0, got '-3'"),
+        ("fixed:²", "expected a whole number above 0, got"),
+        ("fixed:2147483648", "expected at most 2,147,483,647, got 2147483648"),
+        (f"fixed:{'9' * 5000}", "expected at most 2,147,483,647"),
+        ("uniform:1:99999999999999999999", "expected at most"),
+        ("lognormal:9:1:99999999999999999999", "expected at most"),
+        ("uniform:5", "got 'uniform:5'"),
+        ("uniform:9:5", "the minimum 9 is above the maximum 5"),
+        ("lognormal:10", "got 'lognormal:10'"),
+        ("lognormal:10:x", "expected sigma above 0 and up to 10, got 'x'"),
+        ("lognormal:10:nan", "got 'nan'"),
+        ("lognormal:10:0", "up to 10, got '0'"),
+        ("lognormal:10:1:none", "got 'none'"),
     ],
 )
 def test_refusals(text, words):

@@ -23,12 +23,12 @@ def test_only_the_kind_of_a_picture_is_no_part_of_its_name(tmp_path, name, stem)
 def test_gauges_are_drawn_over_the_seconds(tmp_path):
     _, picture = plot_report(report_of(record(), gauges=GAUGES), tmp_path / "watched")
     text = picture.read_text("utf-8")
-    assert all(words in text for words in ("batch occupancy, %", "KV utilisation, %", "seconds"))
+    assert all(words in text for words in ("batch used, %", "KV cache used, %", "seconds"))
     _, without = plot_report(report_of(record(), gauges=None), tmp_path / "unwatched")
-    assert "KV utilisation" not in without.read_text("utf-8")
+    assert "KV cache" not in without.read_text("utf-8")
 
 
 @pytest.mark.parametrize("text", ["", "/", ".", "..", "reports/"])
 def test_names_that_are_none(text):
-    with pytest.raises(BadInputError, match="names no picture"):
+    with pytest.raises(BadInputError, match="expected a file name"):
         prepare_plot(text)

@@ -22,9 +22,9 @@ def start():
     """Start `glm load` in a group of its own; what is left of it is ended afterwards."""
     started = []
 
-    def start_load(url, *arguments):
+    def start_load(url, *arguments, form=("--json",)):
         process = subprocess.Popen(
-            [*GLM, "load", url, *map(str, arguments), "--json"],
+            [*GLM, "load", url, *map(str, arguments), *form],
             cwd=ROOT,
             env=ENVIRONMENT,
             stdout=subprocess.PIPE,
@@ -166,6 +166,28 @@ def test_an_interruption_while_the_server_says_no_counters_leaves_the_figures(se
     process.send_signal(signal.SIGINT)
     code, report, _ = end_of(process, SOON)
     assert (code, report["points"][0]["outcomes"]) == (130, {"200": 12})
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "num_left", "line"),
+    [
+        ({"stalls_after": 5}, 7, "5 of 12 requests at rate inf; figures below are of those that"),
+        ({"delay": FOREVER}, 12, "0 of 12 requests at rate inf; there are no figures."),
+    ],
+)
+def test_an_interruption_is_said_above_true_figures(server, start, behaviour, num_left, line):
+    server.reset(**behaviour)
+    process = start(server.url, *AT_ONCE, form=())
+    wait_until(lambda: (len(server.seen), server.under_way) == (12, num_left))
+    wait_until(lambda: is_at_rest(process.pid))
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=PATIENCE)
+    first, *rest = output.splitlines()
+    assert (process.returncode, errors) == (130, "")
+    assert first.startswith(f"Interrupted after {line}")
+    rows = [one.split() for one in rest if one.startswith("   inf")]
+    assert [row[:4] for row in rows[:1]] == ([["inf", "12", "5", "0"]] if num_left < 12 else [])
+    assert bool(rest) == bool(rows)
 
 
 def test_an_interruption_keeps_the_rates_before(server, start):

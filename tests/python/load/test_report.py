@@ -58,11 +58,11 @@ GAUGES = [
 def test_gauges_are_shown_with_the_second_of_their_peak(capsys):
     print_report(report_of(record(), gauges=GAUGES))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["inf", "batch", "occupancy", "62%", "100%", "12345.6"] in lines
-    assert ["inf", "KV", "utilisation", "38%", "50%", "0.5"] in lines
+    assert ["inf", "batch", "used", "62%", "100%", "12345.6"] in lines
+    assert ["inf", "KV", "cache", "used", "38%", "50%", "0.5"] in lines
     assert ["inf", "requests", "waiting", "49,999.5", "99,999.0", "12345.6"] in lines
     print_report(report_of(record(), gauges=None))
-    assert "meanwhile" not in capsys.readouterr().out
+    assert "max at second" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["seconds", "kv_utilisation"])
@@ -78,7 +78,7 @@ def test_a_server_without_usage_is_named(capsys):
     silent.has_usage = False
     print_report(report_of(record(), silent))
     text = capsys.readouterr().out
-    assert "rate inf: the server sent no usage with 1 answers" in text
+    assert "At rate inf, answers without usage from the server: 1" in text
     assert "shorter" not in text
 
 
@@ -88,6 +88,54 @@ def test_an_interruption_between_two_rates_is_kept(tmp_path):
     write_report(report, path)
     assert read_report(path) == report
     assert read_report(path)["is_interrupted"]
+
+
+def cut(*outcomes, rate=math.inf):
+    """The point of an interrupted rate whose requests had these outcomes, of ten."""
+    records = [record() for _ in outcomes]
+    for one, outcome in zip(records, outcomes, strict=True):
+        one.outcome = outcome
+    point = make_figures(rate, [Outcome(100.0, records, 0.1, is_interrupted=True)], {})
+    return point | {"num_asked": 10, "server": None}
+
+
+def whole(rate):
+    point = make_figures(rate, [Outcome(100.0, [record()], 0.1)], {})
+    return point | {"num_asked": 1, "server": None}
+
+
+def printed(capsys, *points, is_interrupted=True):
+    print_report(make_report(TARGET, WORKLOAD, 1, list(points), is_interrupted))
+    return capsys.readouterr().out.splitlines()
+
+
+def test_an_interrupted_run_says_how_far_it_came(capsys):
+    first, *rest = printed(capsys, cut("200", "200", "429", "interrupted"))
+    says = "Interrupted after 3 of 10 requests at rate inf; figures below are of those that ended."
+    assert first == says
+    (row,) = [line.split() for line in rest if line.split()[:2] == ["inf", "4"]]
+    assert row[1:4] == ["4", "2", "1"]
+    assert [line for line in rest if "failed:" in line] == [
+        "At rate inf, requests failed: 1 with 429"
+    ]
+
+
+def test_without_an_ended_request_there_are_no_tables(capsys):
+    lines = printed(capsys, cut("interrupted", "interrupted"))
+    assert lines == ["Interrupted after 0 of 10 requests at rate inf; there are no figures."]
+
+
+def test_rates_before_an_interruption_keep_their_figures(capsys):
+    first, *rest = printed(capsys, whole(2.0), cut("interrupted", rate=4.0))
+    says = "Interrupted after 0 of 10 requests at rate 4; figures below are of the earlier rates."
+    assert first == says
+    assert {line.split()[0] for line in rest if line.strip()} >= {"2"}
+    assert not any(line.split()[:1] == ["4"] for line in rest)
+
+
+def test_a_whole_run_says_nothing_of_interruptions(capsys):
+    lines = printed(capsys, whole(2.0), is_interrupted=False)
+    assert lines[0].startswith("target")
 
 
 @pytest.mark.parametrize("absent", ["prompts", "shared_prefix", "max_concurrency"])

@@ -75,8 +75,8 @@ def test_a_stream_without_its_end_is_cut_off():
     [
         (b'{"error": {"message": "out of pages"}}', "out of pages"),
         (b'{"error": "short"}', "short"),
-        (b"{", "an event that is no JSON object: b'{'"),
-        (b"[1]", "an event that is no JSON object: b'[1]'"),
+        (b"{", "expected a JSON object in an event, got b'{'"),
+        (b"[1]", "expected a JSON object in an event, got b'[1]'"),
     ],
 )
 def test_an_error_inside_a_stream(event, message):
@@ -97,7 +97,7 @@ def test_a_whole_answer():
 def test_a_whole_answer_that_is_no_object(content):
     answer = WholeAnswer()
     answer.take(content, 1.0)
-    assert answer.failure()[0] == "no JSON"
+    assert answer.failure()[0] == "invalid JSON"
 
 
 def stream_of(*events, end="data: [DONE]\n\n"):
@@ -143,13 +143,13 @@ def test_far_more_events_than_tokens_are_too_many():
     answer.take(event * (16 * 2 + 1024), 1.0)
     assert answer.excess is None
     answer.take(event * 100_000, 1.0)
-    assert answer.excess == "more than 1056 events with text came"
+    assert answer.excess == "the stream has more than 1056 events with text"
 
 
 def test_a_line_without_end_is_too_long():
     answer = TokenStream(9)
     answer.take(b"data: " + b"x" * MOST_LINE, 1.0)
-    assert answer.excess == "a line has more than 1048576 bytes"
+    assert answer.excess == "a line of the stream has more than 1048576 bytes"
 
 
 @pytest.mark.parametrize("count", [-1, 2**31, 2**63, 1e300])

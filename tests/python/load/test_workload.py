@@ -76,12 +76,12 @@ def test_prompts_of_a_file_come_in_turn_with_their_own_lengths(tmp_path):
         ("[]", 'prompts.jsonl:2: expected an object with "prompt" or "messages"'),
         ('{"prompt": ""}', "expected an object"),
         ('{"prompt": 5}', "expected an object"),
-        ('{"prompt": "a", "max_tokens": 0}', "max_tokens is 0"),
-        ('{"prompt": "a", "max_tokens": true}', "max_tokens is True"),
-        ('{"prompt": "a", "max_tokens": 99999999999999999999}', "max_tokens is 9999"),
+        ('{"prompt": "a", "max_tokens": 0}', "max_tokens: expected a whole number above 0, got 0"),
+        ('{"prompt": "a", "max_tokens": true}', "got True"),
+        ('{"prompt": "a", "max_tokens": 99999999999999999999}', "above 0, got 9999"),
         ('{"prompt": "a\\ud83d"}', "prompts.jsonl:2: the prompt cannot be sent"),
         ('{"prompt": [99999999999999999999]}', "prompts.jsonl:2: the prompt cannot be sent"),
-        ('{"prompt": [1, "a", null]}', "a list of a prompt holds ids, or messages"),
+        ('{"prompt": [1, "a", null]}', "expected a list of token ids or of messages"),
     ],
 )
 def test_lines_that_are_no_prompts(tmp_path, line, words):
@@ -102,7 +102,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path, between):
 
 def test_more_tokens_than_anyone_means_are_refused():
     long = workload(lengths=parse_lengths("fixed:2147483647"))
-    with pytest.raises(BadInputError, match="more than 1,073,741,824 tokens of prompts"):
+    with pytest.raises(BadInputError, match="more than 1,073,741,824 tokens"):
         make_asks(long, VOCABULARY, 1, 0, 10.0)
 
 
