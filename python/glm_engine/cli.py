@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from glm_engine.console import printable
+from glm_engine.console import coloured, printable
 from glm_engine.errors import ExitCode, GlmError
 from glm_engine.interrupts import is_interrupt, let_interrupts_end, let_interrupts_raise
 from glm_engine.values import variable
@@ -160,7 +160,7 @@ def report(text, exit_code):
         sys.stdout.flush()
     line = printable(" ".join(text.split()))
     with output_dropped(sys.__stderr__):
-        print(f"glm: {line}", file=sys.stderr, flush=True)
+        print(coloured(f"glm: {line}", "error", sys.stderr), file=sys.stderr, flush=True)
     return int(exit_code)
 
 

@@ -1,8 +1,12 @@
-"""What commands print: tables and bars by rich, numbers with their units."""
+"""What commands print: tables, colours and progress, numbers with their units."""
 
 import json
+import os
 import sys
+import threading
+import time
 from contextlib import contextmanager
+from datetime import timedelta
 from unicodedata import category
 
 WIDE, UNBOUNDED = 200, 100_000
@@ -10,6 +14,31 @@ LINE_LAYOUT = "\n\t"
 UNSAFE_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+COLOURS = {"error": "red", "warning": "yellow", "good": "green"}
+DUMB_TERMINALS = ("dumb", "unknown")
+LINE_SECONDS = 10.0
+
+
+def is_screen(stream):
+    """Say whether a stream is a terminal that can be drawn on."""
+    return stream.isatty() and os.environ.get("TERM", "").lower() not in DUMB_TERMINALS
+
+
+def coloured(text, kind, stream):
+    """Return a text in the colour of its kind, one of COLOURS, for a terminal.
+
+    In a pipe, with NO_COLOR or with TERM=dumb the text stays plain.
+    """
+    if os.environ.get("NO_COLOR") or not is_screen(stream):
+        return text
+    from click import style
+
+    return style(text, fg=COLOURS[kind])
+
+
+def verdict(text, is_good):
+    """Return the text of a verdict for standard output, green or red on a terminal."""
+    return coloured(text, "good" if is_good else "error", sys.stdout)
 
 
 def print_json(value):
@@ -52,7 +81,7 @@ def human_bytes(count):
         if abs(size) < 1000 or unit == UNITS[-1]:
             break
         size /= 1000
-    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+    return f"{round(count)} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
 def human_count(count):
@@ -66,6 +95,11 @@ def human_count(count):
 def rate(tokens, seconds):
     """Return tokens per second, or None where no time passed or no token came."""
     return tokens / seconds if tokens > 0 and seconds > 0 else None
+
+
+def human_number(value):
+    """Return a count in whole numbers, a rate of counts with two decimals."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
 def human_rate(value):
@@ -131,46 +165,97 @@ def least_width(console, table):
 
 
 def world_size_choice(world_size):
-    """Return what is said where the engine chose how many devices to take."""
-    return f"world size {world_size}: the least of 1, 2, 4 and 8 GPUs that holds the model"
+    """Return the line that says how many GPUs the engine chose to use."""
+    return f"world size {world_size}: the smallest of 1, 2, 4 and 8 GPUs that holds the model"
+
+
+class ProgressLines:
+    """Prints a line on standard error every LINE_SECONDS until the block ends: done, total, rate,
+    time left.
+
+    With `is_recent` the rate is that since the last line, without it that since the stage began.
+    """
+
+    def __init__(self, stage, human, total=None, is_recent=False):
+        self.stage, self.human, self.total, self.is_recent = stage, human, total, is_recent
+        self.done, self.since = 0, (time.monotonic(), 0)
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.run, name="glm-progress", daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.thread.join()
+
+    def update(self, done, total, stage):
+        stage = stage or self.stage
+        if stage != self.stage:
+            self.since = (time.monotonic(), done)
+        self.done, self.total, self.stage = done, total or None, stage
+
+    def advance(self):
+        self.done += 1
+
+    def run(self):
+        while not self.is_over.wait(LINE_SECONDS):
+            print(f"glm: {self.line(time.monotonic())}", file=sys.stderr, flush=True)
+
+    def line(self, now):
+        done, total = self.done, self.total
+        began, before = self.since
+        per_second = max(done - before, 0) / max(now - began, 1e-9)
+        if self.is_recent:
+            self.since = (now, done)
+        if total is None:
+            return f"{self.stage}: {self.human(done)}"
+        left = timedelta(seconds=round((total - done) / per_second)) if per_second else "unknown"
+        progress = f"{self.human(done)} of {self.human(total)}"
+        return f"{self.stage}: {progress}, {self.human(per_second)}/s, time left {left}"
+
+
+@contextmanager
+def drawn_progress(stage, total, *names):
+    """Give a bar on the terminal, and its task, with these columns of rich and the time left."""
+    from rich import progress
+    from rich.console import Console
+
+    described = progress.TextColumn("{task.description}"), progress.BarColumn()
+    columns = [getattr(progress, name)() for name in (*names, "TimeRemainingColumn")]
+    console = Console(file=sys.stderr)
+    with progress.Progress(*described, *columns, console=console, transient=True) as bars:
+        yield bars, bars.add_task(stage, total=total)
 
 
 @contextmanager
 def bytes_progress(quiet):
-    """Give a function (bytes_done, bytes_total, stage) that draws on standard error."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich import progress
-    from rich.console import Console
+    """Give a function (bytes_done, bytes_total, stage) that shows progress on standard error.
 
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-    )
-    with progress.Progress(*columns, console=Console(file=sys.stderr), transient=True) as bars:
-        task = bars.add_task("loading", total=None)
-        yield lambda done, total, stage: bars.update(
-            task, completed=done, total=total or None, description=stage or "loading"
-        )
+    A terminal shows a bar, a file or pipe gets a line every LINE_SECONDS.
+    """
+    if quiet:
+        yield None
+    elif is_screen(sys.stderr):
+        with drawn_progress("loading", None, "DownloadColumn", "TransferSpeedColumn") as drawn:
+            bars, task = drawn
+            yield lambda done, total, stage: bars.update(
+                task, completed=done, total=total or None, description=stage or "loading"
+            )
+    else:
+        with ProgressLines("loading", human_bytes, is_recent=True) as lines:
+            yield lines.update
 
 
 @contextmanager
 def count_progress(total, description, quiet):
-    """Give a function that advances a bar of things done by one."""
-    if quiet or not sys.stderr.isatty():
+    """Give a function that counts one more thing as done, shown as `bytes_progress` shows bytes."""
+    if quiet:
         yield lambda: None
-        return
-    from rich import progress
-    from rich.console import Console
-
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-    )
-    with progress.Progress(*columns, console=Console(file=sys.stderr), transient=True) as bars:
-        task = bars.add_task(description, total=total)
-        yield lambda: bars.advance(task)
+    elif is_screen(sys.stderr):
+        with drawn_progress(description, total, "MofNCompleteColumn") as (bars, task):
+            yield lambda: bars.advance(task)
+    else:
+        with ProgressLines(description, human_number, total) as lines:
+            yield lines.advance

@@ -1,11 +1,11 @@
-"""Calls of C that last, in a thread of their own, so that Ctrl-C is heard at once."""
+"""Runs long calls of C in a thread of their own, so that Ctrl-C takes effect at once."""
 
 import importlib
 import sys
 import threading
 import time
 
-from glm_engine.console import bytes_progress, world_size_choice
+from glm_engine.console import bytes_progress, coloured, world_size_choice
 from glm_engine.engine import Engine
 from glm_engine.interrupts import interrupted_afterwards
 from glm_engine.sizes import cut_line
@@ -15,19 +15,19 @@ STATE = {"loading": False}
 
 
 def is_loading():
-    """Say whether a thread is still inside such a call."""
+    """Say whether a thread is still inside a long call."""
     return STATE["loading"]
 
 
 def say(line):
-    """Say a line on standard error, where messages go."""
-    print(f"glm: {line}", file=sys.stderr, flush=True)
+    """Print a warning on standard error."""
+    print(coloured(f"glm: {line}", "warning", sys.stderr), file=sys.stderr, flush=True)
 
 
 def load_engine(options, quiet=False, warn=say):
-    """Return (engine, seconds). Failures of the engine are raised here.
+    """Return (engine, seconds); raise what the engine fails with.
 
-    `warn` takes a line where the context had to be less than the model's own.
+    `warn` takes a line: how many GPUs the engine chose, or that memory cut the context.
     """
     began = time.monotonic()
     with bytes_progress(quiet) as show:
@@ -42,7 +42,7 @@ def load_engine(options, quiet=False, warn=say):
 
 
 def import_needed():
-    """Import what the engine's events come in; Ctrl-C waits for the end of that."""
+    """Import the module that the engine's events need; Ctrl-C waits until that is done."""
     if threading.current_thread() is threading.main_thread():
         interrupted_afterwards(lambda: importlib.import_module(NEEDED_ONCE_LOADED))
     else:
@@ -50,7 +50,7 @@ def import_needed():
 
 
 def in_thread(make, meanwhile=lambda: None):
-    """Return what `make` gives, run in a thread that Ctrl-C leaves behind."""
+    """Run `make` in a thread and return its value; Ctrl-C does not wait for the thread."""
     outcome = {}
 
     def run():

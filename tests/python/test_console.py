@@ -7,17 +7,26 @@ import time
 
 import pytest
 
+from glm_engine import cli, console
 from glm_engine.console import (
+    ProgressLines,
     bytes_progress,
+    coloured,
+    count_progress,
     human_bytes,
     human_count,
+    human_number,
     human_rate,
     make_table,
     print_columns,
     print_json,
     print_table,
     rate,
+    verdict,
 )
+from glm_engine.loading import load_engine, say
+from glm_engine.options import CAPITALS
+from glm_engine.requests import EngineOptions
 
 
 @pytest.mark.parametrize(
@@ -84,10 +93,97 @@ def test_the_bar_of_a_load_shows_bytes_and_their_rate(monkeypatch):
     assert re.search(r"\d GB/s", shown)
 
 
-def test_no_bar_where_nobody_looks(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+def test_bars_show_the_time_left(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with count_progress(10, "points", quiet=False) as advance:
+        for _ in range(4):
+            advance()
+            time.sleep(0.15)
+    assert "4/10" in terminal.getvalue()
+    assert re.search(r"0:00:0\d", terminal.getvalue())
+
+
+def test_quiet_work_shows_nothing(capsys, monkeypatch):
+    monkeypatch.setattr(console, "LINE_SECONDS", 0.01)
+    with bytes_progress(quiet=True) as show, count_progress(3, "points", quiet=True) as advance:
+        advance()
+        time.sleep(0.05)
+    assert show is None
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("is_dumb", [True, False])
+def test_bytes_in_a_pipe_or_on_a_dumb_terminal_are_lines(monkeypatch, is_dumb):
+    stream = Terminal() if is_dumb else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(console, "LINE_SECONDS", 0.05)
+    monkeypatch.setenv("TERM", "dumb" if is_dumb else "xterm")
     with bytes_progress(quiet=False) as show:
-        assert show is None
+        for done in range(1, 5):
+            show(done * 10**9, 8 * 10**9, "pulling")
+            time.sleep(0.05)
+    lines = stream.getvalue().splitlines()
+    form = r"glm: pulling: \d\.0 GB of 8\.0 GB, [\d.]+ GB/s, time left 0:00:0\d"
+    assert any(re.fullmatch(form, line) for line in lines), lines
+    assert "\r" not in stream.getvalue()
+
+
+def test_a_line_has_the_rate_since_the_last_one_or_since_the_start():
+    for is_recent, expected in ((False, "2.00/s, time left 0:00:25"), (True, "3.00/s")):
+        lines = ProgressLines("points", human_number, 70, is_recent)
+        lines.since = (100.0, 0)
+        lines.update(5, 70, "")
+        assert lines.line(105.0) == "points: 5 of 70, 1.00/s, time left 0:01:05"
+        lines.update(20, 70, "")
+        assert expected in lines.line(110.0)
+
+
+def test_lines_without_a_total_or_a_rate_invent_neither():
+    lines = ProgressLines("loading", human_bytes)
+    assert lines.line(time.monotonic() + 1) == "loading: 0 B"
+    lines.update(0, 100, "reading")
+    assert lines.line(time.monotonic() + 1) == "reading: 0 B of 100 B, 0 B/s, time left unknown"
+
+
+def test_loading_in_a_pipe_shows_lines(capsys, monkeypatch):
+    monkeypatch.setattr(console, "LINE_SECONDS", 0.001)
+    engine, _ = load_engine(EngineOptions(model_dir=str(CAPITALS), device="cpu"))
+    engine.close()
+    lines = capsys.readouterr().err.splitlines()
+    form = r"glm: [a-z ]+: .* of .*B, .*B/s, time left (\d+:\d\d:\d\d|unknown)"
+    assert any(re.fullmatch(form, line) for line in lines), lines
+
+
+def test_colours_are_for_terminals_alone(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = Terminal()
+    assert coloured("x", "error", terminal) == "\x1b[31mx\x1b[0m"
+    assert coloured("x", "error", io.StringIO()) == "x"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert coloured("x", "error", terminal) == "x"
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert coloured("x", "error", terminal) == "x"
+
+
+def test_errors_are_red_warnings_yellow_and_verdicts_green_or_red(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    errors, output = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stderr", errors)
+    monkeypatch.setattr(sys, "stdout", output)
+    assert cli.main(["bench", "--show", "absent.json"]) == 2
+    say("the context is short")
+    first, second = errors.getvalue().splitlines()
+    assert first.startswith("\x1b[31mglm: absent.json: ")
+    assert first.endswith("\x1b[0m")
+    assert second == "\x1b[33mglm: the context is short\x1b[0m"
+    assert verdict("Passed.", True) == "\x1b[32mPassed.\x1b[0m"
+    assert verdict("Failed.", False) == "\x1b[31mFailed.\x1b[0m"
 
 
 @pytest.mark.parametrize("columns", ["20", "40", "200"])
