@@ -127,8 +127,8 @@ def main(arguments=None):
         return error.exit_code
     except click.ClickException as error:
         return report(error.format_message(), error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        return interrupted()
+    except (click.Abort, KeyboardInterrupt) as error:
+        return interrupted(error.__cause__ or error)
     except GlmError as error:
         return report(str(error), error.exit_code)
     except Exception as error:
@@ -186,9 +186,13 @@ def drop(stream):
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def interrupted():
-    """End with 130; a load still running in C must not hold the process back."""
-    code = report("interrupted", ExitCode.INTERRUPTED)
+def interrupted(cause=None):
+    """End with 130; a load still running in C must not hold the process back.
+
+    A KeyboardInterrupt may say how to continue. click raises Abort from it.
+    """
+    advice = f". {cause}" if isinstance(cause, KeyboardInterrupt) and cause.args else ""
+    code = report(f"interrupted{advice}", ExitCode.INTERRUPTED)
     loading = sys.modules.get("glm_engine.loading")
     if loading and loading.is_loading():
         sys.stderr.flush()

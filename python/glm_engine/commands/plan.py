@@ -1,7 +1,5 @@
 """`glm plan`: what fits, before a byte is loaded."""
 
-from pathlib import Path
-
 import click
 
 from glm_engine import options
@@ -45,10 +43,11 @@ def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
     Exits with 1, and the reason, when it does not fit.
     """
     from glm_engine.engine import plan
+    from glm_engine.hub.names import find_config
     from glm_engine.loading import in_thread
 
     chosen = options.make_engine_options(
-        path_of(model_dir), engine_values, device_memory_bytes=device_memory_bytes
+        find_config(model_dir), engine_values, device_memory_bytes=device_memory_bytes
     )
     try:
         planned = in_thread(lambda: plan(chosen))
@@ -72,13 +71,6 @@ def with_advice(error, chosen):
         return error
     text = f"{error}; --device-memory 141GB plans for GPUs that are not here"
     return EngineError(error.operation, error.status, text)
-
-
-def path_of(model):
-    """Return the config.json of a model known by name, and any path as it is."""
-    from glm_engine.bench.costs import SYNTHETIC, config_path
-
-    return config_path(model) if model in SYNTHETIC and not Path(model).exists() else model
 
 
 def print_plan(planned, buffers, is_chosen):

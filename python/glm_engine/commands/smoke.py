@@ -29,9 +29,11 @@ RUN_INSTALLED = "`glm smoke --device cuda`"
 def command(model_dir, engine_values, timed_tokens, as_json):
     """Continue “The capital of France is”; exit with 1 unless “Paris” comes."""
     from glm_engine.generation import Runner
+    from glm_engine.hub.names import find_checkpoint
     from glm_engine.loading import load_engine
     from glm_engine.tokenizer import GlmTokenizer
 
+    model_dir = find_checkpoint(model_dir)
     tokenizer = GlmTokenizer(model_dir)
     chosen = options.make_engine_options(model_dir, engine_values)
     engine, load_seconds = load_engine(chosen, quiet=as_json)
