@@ -22,6 +22,8 @@ COMMANDS = {
     "chat": "Chat with a model in the terminal, or with a server.",
     "generate": "Complete one prompt.",
     "pull": "Download a model from the Hugging Face hub.",
+    "list": "List the models on this machine.",
+    "rm": "Delete models from this machine.",
     "plan": "Show what fits in memory, without loading the model.",
     "inspect": "List the tensors of a checkpoint and check it.",
     "bench": "Measure the speed of prefill and decode.",
