@@ -11,6 +11,8 @@ from tests.devices import SHARING_VARIABLE, VARIABLE
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

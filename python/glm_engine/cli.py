@@ -22,6 +22,8 @@ COMMANDS = {
     "chat": "Chat with a model in the terminal, or with a server.",
     "generate": "Complete one prompt.",
     "pull": "Download a model from the Hugging Face hub.",
+    "list": "List the models on this machine.",
+    "rm": "Delete models from this machine.",
     "plan": "Show what fits in memory, without loading the model.",
     "inspect": "List the tensors of a checkpoint and check it.",
     "bench": "Measure the speed of prefill and decode.",
@@ -135,8 +137,8 @@ def main(arguments=None):
         return error.exit_code
     except click.ClickException as error:
         return report(error.format_message(), error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        return interrupted()
+    except (click.Abort, KeyboardInterrupt) as error:
+        return interrupted(error.__cause__ or error)
     except GlmError as error:
         return report(str(error), error.exit_code)
     except Exception as error:
@@ -194,9 +196,13 @@ def drop(stream):
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def interrupted():
-    """End with 130; a load still running in C must not hold the process back."""
-    code = report("interrupted", ExitCode.INTERRUPTED)
+def interrupted(cause=None):
+    """End with 130; a load still running in C must not hold the process back.
+
+    A KeyboardInterrupt may say how to continue. click raises Abort from it.
+    """
+    advice = f". {cause}" if isinstance(cause, KeyboardInterrupt) and cause.args else ""
+    code = report(f"interrupted{advice}", ExitCode.INTERRUPTED)
     loading = sys.modules.get("glm_engine.loading")
     if loading and loading.is_loading():
         sys.stderr.flush()

@@ -131,15 +131,9 @@ def complete_path(_ctx, _param, incomplete):
 
 
 class Checkpoint(click.ParamType):
-    """A checkpoint's folder, or the name of a model that `glm pull` downloaded."""
+    """A checkpoint's folder or a model's name, which the command finds or downloads itself."""
 
     name = "model"
-
-    def convert(self, value, param, ctx):
-        del param, ctx
-        from glm_engine.hub.names import find_checkpoint
-
-        return find_checkpoint(value)
 
     def shell_complete(self, ctx, param, incomplete):
         return complete_path(ctx, param, incomplete)

@@ -7,8 +7,9 @@ import click
 from glm_engine.aliases import tell
 from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.errors import BadInputError
+from glm_engine.hub.option import Command
 from glm_engine.layout import CAPITALS
-from glm_engine.option_sources import Command, Option, stated_name
+from glm_engine.option_sources import Option, stated_name
 from glm_engine.option_types import (
     NOT_NEGATIVE,
     POSITIVE,

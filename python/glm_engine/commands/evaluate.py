@@ -49,9 +49,11 @@ def command(model_dir, facts, threshold, limit, engine_values, as_json):
     Exits with 1 if the accuracy is below the threshold.
     """
     from glm_engine.generation import Runner
+    from glm_engine.hub.names import find_checkpoint
     from glm_engine.loading import load_engine
     from glm_engine.tokenizer import GlmTokenizer
 
+    model_dir = find_checkpoint(model_dir)
     tokenizer = GlmTokenizer(model_dir)
     asked = read_facts(Path(facts) if facts else Path(model_dir) / FACTS_FILE)[:limit]
     prompts = [make_prompt(tokenizer, fact) for fact in asked]

@@ -41,10 +41,12 @@ from glm_engine.errors import BadInputError
 def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **request_values):
     """Complete PROMPT and stream the text. Without PROMPT, or with “-”, read standard input."""
     from glm_engine.generation import Runner
+    from glm_engine.hub.names import find_checkpoint
     from glm_engine.loading import load_engine
     from glm_engine.tokenizer import GlmTokenizer
 
     text = read_prompt(prompt)
+    model_dir = find_checkpoint(model_dir)
     warn_of_unapplied(Path(model_dir) / "generation_config.json")
     tokenizer = GlmTokenizer(model_dir)
     tokens, finder = encode(tokenizer, model_dir, text, chat, system)

@@ -263,6 +263,7 @@ def run_at_server(schedule, values):
 def run_in_engine(schedule, values):
     """Load an engine with a server's options, then send the requests of every rate to it."""
     from glm_engine.commands.serve import DEFAULT_MAX_QUEUE, chosen_engine
+    from glm_engine.hub.names import tokenizer_of
     from glm_engine.load import in_engine, runs
     from glm_engine.loading import load_engine
     from glm_engine.tokenizer import GlmTokenizer
@@ -272,7 +273,7 @@ def run_in_engine(schedule, values):
     names = ("model_dir", "synthetic", "num_layers", "engine_values")
     source, chosen = chosen_engine(*(values[name] for name in names), DEFAULT_MAX_QUEUE)
     folder = options.CAPITALS if values["synthetic"] else source
-    tokenizer = GlmTokenizer(values["tokenizer_dir"] or folder)
+    tokenizer = GlmTokenizer(tokenizer_of(values["tokenizer_dir"], folder))
     engine, _ = load_engine(chosen, quiet=schedule.quiet)
     with engine:
         vocabulary = in_engine.engine_vocabulary(tokenizer)

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
@@ -41,10 +40,11 @@ def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
     does not fit.
     """
     from glm_engine.engine import plan
+    from glm_engine.hub.names import find_config
     from glm_engine.loading import in_thread
 
     chosen = options.make_engine_options(
-        path_of(model_dir), engine_values, device_memory_bytes=device_memory_bytes
+        find_config(model_dir), engine_values, device_memory_bytes=device_memory_bytes
     )
     try:
         planned = in_thread(lambda: planned_with_advice(chosen, plan))
@@ -82,13 +82,6 @@ def with_advice(error, chosen):
         return error
     text = f"{error}.{ON_GPUS}"
     return EngineError(error.operation, error.status, text)
-
-
-def path_of(model):
-    """Return the config.json of a model known by name, and any path as it is."""
-    from glm_engine.bench.costs import SYNTHETIC, config_path
-
-    return config_path(model) if model in SYNTHETIC and not Path(model).exists() else model
 
 
 def print_plan(planned, buffers, is_chosen):

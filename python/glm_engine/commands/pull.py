@@ -1,37 +1,48 @@
-"""`glm pull`: brings a model from the hub, so that `--model ORG/NAME` finds it."""
+"""`glm pull`: downloads a model from the hub, so that every command finds it by its name."""
 
 import click
 
 from glm_engine import options
 from glm_engine.console import bytes_progress, human_bytes, print_fields, print_json
+from glm_engine.errors import BadInputError
+from glm_engine.hub.names import MAIN, split_address
+from glm_engine.hub.on_demand import DEFAULT_WORKERS, resumable
 
 MOST_WORKERS = 64
-DEFAULT_WORKERS = 8
 
 
 @options.command("pull")
 @click.argument("name", metavar="ORG/NAME")
-@click.option("--revision", default="main", show_default=True, help="A branch, tag or commit.")
+@click.option("--revision", default=MAIN, help="Branch, tag or commit to download.")
 @click.option(
     "--max-workers",
     type=options.Whole(1, MOST_WORKERS),
     default=DEFAULT_WORKERS,
-    show_default=True,
-    help="Files that are fetched side by side.",
+    help="Number of files to download in parallel.",
 )
 @options.JSON
 def command(name, revision, max_workers, as_json):
-    """Bring the model ORG/NAME from the Hugging Face hub, or go on with a pull that was cut.
+    """Download the model ORG/NAME from the Hugging Face hub, or continue an interrupted download.
 
-    Each file is checked against the hub's digest before it gets its name. HF_HOME, HF_TOKEN,
-    HF_ENDPOINT and HF_HUB_OFFLINE mean what they mean to the hub's own tools.
+    ORG/NAME may also be the address of the model's page. glm checks each file against the digest
+    that the hub lists. HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as in
+    the `hf` command.
     """
     from glm_engine.hub.pull import pull
     from glm_engine.loading import in_thread
 
-    with bytes_progress(quiet=as_json) as show:
+    name, revision = name_and_revision(name, revision)
+    with resumable(), bytes_progress(quiet=as_json) as show:
         pulled = in_thread(lambda: pull(name, revision, max_workers, show))
     print_json(report_of(pulled)) if as_json else print_pulled(pulled)
+
+
+def name_and_revision(stated, revision):
+    """Return the name and the revision that the arguments state."""
+    name, of_address = split_address(stated)
+    if of_address and options.is_stated("revision") and revision != of_address:
+        raise BadInputError(f"{stated} names a revision, but --revision is {revision!r}")
+    return name, of_address or revision
 
 
 def report_of(pulled):
@@ -48,14 +59,14 @@ def report_of(pulled):
 
 
 def print_pulled(pulled):
-    checked = "all checked" if pulled.is_checked else "not checked again: HF_HUB_OFFLINE is set"
+    checked = "all checked" if pulled.is_checked else "not checked: HF_HUB_OFFLINE is set"
     print_fields(
         [
             ("model", pulled.name),
             ("revision", f"{pulled.revision}, commit {pulled.commit}"),
             ("folder", pulled.folder),
             ("files", f"{pulled.num_files}, {human_bytes(pulled.total_bytes)}, {checked}"),
-            ("fetched", f"{pulled.fetched_bytes:,} B"),
-            ("to serve", f"glm serve --model {pulled.name}"),
+            ("downloaded", human_bytes(pulled.fetched_bytes)),
+            ("next", f"glm serve {pulled.name}"),
         ]
     )

@@ -10,7 +10,7 @@ import click
 from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_of
 from glm_engine.errors import BadInputError
-from glm_engine.hub.names import name_of_folder
+from glm_engine.hub.names import name_of_folder, tokenizer_of
 from glm_engine.server.settings import Settings
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -191,7 +191,7 @@ def command(model_dir, synthetic, tokenizer_dir, api_key_file, served_names, **v
     chosen.kv_events = wants_kv_events(settings, chosen)
     logs.configure(settings.log_level)
     keys = KeyRing(api_key_file)
-    folder = tokenizer_dir or (str(options.CAPITALS) if synthetic else source)
+    folder = tokenizer_of(tokenizer_dir, str(options.CAPITALS) if synthetic else source)
     with lifecycle.bind(settings) as listener, kv_event_publisher(settings) as publisher:
         return run(settings, chosen, folder, keys, listener, publisher)
 

@@ -32,9 +32,11 @@ def command(model_dir, engine_values, timed_tokens, as_json):
     Exits with 1 if the answer lacks “Paris”.
     """
     from glm_engine.generation import Runner
+    from glm_engine.hub.names import find_checkpoint
     from glm_engine.loading import load_engine
     from glm_engine.tokenizer import GlmTokenizer
 
+    model_dir = find_checkpoint(model_dir)
     tokenizer = GlmTokenizer(model_dir)
     chosen = options.make_engine_options(model_dir, engine_values)
     engine, load_seconds = load_engine(chosen, quiet=as_json)

@@ -1,4 +1,4 @@
-"""The hub as huggingface_hub speaks to it: its client, and its faults as one line each."""
+"""huggingface_hub's client with limits of time and size, and its errors as one line each."""
 
 import threading
 from concurrent.futures import Future
@@ -38,11 +38,11 @@ OF_A_FILE = "glm_file"
 
 
 class HubError(GlmError):
-    """The hub, the way to it or the disk failed a pull."""
+    """The hub, the network or the disk failed a download."""
 
 
 class Allowance:
-    """What answers of a hub may take together, each for a little at least."""
+    """The total size that answers of a hub may have; each counts as LEAST_BYTES or more."""
 
     def __init__(self):
         self.bytes_left = MOST_BYTES
@@ -51,12 +51,12 @@ class Allowance:
         self.bytes_left -= size
         if self.bytes_left < 0:
             raise HubError(
-                f"{constants.ENDPOINT} says more than {MOST_BYTES >> 20} MiB "
-                f"or {MOST_BYTES // LEAST_BYTES} answers of what a model holds"
+                f"{constants.ENDPOINT}: the list of the model's files is too long: "
+                f"expected at most {MOST_BYTES >> 20} MiB in {MOST_BYTES // LEAST_BYTES} answers"
             )
 
     def bound(self, response):
-        """Count an answer, unless it is a file, which has a size of its own."""
+        """Count an answer, unless it is a file: the list states a file's size."""
         if encoding := response.headers.get("Content-Encoding"):
             raise HubError(f"{response.url}: expected no Content-Encoding, got {encoding!r}")
         is_file = OF_A_FILE in response.request.extensions
@@ -67,7 +67,7 @@ class Allowance:
 
 
 class BoundedBody(httpx2.SyncByteStream):
-    """The body of an answer, for which an allowance is used up."""
+    """The body of an answer, which uses up an allowance."""
 
     def __init__(self, body, allowance):
         self.body, self.allowance = body, allowance
@@ -82,9 +82,10 @@ class BoundedBody(httpx2.SyncByteStream):
 
 
 def open_hub():
-    """Return the hub's interface: it prints nothing, and none of its requests waits for ever.
+    """Return the hub's interface: it prints nothing, and each of its requests has a time limit.
 
-    It asks for no list of agents, which would be kept and, where it is none, fail all later pulls.
+    It does not ask for huggingface_hub's list of agents: a malformed one would stay in the cache
+    and fail all later pulls.
     """
     logging.set_verbosity_error()
     constants.HF_HUB_DISABLE_TELEMETRY = True
@@ -98,9 +99,9 @@ def open_hub():
 
 
 def limit_request(request):
-    """Give a request the hub's own patience, and let no answer be larger than it seems.
+    """Give a request huggingface_hub's time limit, and ask for an answer without compression.
 
-    huggingface_hub sends listings without any patience.
+    huggingface_hub sets no limit when it lists files.
     """
     patience = httpx2.Timeout(constants.HF_HUB_DOWNLOAD_TIMEOUT)
     request.extensions["timeout"] = patience.as_dict()
@@ -108,9 +109,9 @@ def limit_request(request):
 
 
 def in_time(function, *arguments):
-    """Return what a function that asks the hub returns; HubError where it takes too long.
+    """Return what a function that asks the hub returns; HubError if it takes too long.
 
-    The limit of each wait is no limit of all of them: an answer may come byte by byte.
+    The limit of each wait does not limit their sum: an answer may come byte by byte.
     """
     outcome = Future()
 
@@ -125,14 +126,14 @@ def in_time(function, *arguments):
         return outcome.result(MOST_SECONDS)
     except TimeoutError as error:
         if not outcome.done():
-            said = f"has not said in {MOST_SECONDS:g} s what the model holds"
-            raise HubError(f"{constants.ENDPOINT} {said}") from error
+            late = f"did not list the model's files within {MOST_SECONDS:g} s"
+            raise HubError(f"{constants.ENDPOINT} {late}") from error
         raise
 
 
 @contextmanager
 def stream_file(name, commit, path, start):
-    """Give a response with a file's bytes from `start` on, or from 0 where its status says so."""
+    """Give a response with a file's bytes from `start` on, or from 0 if its status says so."""
     headers = build_hf_headers(**LIBRARY)
     if start:
         headers["Range"] = f"bytes={start}-"
@@ -144,37 +145,39 @@ def stream_file(name, commit, path, start):
 
 
 def passes(error):
-    """Say whether a fault may be gone when the same is asked again."""
+    """Say whether the same request may succeed when it is sent again."""
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code in BUSY
     return isinstance(error, BROKEN)
 
 
 def explain(name, revision, error):
-    """Return the error that a user sees for what huggingface_hub raised."""
+    """Return the error that the user sees for an error of huggingface_hub."""
     hub = constants.ENDPOINT
     if isinstance(error, UnicodeEncodeError):
-        return BadInputError(f"{name}: HF_TOKEN, or the token that is stored: expected ASCII")
+        return BadInputError(f"{name}: HF_TOKEN, or the stored token, is not ASCII")
     if isinstance(error, HFValidationError):
-        return BadInputError(f"{name}: not a model's name: {error}")
+        return BadInputError(f"{name}: not a model name: {error}")
     if isinstance(error, GatedRepoError):
-        return HubError(f"{name}: gated: ask for access at {hub}/{name}, then set HF_TOKEN")
+        return HubError(f"{name} is gated: request access at {hub}/{name}, then set HF_TOKEN")
     if isinstance(error, RevisionNotFoundError):
-        return HubError(f"{name}: {hub} has no revision {revision!r} of it")
+        return HubError(f"{name}: {hub} has no revision {revision!r} of this model")
     if isinstance(error, HfHubHTTPError):
         return explain_status(name, error)
     if isinstance(error, httpx2.HTTPError):
-        return HubError(f"{name}: {hub} cannot be reached: {error or type(error).__name__}")
-    return HubError(f"{name}: {hub} does not answer as a hub: {type(error).__name__}: {error}")
+        reason = str(error) or type(error).__name__
+        advice = "Check the network, or set HF_ENDPOINT to a mirror."
+        return HubError(f"{name}: cannot reach {hub}: {reason}. {advice}")
+    return HubError(f"{name}: invalid answer from {hub}: {type(error).__name__}: {error}")
 
 
 def explain_status(name, error):
-    """Return the error for a status: of the hub itself, or of a host that it sent us to."""
+    """Return the error for a status of the hub, or of a host to which the hub redirected."""
     status, url = error.response.status_code, error.response.url
     is_hub = str(url).startswith(constants.ENDPOINT)
     if is_hub and (isinstance(error, RepositoryNotFoundError) or status in REFUSED):
         return HubError(
-            f"{name}: {constants.ENDPOINT} has no such model or does not show it (status {status}):"
-            " a private one needs HF_TOKEN, a token that may read it"
+            f"{name}: {constants.ENDPOINT} has no such model, or you may not read it "
+            f"(status {status}). For a private model, set HF_TOKEN to a token that may read it."
         )
-    return HubError(f"{name}: {url.scheme}://{url.netloc.decode()} answers with status {status}")
+    return HubError(f"{name}: {url.scheme}://{url.netloc.decode()} answered with status {status}")

@@ -1,28 +1,28 @@
-"""What the hub holds of a model at one commit, as far as the engine reads it."""
+"""The files of a model at one commit that the engine reads, as the hub lists them."""
 
 import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 
 from huggingface_hub import constants
 from huggingface_hub.hf_api import RepoFile
 
 from glm_engine.hub.client import FAULTS, MALFORMED, HubError, explain, in_time
+from glm_engine.hub.names import CONFIG, WEIGHTS
 
 WANTED = re.compile(
     r"config\.json|generation_config\.json|tokenizer\.json|tokenizer_config\.json|chat_template\.jinja"
     r"|hf_quant_config\.json|model\.safetensors\.index\.json|[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors"
 )
-WEIGHTS = ".safetensors"
-CONFIG = "config.json"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SHA256, GIT_SHA1 = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file of a commit: bytes, and the digest that names it: of the bytes, or of a git blob."""
+    """A file of a commit: its size in bytes, and the digest of its bytes or of its git blob."""
 
     path: str
     size: int
@@ -30,29 +30,29 @@ class HubFile:
     digest: str
 
     def hasher(self):
-        """Return a hash that has seen all that stands before the file's first byte."""
+        """Return a hash that has read what the digest covers before the file's first byte."""
         prefix = b"" if self.algorithm == "sha256" else f"blob {self.size}\0".encode()
         return hashlib.new(self.algorithm, prefix)
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a model at one commit that the engine reads."""
+    """The files of a model at one commit."""
 
     commit: str
     files: Sequence[HubFile]
 
 
 def list_model(api, name, revision):
-    """Ask the hub for the commit of a revision and for its files."""
+    """Return the commit of a revision and its files, as the hub lists them."""
     try:
         commit, entries = in_time(ask, api, name, revision)
     except (*FAULTS, *MALFORMED) as error:
         raise explain(name, revision, error) from error
     files = tuple(hub_file(name, one) for one in entries)
     paths = {file.path for file in files}
-    if CONFIG not in paths or not any(path.endswith(WEIGHTS) for path in paths):
-        raise HubError(f"{name}: not a checkpoint: expected {CONFIG} and files *{WEIGHTS} in it")
+    if CONFIG not in paths or not any(fnmatch(path, WEIGHTS) for path in paths):
+        raise HubError(f"{name}: not a checkpoint: expected {CONFIG} and {WEIGHTS} files")
     return Listing(commit, files)
 
 
@@ -67,12 +67,15 @@ def ask(api, name, revision):
 
 
 def hub_file(name, entry):
-    """Return a listed file; HubError where the list gives no digest or no size of it."""
+    """Return a listed file; HubError if the list has no valid digest or size for it."""
     lfs = entry.lfs
     algorithm, digest, size = (
         ("sha256", lfs.sha256, lfs.size) if lfs else ("sha1", entry.blob_id, entry.size)
     )
     is_digest = isinstance(digest, str) and (SHA256 if lfs else GIT_SHA1).fullmatch(digest)
     if not is_digest or type(size) is not int or size < 0:
-        raise HubError(f"{name}: {entry.path} is listed with digest {digest!r} and size {size!r}")
+        raise HubError(
+            f"{name}: the hub lists {entry.path} with an invalid digest or size: "
+            f"{digest!r}, {size!r}"
+        )
     return HubFile(entry.path, size, algorithm, digest)

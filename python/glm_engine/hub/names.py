@@ -1,4 +1,4 @@
-"""Models by name: ORG/NAME stands for what `glm pull` brought last, a folder of the hub's cache."""
+"""Models by name: ORG/NAME is a model of the hub, kept in a folder of the hub's cache."""
 
 import os
 import re
@@ -6,36 +6,114 @@ from pathlib import Path
 
 from glm_engine.errors import BadInputError
 from glm_engine.files import read_object
+from glm_engine.layout import CONFIGS
 from glm_engine.values import variable
 
 RECORD_FILE = "glm.json"
 STORAGE_PREFIX = "models--"
 LETTERS = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?"
 NAME = re.compile(rf"(?!.*(?:--|\.\.))(?!.*\.git\Z)(?=.{{1,96}}\Z){LETTERS}/{LETTERS}")
+SITE = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/")
+PAGE = re.compile(r"(?P<name>[^/?#]+/[^/?#]+)(?:/tree/(?P<revision>[^?#]+?))?/?(?:[?#].*)?")
+MAIN = "main"
+OWNER = "zai-org/"
+CONFIG = "config.json"
+WEIGHTS = "*.safetensors"
+CONFIG_FILES = (CONFIG,)
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "generation_config.json",
+    CONFIG,
+)
 VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_TOKEN", "HF_HUB_OFFLINE")
 
 
 def find_checkpoint(wanted):
-    """Return the path that a checkpoint's path or a model's name stands for.
+    """Return the folder of a checkpoint; download a model of the hub that is not in the cache.
 
-    A path that exists wins. A name whose files are not all here is BadInputError; what is neither
-    comes back as it is, to be refused where it is opened.
+    A path that exists wins. Text that is neither a path nor a model's name comes back unchanged,
+    and the function that opens it refuses it.
     """
-    if os.path.exists(wanted) or not NAME.fullmatch(wanted):
+    name = model_name(wanted)
+    if name is None:
         return wanted
-    return str(find_pulled(wanted))
+    from glm_engine.hub.on_demand import download_model
+
+    return str(find_pulled(name) or download_model(name))
+
+
+def find_config(wanted):
+    """Return the path of a model's config.json or of a folder that holds it.
+
+    `wanted` is a path, the name of a config that ships, or a model of the hub, of which only
+    config.json is downloaded.
+    """
+    shipped = None if os.path.exists(wanted) else shipped_config(split_address(wanted)[0])
+    return shipped or find_part(wanted, CONFIG_FILES)
+
+
+def tokenizer_of(stated, checkpoint):
+    """Return the folder of the stated tokenizer, or else the checkpoint's; download no weights."""
+    return find_part(stated, TOKENIZER_FILES) if stated else checkpoint
+
+
+def find_part(wanted, files):
+    """Return the folder that holds some of a model's files; the first of them must be there."""
+    name = model_name(wanted)
+    if name is None:
+        return wanted
+    from glm_engine.hub.on_demand import download_part
+
+    return str(find_pulled(name) or cached_part(name, files[0]) or download_part(name, files))
+
+
+def shipped_config(wanted):
+    """Return the path of the config.json that ships for a model, None if none does."""
+    stem = wanted.removeprefix(OWNER).lower()
+    path = os.path.join(CONFIGS, f"{stem}.json")
+    return path if "/" not in stem and os.path.isfile(path) else None
+
+
+def model_name(wanted):
+    """Return ORG/NAME for a model's name or the address of its page; None for a path."""
+    if os.path.exists(wanted):
+        return None
+    name, revision = split_address(wanted)
+    if revision:
+        raise BadInputError(
+            f"{wanted}: expected ORG/NAME, got a revision with it. "
+            f"Run `glm pull {name} --revision {revision}`, then use {name}."
+        )
+    return name if NAME.fullmatch(name) else None
+
+
+def split_address(text):
+    """Return the name and the revision that the address of a model's page states.
+
+    Any other text comes back as it is, with no revision.
+    """
+    rest = SITE.sub("", text, count=1) if SITE.match(text) else text
+    if "://" in rest:
+        rest = rest.removeprefix(f"{hub_constants().ENDPOINT}/")
+    found = PAGE.fullmatch(rest) if rest != text else None
+    return (found["name"], found["revision"]) if found else (text, None)
 
 
 def find_pulled(name):
-    """Return the folder that the last pull of a name recorded; BadInputError where files lack."""
+    """Return the folder that the last pull of a model recorded, None if it was never pulled.
+
+    Raise BadInputError if files are missing.
+    """
     path = storage_of(name) / RECORD_FILE
-    command = f"`glm pull {name}`"
     if not path.exists():
-        raise BadInputError(f"{name}: neither a folder nor a model that was pulled: run {command}")
+        return None
+    command = f"Run `glm pull {name}`."
     folder, sizes = read_record(path, command)
     absent = [file for file, size in sizes.items() if size_of(folder / file) != size]
     if absent:
-        raise BadInputError(f"{name}: {absent[0]} is not whole in {folder}: run {command}")
+        raise BadInputError(f"{name}: {absent[0]} in {folder} is missing or incomplete. {command}")
     return folder
 
 
@@ -46,33 +124,54 @@ def read_record(path, command):
         sizes = {one["path"]: one["size"] for one in found["files"]}
         texts = (found["revision"], found["commit"], *sizes)
     except (KeyError, TypeError) as error:
-        raise BadInputError(f"{path}: not a record of a pull: run {command}") from error
+        raise BadInputError(f"{path}: not a record of a pull. {command}") from error
     if not all(isinstance(one, str) for one in texts):
-        raise BadInputError(f"{path}: not a record of a pull: run {command}")
+        raise BadInputError(f"{path}: not a record of a pull. {command}")
     return path.parent / "snapshots" / found["commit"], sizes
 
 
+def cached_part(name, file):
+    """Return the folder of the branch main in the cache if it holds a file, else None."""
+    folder = main_snapshot(storage_of(name))
+    return folder if folder and (folder / file).is_file() else None
+
+
+def main_snapshot(storage):
+    """Return the snapshot to which a model's branch main refers, None if there is none."""
+    try:
+        commit = (storage / "refs" / MAIN).read_text().strip()
+    except (OSError, ValueError):
+        return None
+    folder = storage / "snapshots" / commit
+    return folder if commit and folder.is_dir() else None
+
+
 def size_of(path):
-    """Return a file's size, None where there is none."""
+    """Return a file's size, None if there is no file."""
     try:
         return path.stat().st_size
     except OSError:
         return None
 
 
+def cache_folder():
+    """Return the folder in which huggingface_hub keeps models."""
+    return Path(hub_constants().HF_HUB_CACHE)
+
+
 def storage_of(name):
     """Return the folder of the hub's cache that holds all revisions of a model."""
-    return Path(hub_constants().HF_HUB_CACHE) / f"{STORAGE_PREFIX}{name.replace('/', '--')}"
+    return cache_folder() / f"{STORAGE_PREFIX}{name.replace('/', '--')}"
 
 
 def hub_constants():
-    """Return what huggingface_hub read from the environment; BadInputError where it cannot."""
+    """Return what huggingface_hub read from the environment; BadInputError if it cannot."""
     for name in VARIABLES:
         variable(name)
     try:
         from huggingface_hub import constants
     except ValueError as error:
-        raise BadInputError(f"a variable HF_HUB_*: {error}") from error
+        raise BadInputError(f"a variable HF_HUB_* is malformed: {error}") from error
     return constants
 
 
@@ -81,5 +180,10 @@ def name_of_folder(folder):
     path = Path(folder).resolve()
     storage = path.parents[1].name if len(path.parts) > 2 else ""
     if path.parent.name == "snapshots" and storage.startswith(STORAGE_PREFIX):
-        return storage.removeprefix(STORAGE_PREFIX).replace("--", "/", 1)
+        return name_of_storage(storage)
     return path.name
+
+
+def name_of_storage(storage):
+    """Return the model's name for the name of its folder in the hub's cache."""
+    return storage.removeprefix(STORAGE_PREFIX).replace("--", "/", 1)

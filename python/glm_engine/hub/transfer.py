@@ -1,4 +1,4 @@
-"""One file from the hub to its final name: resumed, whole and checked, or not there."""
+"""Downloads one file, resumes it, and gives it its final name once it is whole and right."""
 
 import os
 import threading
@@ -15,14 +15,14 @@ SHORT_DELAY, LONG_DELAY = 0.1, 16
 
 
 class StoppedError(Exception):
-    """Another file failed: this one is left as it is."""
+    """Another file failed: this transfer stops."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """Where files come from and go to: a model's commit, and the folder of the cache's blobs.
+    """Downloads files of a model's commit into the folder of the cache's blobs.
 
-    `show` is told how many more bytes are here, `stopped` ends what runs.
+    `show` takes the number of bytes that came, `stopped` ends all transfers.
     """
 
     name: str
@@ -32,18 +32,18 @@ class Transfer:
     stopped: threading.Event
 
     def partial(self, file):
-        """Return where a file grows until it is whole and right."""
+        """Return the path of a file while it is incomplete."""
         return self.blobs / f"{file.digest}.incomplete"
 
     def num_lacking(self, file):
-        """Return how many bytes of a file are not here yet."""
+        """Return how many bytes of a file are missing."""
         for path in (self.blobs / file.digest, self.partial(file)):
             if path.exists():
                 return max(file.size - path.stat().st_size, 0)
         return file.size
 
     def bring(self, file):
-        """Put a file under its final name; return how many bytes were fetched for it."""
+        """Give a file its final name; return how many bytes were downloaded for it."""
         whole, part = self.blobs / file.digest, self.partial(file)
         if whole.exists() and self.is_right(whole, file):
             self.show(file.size)
@@ -51,13 +51,16 @@ class Transfer:
         fetched = self.fetch(file, part)
         if not self.is_right(part, file):
             part.unlink()
-            wanted = f"{file.algorithm} {file.digest} of {file.size} bytes"
-            raise HubError(f"{self.name}: {file.path} is not what is listed, {wanted}: removed")
+            listed = f"{file.algorithm} {file.digest}, {file.size} bytes"
+            raise HubError(
+                f"{self.name}: {file.path} does not match what the hub lists ({listed}), so glm "
+                "deleted it. Run the same command to download it again."
+            )
         part.replace(whole)
         return fetched
 
     def is_right(self, path, file):
-        """Say whether a file has the listed size and digest; one that has is on the disk."""
+        """Say whether a file has the listed size and digest; if so, write it to the disk."""
         found = file.hasher()
         with path.open("rb", buffering=0) as content:
             if os.fstat(content.fileno()).st_size != file.size:
@@ -69,7 +72,7 @@ class Transfer:
         return found.hexdigest() == file.digest
 
     def fetch(self, file, part):
-        """Append to `part` what lacks, through broken connections for as long as bytes come."""
+        """Append the missing bytes to `part`; retry broken connections as long as bytes come."""
         failures = fetched = 0
         with part.open("ab", buffering=0) as out:
             self.show(out.tell())
@@ -84,14 +87,14 @@ class Transfer:
         return fetched
 
     def try_to_receive(self, file, out):
-        """Write what one response brings; return the fault that may have passed when next asked."""
+        """Write the bytes of one response; return an error after which a retry may succeed."""
         try:
             self.receive(file, out)
         except client.FAULTS as error:
             if not client.passes(error):
                 raise
             return error
-        cut = f"{file.path} ends after {out.tell()} of {file.size} bytes"
+        cut = f"the download of {file.path} ended after {out.tell()} of {file.size} bytes"
         return HubError(f"{self.name}: {cut}") if out.tell() < file.size else None
 
     def receive(self, file, out):
@@ -114,7 +117,7 @@ class Transfer:
 
 
 def write_all(out, content):
-    """Write all of some bytes to an unbuffered file, which may take them in parts."""
+    """Write all bytes to an unbuffered file, which may take them in parts."""
     left = memoryview(content)
     while left:
         left = left[out.write(left) :]

@@ -20,7 +20,7 @@ def hub():
 
 def test_a_model_comes_once_and_stays(hub, tmp_path):
     hub.repositories[NAME] = repository = random_model(NAME)
-    home = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": hub.endpoint, "HF_HUB_DISABLE_XET": "1"}
+    home = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": hub.endpoint, "HF_HUB_OFFLINE": "0"}
     asked = ("download", "--local", "--model", NAME, "--revision", repository.commit)
     reports = []
     for _ in range(2):

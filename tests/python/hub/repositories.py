@@ -8,6 +8,7 @@ from tests.shapes import generator
 
 UNREAD = ("README.md", "LICENSE", ".gitattributes", "consolidated.bin", "extra/model.safetensors")
 NUM_SHARDS = 3
+CONFIG = b'{"model_type": "glm4_moe"}'
 
 
 def commit_of(text):
@@ -27,5 +28,5 @@ def random_model(name, shard_bytes=50_000, **wanted):
         f"model-{number}-of-{NUM_SHARDS}.safetensors": draw.bytes(shard_bytes + number)
         for number in range(NUM_SHARDS)
     }
-    files = {"config.json": b"{}", "tokenizer.json": draw.bytes(100), "chat_template.jinja": b""}
+    files = {"config.json": CONFIG, "tokenizer.json": draw.bytes(100), "chat_template.jinja": b""}
     return Repository({**files, **shards}, commit_of(name), **wanted)

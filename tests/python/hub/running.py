@@ -50,11 +50,12 @@ class Nursery:
             text=True,
         )
 
-    def start(self, *arguments, limit=None, err=None, **environment):
+    def start(self, *arguments, limit=None, err=None, line_seconds=None, **environment):
         """Start a command and return its process id."""
         self.err.write_bytes(b"")
         streams = {"out": str(self.out), "err": str(err or self.err)}
         asked = {"arguments": arguments, "limit": limit, "environment": environment}
+        asked["line_seconds"] = line_seconds
         self.process.stdin.write(json.dumps({**asked, **streams}) + "\n")
         self.process.stdin.flush()
         return int(self.process.stdout.readline())

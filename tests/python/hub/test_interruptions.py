@@ -5,13 +5,14 @@ import signal
 import threading
 
 from tests.python.hub.hub_server import CutError
-from tests.python.hub.repositories import random_model
+from tests.python.hub.repositories import UNREAD, capitals, random_model
 from tests.python.hub.running import assert_nothing_half_made, assert_pulled, bytes_here
 from tests.shapes import generator
 
 NUM_INTERRUPTIONS = 20
 SHARD_BYTES = 1_200_000
 PATIENCE = 120
+INTERRUPTED = "\nglm: interrupted. Run the same command to continue the download.\n"
 
 
 class Interruption:
@@ -39,20 +40,21 @@ def test_a_pull_that_is_interrupted_twenty_times_ends_with_the_right_bytes(hub, 
     hub.repositories[name] = repository = random_model(name, SHARD_BYTES)
     storage, total = nursery.storage(name), sum(map(len, repository.files.values()))
     here = 0
-    for number in range(NUM_INTERRUPTIONS):
+    for done in range(NUM_INTERRUPTIONS):
         hub.reset()
-        most = max((total - here) // (NUM_INTERRUPTIONS + 1 - number), 2)
+        most = max((total - here) // (NUM_INTERRUPTIONS + 1 - done), 2)
         stop_at = int(draw.integers(1, most))
         planned = Interruption(int(draw.integers(0, stop_at)), stop_at, bool(draw.integers(2)))
         hub.behaviour.before_piece = planned.before_piece
-        ended = interrupt(nursery, name, planned, draw.choice([signal.SIGINT, signal.SIGKILL]))
-        assert ended in ((130, "\nglm: interrupted\n"), (130, "glm: interrupted\n"), (-9, ""))
+        number = draw.choice([signal.SIGINT, signal.SIGKILL])
+        ended = interrupt(nursery, planned, number, "pull", name)
+        assert ended in ((130, INTERRUPTED), (-9, ""))
         assert_nothing_half_made(storage)
         assert not list(storage.glob("snapshots/*/*"))
         assert bytes_here(storage) >= here
         here = bytes_here(storage)
     assert here > 0
-    assert f"`glm pull {name}`" in nursery.run("inspect", name).line()
+    assert f"`glm pull {name}`" in nursery.run("inspect", name, "--no-download").line()
     hub.reset()
     report = nursery.pull(name)
     assert_pulled(report, repository)
@@ -60,9 +62,25 @@ def test_a_pull_that_is_interrupted_twenty_times_ends_with_the_right_bytes(hub, 
     assert not list(storage.glob("blobs/*.incomplete"))
 
 
-def interrupt(nursery, name, planned, number):
-    """Pull until the server sends no more, then send a signal; return how the process ended."""
-    process = nursery.start("pull", name)
+def test_a_command_that_downloads_is_interrupted_and_continues(hub, nursery, name):
+    hub.repositories[name] = repository = capitals()
+    planned = Interruption(10**9, 1_000_000, resets=False)
+    hub.behaviour.before_piece = planned.before_piece
+    asked = ("generate", "The capital of France is", "--model", name, "--device", "cpu")
+    code, err = interrupt(nursery, planned, signal.SIGINT, *asked)
+    assert (code, err.partition("\n")[2]) == (130, INTERRUPTED)
+    here = bytes_here(nursery.storage(name))
+    assert here > 0
+    hub.reset()
+    ended = nursery.run(*asked)
+    assert (ended.code, ended.out) == (0, " Paris.\n"), ended.err
+    total = sum(len(repository.files[path]) for path in repository.files if path not in UNREAD)
+    assert 0 < hub.bytes_sent <= total - here
+
+
+def interrupt(nursery, planned, number, *arguments):
+    """Run until the server sends no more, then send a signal; return how the process ended."""
+    process = nursery.start(*arguments)
     try:
         assert planned.reached.wait(PATIENCE)
         os.kill(process, number)

@@ -11,6 +11,7 @@ from glm_engine.hub.names import NAME, find_checkpoint, name_of_folder
 from tests.python.hub.repositories import commit_of
 
 MODEL = "zai-org/GLM-4.5-Air-FP8"
+ABSENT = "zai-org/GLM-that-nobody-made"
 COMMIT = commit_of("names")
 TAKES_A_MODEL = {
     "smoke": ["--model"],
@@ -46,17 +47,27 @@ def storage(cache):
 
 
 @pytest.mark.parametrize(("command", "arguments"), TAKES_A_MODEL.items())
-def test_every_command_says_what_brings_a_model(cache, command, arguments, capsys):
-    assert not cache.exists()
-    assert cli.main([command, *arguments, MODEL]) == 2
-    line = f"{MODEL}: neither a folder nor a model that was pulled: run `glm pull {MODEL}`"
-    assert capsys.readouterr().err == f"glm: {line}\n"
+@pytest.mark.parametrize("is_offline", [True, False])
+def test_every_command_says_how_to_download_a_model(
+    cache, monkeypatch, command, arguments, is_offline, capsys
+):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", is_offline)
+    options = [] if is_offline else ["--no-download"]
+    assert cli.main([command, *arguments, ABSENT, *options]) == 2
+    reason = (
+        f"HF_HUB_OFFLINE is set; unset it and run `glm pull {ABSENT}`."
+        if is_offline
+        else f"--no-download is set; run `glm pull {ABSENT}` first."
+    )
+    line = f"{ABSENT}: not a folder, and not in the cache {cache}. {reason}"
+    assert capsys.readouterr() == ("", f"glm: {line}\n")
 
 
 def test_no_command_that_takes_a_model_is_left_out():
-    names = set(cli.COMMANDS)
-    taking = {name for name in names if "model_dir" in {one.name for one in params(name)}}
+    names = {name: {one.name for one in params(name)} for name in cli.COMMANDS}
+    taking = {name for name in names if "model_dir" in names[name]}
     assert taking == set(TAKES_A_MODEL)
+    assert taking == {name for name in names if "no_download" in names[name]}
 
 
 def params(name):
@@ -65,9 +76,9 @@ def params(name):
 
 def test_the_variable_takes_a_name(cache, monkeypatch, capsys):
     assert not cache.exists()
-    monkeypatch.setenv("GLM_MODEL", MODEL)
-    assert cli.main(["plan"]) == 2
-    assert f"`glm pull {MODEL}`" in capsys.readouterr().err
+    monkeypatch.setenv("GLM_MODEL", ABSENT)
+    assert cli.main(["plan", "--no-download"]) == 2
+    assert f"`glm pull {ABSENT}`" in capsys.readouterr().err
 
 
 def test_a_name_is_the_folder_that_was_pulled(storage):
@@ -90,7 +101,7 @@ def test_what_is_neither_is_left_to_who_opens_it(cache):
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"")])
 def test_files_that_went_are_missed(storage, damage):
     damage(storage / "snapshots" / COMMIT / "config.json")
-    with pytest.raises(BadInputError, match=f"config.json is not whole in .*`glm pull {MODEL}`"):
+    with pytest.raises(BadInputError, match=rf"config\.json in .* is missing.*`glm pull {MODEL}`"):
         find_checkpoint(MODEL)
 
 

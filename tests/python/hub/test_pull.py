@@ -1,12 +1,16 @@
 """`glm pull` through the real huggingface_hub, from a hub on the loopback."""
 
 import json
+import re
+import time
 import warnings
 
+import pytest
 from huggingface_hub import scan_cache_dir, snapshot_download
 
+from glm_engine.console import human_bytes
 from tests.python.hub.hub_server import CutError, Repository
-from tests.python.hub.repositories import UNREAD, capitals, commit_of, random_model
+from tests.python.hub.repositories import CONFIG, UNREAD, capitals, commit_of, random_model
 from tests.python.hub.running import assert_nothing_half_made, assert_pulled
 
 TOKEN = "hf_loopback"
@@ -26,7 +30,7 @@ def test_a_model_comes_and_runs_by_its_name(hub, nursery, name):
 
 
 def test_the_side_file_of_a_quantiser_comes_too(hub, nursery, name):
-    files = {"config.json": b"{}", "hf_quant_config.json": b"{}", "model.safetensors": b"x"}
+    files = {"config.json": CONFIG, "hf_quant_config.json": b"{}", "model.safetensors": b"x"}
     hub.repositories[name] = repository = Repository(files, commit_of(name))
     assert "hf_quant_config.json" in assert_pulled(nursery.pull(name), repository)
 
@@ -35,7 +39,7 @@ def test_what_is_printed_says_how_to_go_on(hub, nursery, name):
     hub.repositories[name] = repository = random_model(name)
     ended = nursery.run("pull", name)
     assert (ended.code, ended.err) == (0, "")
-    assert f"glm serve --model {name}" in ended.out
+    assert f"glm serve {name}" in ended.out
     assert f"main, commit {repository.commit}" in ended.out
     assert "6, 150.1 kB, all checked" in ended.out
 
@@ -43,7 +47,7 @@ def test_what_is_printed_says_how_to_go_on(hub, nursery, name):
 def test_a_terminal_shows_how_far_it_is(hub, nursery, name):
     hub.repositories[name] = random_model(name, 300_000)
     drawn = nursery.drawn("pull", name)
-    assert "pulling" in drawn
+    assert "downloading" in drawn
     assert "900.1/900.1 kB" in drawn
 
 
@@ -106,7 +110,7 @@ def test_a_commit_is_a_revision(hub, nursery, name):
     assert not list(nursery.storage(name).glob("refs/*"))
     absent = nursery.run("pull", name, "--revision", commit_of("absent"))
     assert absent.code == 1
-    assert f"has no revision '{commit_of('absent')}' of it" in absent.line()
+    assert f"has no revision '{commit_of('absent')}' of this model" in absent.line()
 
 
 def test_a_token_is_shown_to_the_hub_and_to_nobody_else(hub, nursery, name):
@@ -138,3 +142,30 @@ def test_a_hub_that_is_busy_is_asked_again(hub, nursery, name):
     hub.behaviour.statuses = [503, 429, 500]
     assert_pulled(nursery.pull(name), repository)
     assert hub.behaviour.statuses == []
+
+
+@pytest.mark.parametrize("site", ["https://huggingface.co/", "hf.co/", "{endpoint}/"])
+def test_the_address_of_a_page_is_a_name(hub, nursery, name, site):
+    hub.repositories[name] = repository = random_model(name, branches=("main", "v1"))
+    page = site.format(endpoint=hub.endpoint) + name
+    assert_pulled(nursery.pull(page), repository)
+    assert nursery.pull(f"{page}/tree/v1")["revision"] == "v1"
+    assert nursery.pull(f"{page}/tree/v1", "--revision", "v1")["revision"] == "v1"
+    refused = nursery.run("pull", f"{page}/tree/v1", "--revision", "main")
+    assert (refused.code, f"{page}/tree/v1 names a revision, but" in refused.line()) == (2, True)
+    shown = nursery.run("inspect", f"{page}/tree/v1")
+    assert f"Run `glm pull {name} --revision v1`, then use {name}." in shown.line()
+
+
+def test_a_pull_in_a_pipe_shows_progress(hub, nursery, name):
+    hub.repositories[name] = repository = random_model(name, 300_000)
+    hub.behaviour.before_piece = lambda _: time.sleep(0.005)
+    ended = nursery.run("pull", name, line_seconds=0.05)
+    assert ended.code == 0
+    total = human_bytes(sum(map(len, repository.files.values())))
+    rate = r"[\d.]+ [kM]?B/s, time left (\d:\d\d:\d\d|unknown)"
+    form = rf"glm: downloading: (0 B|[\d.]+ k?B of {total}, {rate})"
+    lines = ended.err.splitlines()
+    assert sum(" of " in line for line in lines) > 3
+    assert all(re.fullmatch(form, line) for line in lines), lines
+    assert "\r" not in ended.err

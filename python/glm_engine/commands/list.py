@@ -1,0 +1,40 @@
+"""`glm list`: the models in the hub's cache."""
+
+import time
+from dataclasses import asdict
+
+from glm_engine import options
+from glm_engine.console import human_bytes, print_columns, print_json
+
+COLUMNS = ("model", ">size", "modified", "state")
+
+
+@options.command("list")
+@options.JSON
+def command(as_json):
+    """List the models on this machine: name, size, date of the download, and state.
+
+    State: ready; incomplete (run `glm pull` again); unchecked (another tool downloaded the model,
+    `glm pull` checks it); config only (`glm plan` needed no more); unsupported (not a model that
+    glm runs). HF_HOME and HF_HUB_CACHE choose the folder.
+    """
+    from glm_engine.hub.cache import list_models
+    from glm_engine.hub.names import cache_folder
+
+    models, folder = list_models(), str(cache_folder())
+    if as_json:
+        print_json({"cache": folder, "models": [asdict(one) for one in models]})
+    elif models:
+        print_columns(COLUMNS, [row(one) for one in models])
+        total = human_bytes(sum(one.size_bytes for one in models))
+        print(f"\n{len(models)} in {folder}, {total} in total")
+    else:
+        print(f"No models in {folder}. `glm pull ORG/NAME` downloads one.")
+
+
+def row(model):
+    """Return a model's line of the table."""
+    date = time.strftime("%Y-%m-%d %H:%M", time.localtime(model.modified))
+    is_named = model.state == "unsupported"
+    state = f"unsupported ({model.model_type})" if is_named else model.state
+    return model.name, human_bytes(model.size_bytes), date, state

@@ -1,0 +1,49 @@
+"""`glm rm`: deletes models from the hub's cache."""
+
+import sys
+
+import click
+
+from glm_engine import options
+from glm_engine.console import human_bytes, print_json
+from glm_engine.errors import BadInputError, GlmError
+
+
+def complete_name(_ctx, _param, incomplete):
+    """Let the shell complete the name of a model in the cache."""
+    from glm_engine.hub.cache import list_models
+
+    return [one.name for one in list_models() if one.name.startswith(incomplete)]
+
+
+@options.command("rm")
+@click.argument("models", nargs=-1, required=True, shell_complete=complete_name)
+@click.option("--yes", "-y", is_flag=True, help="Delete without asking.")
+@options.JSON
+def command(models, yes, as_json):
+    """Delete MODELS (ORG/NAME) from this machine, with all their revisions.
+
+    Asks first, unless --yes is given, and prints how much disk space is free again.
+    """
+    from glm_engine.hub.cache import find_models, remove_model
+
+    found = find_models(models)
+    if not yes:
+        ask(found)
+    for model in found:
+        remove_model(model)
+        if not as_json:
+            print(f"Removed {model.name}: {human_bytes(model.size_bytes)} freed.")
+    if as_json:
+        removed = [{"name": one.name, "freed_bytes": one.size_bytes} for one in found]
+        print_json({"removed": removed})
+
+
+def ask(models):
+    """Go on only if the user agrees."""
+    if not sys.stdin.isatty():
+        raise BadInputError("standard input is not a terminal: expected --yes to delete models")
+    total = human_bytes(sum(one.size_bytes for one in models))
+    listed = ", ".join(one.name for one in models)
+    if not click.confirm(f"Delete {listed} ({total})?", err=True):
+        raise GlmError("kept all models")

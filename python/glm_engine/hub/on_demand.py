@@ -1,0 +1,77 @@
+"""Downloads that a command starts because it needs a model that is not in the cache."""
+
+import sys
+from contextlib import contextmanager
+
+from glm_engine.errors import BadInputError
+from glm_engine.hub.names import CONFIG, MAIN, WEIGHTS, cache_folder, cached_part, hub_constants
+from glm_engine.hub.option import downloads_are_forbidden
+
+DEFAULT_WORKERS = 8
+
+
+def download_model(name):
+    """Download a model with a line and a progress bar on standard error; return its folder."""
+    from glm_engine.console import bytes_progress, human_bytes
+    from glm_engine.hub.pull import pull
+    from glm_engine.loading import in_thread
+
+    if is_forbidden():
+        return unchecked_folder(name)
+    note(f"{name} is neither a folder nor in {cache_folder()}; downloading it from {endpoint()}")
+    with resumable(), bytes_progress(quiet=False) as show:
+        pulled = in_thread(lambda: pull(name, MAIN, DEFAULT_WORKERS, show))
+    note(f"downloaded {human_bytes(pulled.fetched_bytes)} to {pulled.folder}")
+    return pulled.folder
+
+
+def download_part(name, files):
+    """Download some files of a model, none of them large; return the folder that holds them."""
+    from glm_engine.hub.pull import pull_part
+    from glm_engine.loading import in_thread
+
+    if is_forbidden():
+        raise refusal(name)
+    return in_thread(lambda: pull_part(name, MAIN, files))
+
+
+def is_forbidden():
+    """Say whether the user or the environment forbids downloads."""
+    return downloads_are_forbidden() or hub_constants().HF_HUB_OFFLINE
+
+
+def refusal(name):
+    """Return the error for a model that is missing while downloads are forbidden."""
+    where = f"{name}: not a folder, and not in the cache {cache_folder()}"
+    if downloads_are_forbidden():
+        return BadInputError(f"{where}. --no-download is set; run `glm pull {name}` first.")
+    advice = f"unset it and run `glm pull {name}`"
+    return BadInputError(f"{where}. HF_HUB_OFFLINE is set; {advice}.")
+
+
+def unchecked_folder(name):
+    """Return the folder of a model that another tool downloaded, as no pull may check it."""
+    folder = cached_part(name, CONFIG)
+    if folder is None or not any(folder.glob(WEIGHTS)):
+        raise refusal(name)
+    note(f"{name}: using {folder}, which another tool downloaded and glm has not checked")
+    return folder
+
+
+def note(line):
+    """Print a line on standard error."""
+    print(f"glm: {line}", file=sys.stderr, flush=True)
+
+
+def endpoint():
+    """Return the address of the hub."""
+    return hub_constants().ENDPOINT
+
+
+@contextmanager
+def resumable():
+    """Let an interruption of a download say how to continue it."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt("Run the same command to continue the download.") from error
