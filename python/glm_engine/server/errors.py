@@ -117,6 +117,13 @@ def response_of(error, path):
     return Response(body, error.status_code, error.headers, "application/json")
 
 
+def answer_of(error, scope):
+    """Return the response to a request that is refused, and note the reason for its log line."""
+    if visit := scope.get("visit"):
+        visit.reason = error.detail
+    return response_of(error, scope["path"])
+
+
 def of_engine(error, settings):
     """Turn a refusal of the engine into what the client is told."""
     status = ENGINE_STATUSES.get(error.status, 500)
@@ -190,7 +197,7 @@ def register(app, settings):
 
     def handler_of(convert):
         async def handle(request, error):
-            return response_of(convert(error), request.url.path)
+            return answer_of(convert(error), request.scope)
 
         return handle
 
@@ -210,4 +217,4 @@ def of_unexpected(error, visit):
 
 
 async def answer_unexpected(request, error):
-    return response_of(of_unexpected(error, request.scope.get("visit")), request.url.path)
+    return answer_of(of_unexpected(error, request.scope.get("visit")), request.scope)

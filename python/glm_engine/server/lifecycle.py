@@ -17,8 +17,9 @@ from glm_engine.errors import BadInputError, ExitCode
 from glm_engine.server.connection import bounded
 from glm_engine.server.entry import refusal
 from glm_engine.server.hosts import is_loopback
-from glm_engine.server.logs import error_output
+from glm_engine.server.logs import error_output, is_text
 from glm_engine.server.streaming import look_after_streams
+from glm_engine.server.throughput import log_throughput, serving_fields
 
 log = structlog.get_logger("server")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -88,8 +89,10 @@ class Server(uvicorn.Server):
         self.service.bridge.open()
         self.care = asyncio.create_task(look_after_streams(self.service))
         self.watch = asyncio.create_task(self.look_after_engine())
+        self.reports = asyncio.create_task(log_throughput(self.service))
         await super().startup(sockets)
         error_output.write(self.greeting().encode())
+        self.say_what_is_served()
 
     def greeting(self):
         """Return what is said once all is ready, at any log level."""
@@ -101,11 +104,21 @@ class Server(uvicorn.Server):
             f"{line}glm: open to all who reach {address}: it is no loopback and has no API keys\n"
         )
 
+    def say_what_is_served(self):
+        fields = serving_fields(self.service, address_of(self.listener))
+        if not is_text(self.service.settings.log_format):
+            log.info("serving", **fields)
+            return
+        from glm_engine.server.log_text import start_block
+
+        error_output.write(start_block(fields).encode())
+
     async def shutdown(self, sockets=None):
         self.service.end_processes()
         await super().shutdown(sockets)
         self.care.cancel()
         self.watch.cancel()
+        self.reports.cancel()
         self.service.bridge.close()
         self.service.encoder.close()
         self.service.grammars.close()

@@ -52,7 +52,7 @@ class BoundedReceive:
             async with asyncio.timeout_at(self.until):
                 message = await self.receive()
         except TimeoutError:
-            text = f"the body did not come within {self.settings.body_seconds:g} s"
+            text = f"the request body did not arrive within {self.settings.body_seconds:g} s"
             raise ApiError(408, text, code="body_timeout") from None
         if message["type"] == "http.disconnect":
             raise ApiError(CLIENT_CLOSED_REQUEST, "the client went before its body was whole")

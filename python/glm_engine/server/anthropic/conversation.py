@@ -126,6 +126,6 @@ def check_ending(text):
         raise ApiError(400, message, "messages")
 
 
-def thinks(fields):
-    """Anthropic's models think only where they are asked to."""
-    return bool(fields.thinking) and fields.thinking.type != "disabled"
+def thinks(fields, unasked=False):
+    """Say whether the model thinks; `unasked` where the request does not say: Anthropic's do not."""
+    return fields.thinking.type != "disabled" if fields.thinking else unasked

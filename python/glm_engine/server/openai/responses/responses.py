@@ -37,7 +37,8 @@ async def make_job(service, fields, visit):
     """Return the job of a request and the turn that its text is read into."""
     tools = offered_tools(fields)
     constraints = constraints_of(fields, tools)
-    size, variables = total_length(argument_texts(fields.input)), template_variables(fields)
+    size = total_length(argument_texts(fields.input))
+    variables = template_variables(fields, service.settings.template_variables)
     messages = await service.encoder.apart(size, template_messages, fields)
     text = await rendered(service, messages, True, tools, variables, PARAM)
     prompt = await encoded(service, text, PARAM)
