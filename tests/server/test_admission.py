@@ -103,7 +103,7 @@ def test_a_port_in_use_is_one_line(server) -> None:
         (("--model", "/nowhere"), 2, "/nowhere"),
         (("--model", "x", "--synthetic", "y"), 2, "exclude each other"),
         (("--host", "300.1.1.1"), 2, "cannot listen on 300.1.1.1"),
-        (("--api-key-file", os.devnull), 2, "holds no API key"),
+        (("--api-key-file", os.devnull), 2, "expected at least one API key"),
         (("--synthetic", "no-such-model"), 2, "no-such-model"),
     ],
 )

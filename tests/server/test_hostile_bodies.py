@@ -211,7 +211,7 @@ def test_pictures_of_tools_are_taken_and_left_out(server) -> None:
     assert answer.status_code == 200
     del fields["max_tokens"]
     told = server.http.post(f"{MESSAGES}/count_tokens", json=fields).json()["input_tokens"]
-    result["content"] = "[image: left out, this model reads text alone]"
+    result["content"] = "[image omitted: this model reads text only]"
     assert server.http.post(f"{MESSAGES}/count_tokens", json=fields).json()["input_tokens"] == told
 
 

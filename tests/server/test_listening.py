@@ -21,7 +21,7 @@ from tests.server.serving import (
     held_port,
 )
 
-OPEN = "glm: open to all who reach http://"
+OPEN = "glm: warning: anyone who can reach http://"
 
 
 def launch(path, port):

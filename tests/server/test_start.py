@@ -146,7 +146,7 @@ def test_text_elsewhere(start_server) -> None:
 def test_gpus_are_numbered_and_named() -> None:
     lines = start_block(GPUS).splitlines()
     assert "  Device          CUDA" in lines
-    assert "  GPUs            4 × NVIDIA H100 80GB HBM3" in lines
+    assert "  GPUs            4 x NVIDIA H100 80GB HBM3" in lines
     assert "  KV cache        1,500,000 tokens (11 requests at full context)" in lines
 
 

@@ -181,7 +181,9 @@ class Connection(HttpToolsProtocol):
         if self.is_in_headers:
             self.header_bytes += len(data)
             if self.header_bytes > self.max_header_bytes:
-                self.send_400_response(f"Headers are longer than {self.max_header_bytes} bytes.")
+                self.send_400_response(
+                    f"request headers are larger than {self.max_header_bytes} bytes"
+                )
         else:
             self.spare_bytes -= len(data)
             self.check_body()
@@ -189,7 +191,7 @@ class Connection(HttpToolsProtocol):
     def check_body(self):
         """Refuse chunks and trailers that are more than headers may be and the body is."""
         if self.spare_bytes < 0:
-            self.send_400_response("The body is sent in chunks that are too small.")
+            self.send_400_response("the request body is sent in too many small chunks")
         elif self.cycle.response_complete:
             self.start_timer()
 
@@ -210,9 +212,9 @@ class Connection(HttpToolsProtocol):
         if self.parser.asks_for_upgrade():
             return
         if self.size_of_head() > self.max_header_bytes:
-            raise ConnectionError(f"headers of more than {self.max_header_bytes} bytes")
+            raise ConnectionError(f"headers larger than {self.max_header_bytes} bytes")
         if len(self.pipeline) >= MAX_PIPELINED:
-            raise ConnectionError(f"{MAX_PIPELINED} requests of this connection wait already")
+            raise ConnectionError(f"more than {MAX_PIPELINED} pipelined requests")
         self.spare_bytes = self.max_header_bytes + self.num_fed
         self.is_in_headers = False
         self.stop_timer()
@@ -232,7 +234,9 @@ class Connection(HttpToolsProtocol):
         self.spare_bytes += 2 * len(body)
         super().on_body(body)
         if sum(len(cycle.body) for cycle, _ in self.pipeline) > FREE_BODY_BYTES:
-            raise ConnectionError(f"more than {FREE_BODY_BYTES} bytes of bodies wait")
+            raise ConnectionError(
+                f"more than {FREE_BODY_BYTES} bytes in bodies of pipelined requests"
+            )
 
     def on_message_complete(self):
         if not self.parser.asks_for_upgrade():

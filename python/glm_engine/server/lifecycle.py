@@ -100,9 +100,7 @@ class Server(uvicorn.Server):
         line = f"glm: serving {self.service.model_name} on {address}\n"
         if self.service.keys.digests or is_loopback(self.listener.getsockname()[0]):
             return line
-        return (
-            f"{line}glm: open to all who reach {address}: it is no loopback and has no API keys\n"
-        )
+        return f"{line}glm: warning: anyone who can reach {address} can use it: no API key is set\n"
 
     def say_what_is_served(self):
         fields = serving_fields(self.service, address_of(self.listener))
@@ -129,7 +127,7 @@ class Server(uvicorn.Server):
         while self.service.is_usable():
             await asyncio.sleep(LOOK_SECONDS)
         error_output.write(
-            f"glm: the engine is lost, which ends this server in {LOST_SECONDS} s\n".encode()
+            f"glm: the engine has failed; the server exits in {LOST_SECONDS} s\n".encode()
         )
         await asyncio.sleep(LOST_SECONDS)
         self.should_exit = True
@@ -152,7 +150,9 @@ class Server(uvicorn.Server):
             self.draining = asyncio.get_running_loop().create_task(self.drain(number))
         elif number != signal.SIGHUP:
             try:
-                log.warning("second signal, ending at once", signal=signal.Signals(number).name)
+                log.warning(
+                    "second signal, exiting immediately", signal=signal.Signals(number).name
+                )
                 self.service.end_processes()
                 error_output.settle()
             finally:

@@ -33,7 +33,7 @@ SENTENCES = {
 def start_block(fields):
     """Return the lines that say what is served."""
     name = fields["device_name"]
-    where = {"device": "CUDA", "gpus": f"{fields['gpus']} × {name}"}
+    where = {"device": "CUDA", "gpus": f"{fields['gpus']} x {name}"}
     if not fields["gpus"]:
         where = {"device": name, "gpus": "none"}
     rows = [(name, form.format(**fields | where)) for name, form in BLOCK]

@@ -40,7 +40,7 @@ def test_keys_then_death_then_return(visit, keyed, tmp_path):
     expect(alert).to_contain_text("no API key: expected Authorization: Bearer KEY")
     enter_key(page, "a wrong key")
     page.get_by_role("button", name="Try again").click()
-    expect(alert).to_contain_text("this API key is not known here")
+    expect(alert).to_contain_text("incorrect API key")
     enter_key(page, KEY)
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_label("Message")).to_be_focused()

@@ -55,13 +55,13 @@ def check_continued(fields):
         return
     name, last = "continue_final_message", fields.messages[-1]
     if fields.add_generation_prompt:
-        message = f"{name}: no turn can be begun too; leave add_generation_prompt out or false"
+        message = f"{name}: cannot be used with add_generation_prompt; set one of them to false"
         raise ApiError(400, message, name)
     if last.role != "assistant":
-        message = f"{name}: expected a last message of the assistant, found one of role {last.role}"
+        message = f"{name}: expected the last message to have role assistant, got {last.role}"
         raise ApiError(400, message, name)
     if last.tool_calls or last.function_call:
-        raise ApiError(400, f"{name}: a message that holds calls cannot be continued", name)
+        raise ApiError(400, f"{name}: a message with tool calls cannot be continued", name)
 
 
 def lost_ending(text, message):

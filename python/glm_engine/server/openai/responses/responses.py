@@ -29,7 +29,7 @@ def num_logprobs(fields):
     if fields.includes(LOGPROBS):
         return value_or(fields.top_logprobs, 0)
     if fields.top_logprobs:
-        raise ApiError(400, f"top_logprobs needs include to list {LOGPROBS!r}", "top_logprobs")
+        raise ApiError(400, f"top_logprobs requires {LOGPROBS!r} in include", "top_logprobs")
     return -1
 
 
@@ -75,7 +75,7 @@ def responses_router(service):
     )
     async def refuse_stored(response_id: str):
         """Say that nothing is stored."""
-        message = f"there is no response {quoted(response_id)}: this server stores none"
+        message = f"response {quoted(response_id)} not found: this server stores no responses"
         raise ApiError(404, message, "response_id", "response_not_found")
 
     return router
