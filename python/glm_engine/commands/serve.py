@@ -7,7 +7,11 @@ from glm_engine import options
 from glm_engine.bench.costs import SYNTHETIC, config_of
 from glm_engine.errors import BadInputError
 from glm_engine.hub.names import name_of_folder
-from glm_engine.server.options import default_template_variables, server_options
+from glm_engine.server.options import (
+    DEFAULT_MAX_QUEUE,
+    default_template_variables,
+    server_options,
+)
 from glm_engine.server.settings import Settings
 
 SHOWN_FOR_UNKNOWN = "\ufffd".encode()
@@ -92,7 +96,7 @@ def kv_event_publisher(settings):
     return KvEventPublisher(settings)
 
 
-def chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue):
+def chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue=DEFAULT_MAX_QUEUE):
     """Return what is served, and the engine's options for it."""
     source, config = config_of(model_dir, synthetic)
     chosen = options.make_engine_options(

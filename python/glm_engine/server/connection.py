@@ -119,12 +119,14 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg):
         """Refuse what is no request; an answer that is being sent ends where it is."""
+        fault = fault_of(sys.exc_info()[1])
+        message = f"invalid HTTP request: {fault}" if fault else msg
+        error = ApiError(400, message, code="invalid_http")
         if self.is_answering() and self.running.response_started:
+            self.recorded(self.transport, error)
             self.transport.close()
         else:
-            fault = fault_of(sys.exc_info()[1])
-            message = f"invalid HTTP request: {fault}" if fault else msg
-            self.refuse(self.transport, ApiError(400, message, code="invalid_http"))
+            self.refuse(self.transport, error)
 
     def forget(self):
         self.idle.pop(self, None)

@@ -17,7 +17,7 @@ from glm_engine.server.logs import log_visit
 from glm_engine.server.visits import Visit, address_of, request_id_of
 
 OTHER = "other"
-CLIENT_HAS_GONE = "the client closed the connection before the answer was complete"
+CLOSED_EARLY = "the connection was closed before the answer was complete"
 REQUEST_IDS = (b"x-request-id", b"request-id")
 SHOWN_TO_PAGES = ("x-request-id", "request-id", "retry-after", "x-should-retry")
 GET_ALONE, GET_AND_HEAD = (b"allow", b"GET"), (b"allow", b"GET, HEAD")
@@ -44,7 +44,7 @@ def shared(app, origins):
 def record(service, visit, headers=()):
     visit.status = visit.status or CLIENT_CLOSED_REQUEST
     if visit.status == CLIENT_CLOSED_REQUEST and visit.reason is None:
-        visit.reason = CLIENT_HAS_GONE
+        visit.reason = CLOSED_EARLY
     service.metrics.take_visit(visit)
     if service.tracing:
         service.tracing.write(visit, headers)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import resource
@@ -48,6 +49,8 @@ def bind(settings):
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or error
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            reason = f"{reason}; choose another port with --port"
         raise BadInputError(
             f"cannot listen on {settings.host}:{settings.port}: {reason}"
         ) from error

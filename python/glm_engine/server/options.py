@@ -67,7 +67,7 @@ class JsonObject(click.ParamType):
 
 
 server_option = options.grouped("Server")
-default_option = options.grouped("Defaults of requests")
+default_option = options.grouped("Request defaults")
 
 
 def setting(flags, name, kind, help_text, group="Server", shown=True):
@@ -103,7 +103,7 @@ SERVER = (
         "--allowed-host",
         "allowed_hosts",
         multiple=True,
-        show_default="localhost alone on the loopback without keys, else any",
+        show_default="localhost; any with API keys or beyond the loopback",
         help="Extra Host header to accept (repeatable; * = any).",
     ),
     server_option(

@@ -89,7 +89,7 @@ class ModelFiles:
     """What the server reads of a checkpoint's folder beside its weights, or in its place."""
 
     def __init__(self, tokenizer_dir, max_queue, template_file=None, generation=AUTO, overrides=()):
-        """`generation` is a folder or a word of `model_configs`; `overrides` win over its fields."""
+        """generation: a folder, `auto` or `none`. overrides: fields that win over its file's."""
         folder = Path(tokenizer_dir)
         self.max_queue = max_queue
         self.template = template_of(folder, template_file)

@@ -56,7 +56,7 @@ def test_keys_then_death_then_return(visit, keyed, tmp_path):
     keyed.process.kill()
     expect(alert).to_contain_text("The server cannot be reached.")
     state = page.locator("#state")
-    expect(state).to_have_text("Server away")
+    expect(state).to_have_text("Server unreachable")
     expect(page.locator("#live")).to_have_attribute("data-stale", "")
 
     again = ServerProcess(tmp_path, "--port", str(urlsplit(keyed.url).port))

@@ -11,9 +11,9 @@ TEXT_IS_MISSING = ("input.0.content.0.text", "required")
 @pytest.mark.parametrize(
     ("fields", "param", "text"),
     [
-        ({"previous_response_id": "resp_1"}, "previous_response_id", "this server stores no responses"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id", "stores no responses"),
         ({"conversation": {"id": "c"}}, "conversation", "this server stores no responses"),
-        ({"background": True}, "background", "no answer can be fetched later"),
+        ({"background": True}, "background", "none can be fetched later"),
         ({"prompt": {"id": "p"}}, "prompt", "this server stores no prompts"),
         ({"truncation": "auto"}, "truncation", "'disabled'"),
         ({"context_management": [{"type": "compaction"}]}, "context_management", "not supported"),
