@@ -81,10 +81,10 @@ class Visit:
         fields = {
             "request_id": self.request_id,
             "endpoint": self.endpoint,
+            "status": self.status,
             "method": self.method,
             "path": shortened(self.path, MAX_PATH_CHARACTERS),
             "client": self.client,
-            "status": self.status,
             "reason": self.reason and shortened(self.reason, MAX_REASON_CHARACTERS),
             "seconds": round(time.monotonic() - self.began, 4),
             "api_key": self.api_key,

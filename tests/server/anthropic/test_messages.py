@@ -241,7 +241,7 @@ def test_more_tokens_than_the_context_has_may_be_asked_for(claude):
         ({"max_tokens": 0}, anthropic.BadRequestError, "max_tokens"),
         ({"messages": []}, anthropic.BadRequestError, "messages"),
         ({"extra_body": {"temperature": 3}}, anthropic.BadRequestError, "temperature"),
-        ({"tool_choice": {"type": "any"}}, anthropic.BadRequestError, "there are no tools"),
+        ({"tool_choice": {"type": "any"}}, anthropic.BadRequestError, "at least one tool"),
         (
             {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "other"}},
             anthropic.BadRequestError,
@@ -260,7 +260,7 @@ def test_more_tokens_than_the_context_has_may_be_asked_for(claude):
         (
             {"messages": [{"role": "user", "content": [{"type": {}, "text": "x"}]}]},
             anthropic.BadRequestError,
-            "block 0 is of type {}",
+            "block 0 has type {}",
         ),
         (
             {"messages": [{"role": "user", "content": [RESULT]}]},
@@ -275,7 +275,7 @@ def test_more_tokens_than_the_context_has_may_be_asked_for(claude):
         (
             {"messages": [QUESTION, {"role": "assistant", "content": [CALL]}]},
             anthropic.BadRequestError,
-            "continued holds text alone",
+            "expected only text blocks",
         ),
         (
             {"messages": [{"role": "user", "content": "word " * 9000}]},

@@ -342,7 +342,7 @@ def test_min_tokens_are_kept_as_far_as_the_grammar_goes(client) -> None:
             "ignore_eos",
             "cannot be used with",
         ),
-        ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
+        ({"tool_choice": "required"}, "tool_choice", "at least one tool"),
         (
             {
                 "tools": [WEATHER],

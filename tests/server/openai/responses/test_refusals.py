@@ -28,10 +28,14 @@ TEXT_IS_MISSING = ("input.0.content.0.text", "required")
         ({"safety_identifier": "s" * 1025}, "safety_identifier", "at most 1024 characters"),
         ({"include": ["everything"]}, "include.0", "message.output_text.logprobs"),
         ({"metadata": {"a": 1}}, "metadata.a", "string"),
-        ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
+        ({"tool_choice": "required"}, "tool_choice", "at least one tool"),
         ({"tools": [{"type": "web_search"}]}, "tools.0", "'web_search' is not supported"),
         ({"tools": [{"type": "file_search"}]}, "tools.0", "'file_search' is not supported"),
-        ({"tools": [{"type": "code_interpreter"}]}, "tools.0", "'code_interpreter' is not run"),
+        (
+            {"tools": [{"type": "code_interpreter"}]},
+            "tools.0",
+            "'code_interpreter' is not supported",
+        ),
         ({"tools": [{"type": "computer_use_preview"}]}, "tools.0", "'computer_use_preview' is not"),
         ({"tools": [{"type": "mcp", "server_label": "x"}]}, "tools.0", "'mcp' is not supported"),
         ({"tools": [{"type": "custom", "name": "x"}]}, "tools.0", "'custom' is not supported"),
@@ -58,12 +62,12 @@ TEXT_IS_MISSING = ("input.0.content.0.text", "required")
         (
             {"chat_template_kwargs": {"messages": []}},
             "chat_template_kwargs",
-            "may not set messages",
+            "cannot set messages",
         ),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
             "input.0.content",
-            "part 0 is of type 'input_image'",
+            "part 0 has type 'input_image'",
         ),
         (
             {"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]},
