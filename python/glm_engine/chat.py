@@ -27,9 +27,9 @@ BOUNDS = Bounds(seconds=2.0, patience_seconds=30.0, memory_bytes=1 << 29)
 class ChatTemplate:
     """The template of one checkpoint, and the processes that render it: one for each thread."""
 
-    def __init__(self, model_dir, bounds=BOUNDS):
+    def __init__(self, model_dir, bounds=BOUNDS, template_file=None):
         config = tokenizer_config(model_dir)
-        self.source, self.text = template_text(Path(model_dir), config)
+        self.source, self.text = template_text(Path(model_dir), config, template_file)
         self.bounds = bounds
         self.special_tokens = {
             name: content(config[name]) for name in SPECIAL_TOKENS if config.get(name)
@@ -101,20 +101,23 @@ class ChatTemplate:
             self.idle.pop().stop()
 
 
-def template_of(folder):
-    """Return the chat template, or None for a checkpoint that has none."""
+def template_of(folder, template_file=None):
+    """Return the chat template, or None for a checkpoint that has none.
+
+    template_file: takes the place of the checkpoint's.
+    """
     try:
-        return ChatTemplate(folder)
+        return ChatTemplate(folder, template_file=template_file)
     except BadInputError:
-        if (folder / TEMPLATE_FILE).is_file():
+        if template_file is not None or (folder / TEMPLATE_FILE).is_file():
             raise
         return None
 
 
-def template_text(model_dir, config):
+def template_text(model_dir, config, template_file=None):
     """Return where the template stands and its text."""
-    path = model_dir / TEMPLATE_FILE
-    if path.is_file():
+    path = Path(template_file or model_dir / TEMPLATE_FILE)
+    if template_file or path.is_file():
         return path, read_text(path)
     found = config.get("chat_template")
     if isinstance(found, list):

@@ -94,7 +94,8 @@ def test_a_port_in_use_is_one_line(server) -> None:
     port = server.url.rpartition(":")[2]
     result = run_serve("--port", port)
     assert result.returncode == 2
-    assert result.stderr == f"glm: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    reason = "Address already in use; choose another port with --port"
+    assert result.stderr == f"glm: cannot listen on 127.0.0.1:{port}: {reason}\n"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_a_port_in_use_is_one_line(server) -> None:
         (("--model", "/nowhere"), 2, "/nowhere"),
         (("--model", "x", "--synthetic", "y"), 2, "cannot be used together"),
         (("--host", "300.1.1.1"), 2, "cannot listen on 300.1.1.1"),
-        (("--api-key-file", os.devnull), 2, "holds no API key"),
+        (("--api-key-file", os.devnull), 2, "expected at least one API key"),
         (("--synthetic", "no-such-model"), 2, "no-such-model"),
     ],
 )
@@ -132,6 +133,6 @@ def test_random_weights_are_served_under_several_names(start_server) -> None:
             assert (answer.model, answer.usage.completion_tokens) == ("random", 8)
         assert [one.id for one in client.models.list()] == ["random", "other"]
         assert client.models.retrieve("other").root == "random"
-        with pytest.raises(openai.NotFoundError, match=r"'third' .* has 'random', 'other'"):
+        with pytest.raises(openai.NotFoundError, match=r"'third' .* models: 'random', 'other'"):
             client.completions.create(model="third", **fields)
     assert server.gauges()["model"] == "random"

@@ -44,9 +44,9 @@ def test_either_of_two_headers_is_enough(tmp_path) -> None:
         headers = [(b"x-api-key", first), (b"authorization", b"bearer " + second)]
         for order in (headers, headers[::-1]):
             assert ring.check(PATH, order) == hashlib.sha256(known).hexdigest()[:8]
-    with pytest.raises(ApiError, match="not known here"):
+    with pytest.raises(ApiError, match="incorrect API key"):
         ring.check(PATH, [(b"x-api-key", other), *bearer("another")])
-    with pytest.raises(ApiError, match="no API key"):
+    with pytest.raises(ApiError, match="missing API key"):
         ring.check(PATH, [(b"authorization", b"Basic known")])
 
 
@@ -87,17 +87,38 @@ def test_files_without_usable_keys(tmp_path, text) -> None:
     path.write_text(text)
     with pytest.raises(BadInputError, match="keys"):
         KeyRing(path, {})
-    with pytest.raises(BadInputError, match="not a readable file"):
+    with pytest.raises(BadInputError, match="cannot read the API key file"):
         KeyRing(tmp_path / "absent", {})
 
 
 def test_each_source_that_is_stated_holds_a_key(tmp_path) -> None:
     path = tmp_path / "keys"
     path.write_text("# none yet\n")
-    with pytest.raises(BadInputError, match="keys: holds no API key"):
+    with pytest.raises(BadInputError, match="keys: expected at least one API key"):
         KeyRing(path, {"GLM_API_KEYS": "known"})
-    with pytest.raises(BadInputError, match="GLM_API_KEYS: holds no API key"):
+    with pytest.raises(BadInputError, match="GLM_API_KEYS: expected at least one API key"):
         KeyRing(None, {"GLM_API_KEYS": " \n"})
+
+
+def test_keys_of_the_command_line_are_taken_beside_others(start_server, tmp_path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("third")
+    digest = f"sha256:{hashlib.sha256(b'second').hexdigest()}"
+    keys = ("--api-key", "first", "--api-key", digest, "--api-key-file", path)
+    server = start_server(*keys)
+    for key in ("first", "second", "third"):
+        assert server.http.get("/v1/models", headers={"x-api-key": key}).status_code == 200
+    for key in ("first2", digest):
+        assert server.http.get("/v1/models", headers={"x-api-key": key}).status_code == 401
+    assert server.log().count("other users of this machine can read --api-key") == 1
+    assert "first" not in server.log()
+
+
+def test_keys_that_nobody_sees_are_no_matter_for_a_warning(start_server) -> None:
+    server = start_server(environment={"GLM_API_KEY": "one two"})
+    for key, status in (("one", 200), ("two", 200), ("one two", 401)):
+        assert server.http.get("/v1/models", headers={"x-api-key": key}).status_code == status
+    assert "other users" not in server.log()
 
 
 def test_the_server_asks_for_a_key(start_server, tmp_path) -> None:

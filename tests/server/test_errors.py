@@ -121,7 +121,7 @@ def test_both_numbers_are_said(client) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=4092)
     assert "4096" in caught.value.message
-    assert "5 of the prompt and 4092 to generate are 4097" in caught.value.message
+    assert "needs 4097 tokens (5 in the prompt, 4092 to generate)" in caught.value.message
     client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=4091, stop=".")
 
 
@@ -155,7 +155,7 @@ def test_a_deadline_ends_a_request(client, server) -> None:
         client.completions.create(**fields)
     assert caught.value.status_code == 408
     assert caught.value.code == "deadline_exceeded"
-    with pytest.raises(openai.APIError, match="deadline"):
+    with pytest.raises(openai.APIError, match="timed out"):
         list(client.completions.create(stream=True, **fields))
     server.wait_until_idle()
 

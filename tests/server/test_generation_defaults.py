@@ -9,7 +9,7 @@ from glm_engine.layout import CAPITALS
 from tests.python.commands.running import CPU, QUESTION, glm
 
 UNAPPLIED = {"max_new_tokens": 3, "suppress_tokens": [5], "num_beams": 4, "max_time": None}
-NAMED = "sets max_new_tokens, num_beams, suppress_tokens: not applied"
+NAMED = "ignoring unsupported fields: max_new_tokens, num_beams, suppress_tokens"
 
 
 def model_with(folder: Path, **generation) -> Path:
@@ -45,7 +45,7 @@ def test_min_p_is_the_default_of_requests(server) -> None:
 
 def test_generate_and_chat_name_what_they_do_not_apply(tmp_path) -> None:
     model = model_with(tmp_path / "model", do_sample=False, **UNAPPLIED)
-    named = f"glm: {model / 'generation_config.json'} {NAMED}"
+    named = f"glm: {model / 'generation_config.json'}: {NAMED}"
     generated = glm("generate", QUESTION, *CPU, "--model", model, "--max-tokens", 4)
     assert generated.returncode == 0
     assert generated.stderr.splitlines().count(named) == 1

@@ -21,7 +21,7 @@ from tests.server.serving import (
     held_port,
 )
 
-OPEN = "glm: open to all who reach http://"
+OPEN = "glm: warning: anyone who can reach http://"
 
 
 def launch(path, port):
@@ -61,7 +61,8 @@ def check_that_one_fails(paths, port):
         codes = [one.poll() for one in started]
         assert sorted(codes, key=str) == [2, None]
         line = paths[codes.index(2)].read_text()
-        assert line == f"glm: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+        reason = "Address already in use; choose another port with --port"
+        assert line == f"glm: cannot listen on 127.0.0.1:{port}: {reason}\n"
     finally:
         for one in started:
             one.terminate()

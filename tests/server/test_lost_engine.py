@@ -51,5 +51,5 @@ def test_a_server_with_a_lost_rank_says_so_and_ends(start_server, endless_model,
     refused = server.http.post("/v1/completions", json={**ENDLESS, "stream": False})
     assert refused.status_code == 503
     assert "embed failed on rank" in refused.json()["error"]["message"]
-    server.wait_for_log("glm: the engine is lost, which ends this server")
+    server.wait_for_log("glm: the engine has failed; the server exits in")
     assert server.wait() == ExitCode.ENGINE

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from glm_engine.server import metric_texts
 from glm_engine.server.metrics import Metrics
 from glm_engine.server.visits import Visit
 from tests.devices import device_kind
@@ -107,6 +108,16 @@ def test_metrics_have_the_names_of_vllm_too(server, client) -> None:
     total = server.gauges()["total_pages"]
     stated = {"block_size": "16", "num_gpu_blocks": str(total)}
     assert config == {"engine": "0", "model_name": MODEL, **stated}
+
+
+def test_each_metric_says_what_it_means(server, client) -> None:
+    client.completions.create(model=MODEL, prompt=QUESTION)
+    text = server.http.get("/metrics").text
+    described = dict(re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE))
+    ours = {name: one for name, one in described.items() if name.startswith(("glm_", "vllm:"))}
+    assert len(ours) == len(metric_texts.TEXTS)
+    assert [name for name, one in ours.items() if not one.endswith(".")] == []
+    assert ours["glm_preemptions_total"].startswith("Requests preempted")
 
 
 def test_tokens_that_came_together_are_counted_and_took_no_time() -> None:

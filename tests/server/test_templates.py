@@ -82,7 +82,7 @@ def test_names_that_are_not_the_client_s_to_set_are_named(whole_server, path, na
     answer = whole_server.http.post(path, json=fields)
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
-    assert error["message"] == f"chat_template_kwargs may not set {name}"
+    assert error["message"] == f"chat_template_kwargs cannot set {name}"
     assert error["param"] == "chat_template_kwargs"
 
 

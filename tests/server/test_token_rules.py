@@ -100,7 +100,7 @@ def test_other_interfaces_take_them(http) -> None:
     ("fields", "param", "message"),
     [
         ({"allowed_token_ids": []}, "allowed_token_ids", "at least 1 item"),
-        ({"allowed_token_ids": [1, VOCAB_SIZE]}, "allowed_token_ids", "token 2048; the vocabulary"),
+        ({"allowed_token_ids": [1, VOCAB_SIZE]}, "allowed_token_ids", "token id 2048 is outside"),
         ({"allowed_token_ids": [-1]}, "allowed_token_ids.0", "greater than or equal to 0"),
         ({"allowed_token_ids": ["1"]}, "allowed_token_ids.0", "valid integer"),
         ({"bad_words": "Paris"}, "bad_words", "valid list"),

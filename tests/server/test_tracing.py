@@ -160,10 +160,10 @@ def test_the_standard_variables_decide(environment, expected) -> None:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({}, "no traces: glm-engine[otel] brings OpenTelemetry, which is not installed"),
+        ({}, "tracing is off: OpenTelemetry is not installed; install glm-engine[otel]"),
         (
             {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-            "no traces: OTLP goes by http/protobuf here, not by grpc",
+            "tracing is off: expected the OTLP protocol http/protobuf, got grpc",
         ),
     ],
 )
@@ -175,4 +175,4 @@ def test_what_cannot_be_is_one_line_at_the_start(start_server, tmp_path, more, l
     server = start_server(environment={ENDPOINT: "http://127.0.0.1:9", "PYTHONPATH": path, **more})
     answer = server.http.post(COMPLETIONS, json={"prompt": QUESTION})
     assert answer.status_code == 200
-    assert [one.count(line) for one in server.log().splitlines() if "no traces" in one] == [1]
+    assert [one.count(line) for one in server.log().splitlines() if "tracing is off" in one] == [1]

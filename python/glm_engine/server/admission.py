@@ -40,7 +40,7 @@ class Gate:
 
     def check_room(self):
         if self.num_working >= self.most_inside:
-            raise self.full_error(f"{self.num_working} requests are inside")
+            raise self.full_error(f"{self.num_working} requests are running or waiting")
 
     def full_error(self, what):
         headers = {"retry-after": str(self.settings.retry_after_seconds)}
@@ -59,7 +59,7 @@ class Gate:
     def hold_bytes(self, count):
         """Count so many bytes more, or fewer, that bodies and answers hold in memory."""
         if self.bodies_bytes + count > max(self.bodies_bytes, self.settings.max_bodies_bytes):
-            raise self.full_error(f"{self.bodies_bytes} bytes of bodies and answers are inside")
+            raise self.full_error(f"request bodies and answers use {self.bodies_bytes} bytes")
         self.bodies_bytes += count
 
     def hold_answer(self, count):
@@ -89,7 +89,10 @@ class Gate:
         finally:
             going.cancel()
         if not future.done():
-            raise ApiError(CLIENT_CLOSED_REQUEST, "the client went before its answer")
+            raise ApiError(
+                CLIENT_CLOSED_REQUEST,
+                "the client closed the connection before the answer was complete",
+            )
 
     def refuse_half_sent(self):
         """Cancel the requests whose body is still on its way; their answer is 503."""

@@ -10,6 +10,7 @@ from glm_engine.server.errors import ApiError
 from glm_engine.values import variable
 
 VARIABLE = "GLM_API_KEYS"
+OPTION = "--api-key"
 BYTE_ORDER_MARK = "\ufeff"
 HASHED = "sha256:"
 NOTE = "#"
@@ -33,7 +34,7 @@ def digest_of_line(line, source):
         digest = b""
     if len(digest) != hashlib.sha256().digest_size:
         raise BadInputError(
-            f"{source}: a line begins with {HASHED}, but 64 hex digits do not follow"
+            f"{source}: expected 64 hexadecimal digits after {HASHED} in an API key"
         )
     return digest
 
@@ -43,7 +44,8 @@ def read_lines(path):
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}: not a readable file of API keys: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise BadInputError(f"{path}: cannot read the API key file: {reason}") from error
     found = [line.strip() for line in without_marks(text).splitlines()]
     return [line for line in found if line and not line.startswith(NOTE)]
 
@@ -53,8 +55,10 @@ def without_marks(text):
     return text.replace(BYTE_ORDER_MARK, "")
 
 
-def stated_lines(path, environment):
-    """Yield (source, lines) of the file and of the variable, where there are such."""
+def stated_lines(path, environment, keys):
+    """Yield (source, lines) of the option, the file and the variable that state keys."""
+    if keys:
+        yield OPTION, [key.strip() for key in keys if key.strip()]
     if path is not None:
         yield str(path), read_lines(path)
     if (keys := variable(VARIABLE, environment)) is not None:
@@ -62,13 +66,13 @@ def stated_lines(path, environment):
 
 
 class KeyRing:
-    """The digests of the keys that open the server; without any, all are let in."""
+    """The digests of the accepted keys; without any, every request is accepted."""
 
-    def __init__(self, path=None, environment=os.environ):
+    def __init__(self, path=None, environment=os.environ, keys=()):
         self.digests = []
-        for source, lines in stated_lines(path, environment):
+        for source, lines in stated_lines(path, environment, keys):
             if not lines:
-                raise BadInputError(f"{source}: holds no API key, expected at least one")
+                raise BadInputError(f"{source}: expected at least one API key, found none")
             self.digests += [digest_of_line(line, source) for line in lines]
 
     def check(self, path, headers):
@@ -77,10 +81,12 @@ class KeyRing:
             return None
         presented = [digest_of(key) for key in presented_keys(headers)]
         if not presented:
-            raise refusal("no API key: expected Authorization: Bearer KEY, or x-api-key: KEY")
+            raise refusal(
+                "missing API key: send the header Authorization: Bearer KEY, or x-api-key: KEY"
+            )
         found = [digest for digest in presented if self.knows(digest)]
         if not found:
-            raise refusal("this API key is not known here")
+            raise refusal("incorrect API key")
         return found[0].hex()[:LOGGED_DIGITS]
 
     def knows(self, digest):

@@ -6,12 +6,15 @@ wait: what comes is read on, so that a client that goes is noticed.
 """
 
 import resource
+import sys
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import get_remote_addr
 
 from glm_engine.server.errors import ApiError
 from glm_engine.server.parser import PlainParser
 from glm_engine.server.settings import FREE_BODY_BYTES, MAX_HEADERS, MAX_PIPELINED
+from glm_engine.server.visits import UNKNOWN, address_of
 
 ABORT = "glm.abort"
 FILES_BESIDE = 64
@@ -25,6 +28,12 @@ def abort_of(scope):
 async def wait_for_disconnect(receive):
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def fault_of(error):
+    """Return what the parser's error says, or the callback's that it passes on; "" for none."""
+    cause = error.__context__ if error is not None else None
+    return str(cause or error or "").rstrip(".")
 
 
 def unframed(app, cycle):
@@ -56,6 +65,7 @@ class Connection(HttpToolsProtocol):
     full_error = None
     idle = None
     running = None
+    url = b""
     header_timer = None
     header_bytes = 0
     num_headers = 0
@@ -92,15 +102,31 @@ class Connection(HttpToolsProtocol):
         return self.transport.get_write_buffer_size() == 0
 
     def refuse(self, transport, error):
-        transport.write(self.refusal_of(error, self.server_state.default_headers))
+        transport.write(self.recorded(transport, error))
         transport.close()
+
+    def recorded(self, transport, error):
+        """Record a refusal with what is known of its request; return the bytes that tell it."""
+        known = {"client": address_of(get_remote_addr(transport)), **self.request_line()}
+        return self.refusal_of(error, self.server_state.default_headers, **known)
+
+    def request_line(self):
+        """Return method and path as far as they came, without the query."""
+        if not self.url:
+            return {"method": UNKNOWN, "path": UNKNOWN}
+        path = self.url.partition(b"?")[0].decode("latin-1")
+        return {"method": self.parser.get_method().decode(), "path": path}
 
     def send_400_response(self, msg):
         """Refuse what is no request; an answer that is being sent ends where it is."""
+        fault = fault_of(sys.exc_info()[1])
+        message = f"invalid HTTP request: {fault}" if fault else msg
+        error = ApiError(400, message, code="invalid_http")
         if self.is_answering() and self.running.response_started:
+            self.recorded(self.transport, error)
             self.transport.close()
         else:
-            self.refuse(self.transport, ApiError(400, msg, code="invalid_http"))
+            self.refuse(self.transport, error)
 
     def forget(self):
         self.idle.pop(self, None)
@@ -133,7 +159,14 @@ class Connection(HttpToolsProtocol):
 
     def start_timer(self):
         if self.header_timer is None:
-            self.header_timer = self.loop.call_later(self.header_seconds, self.abort)
+            self.header_timer = self.loop.call_later(self.header_seconds, self.time_out)
+
+    def time_out(self):
+        """Break the connection off; headers that came in part were a request, which is recorded."""
+        if self.is_in_headers and self.num_fed and self.transport is not None:
+            message = f"the request headers did not arrive within {self.header_seconds:g} s"
+            self.recorded(self.transport, ApiError(408, message, code="header_timeout"))
+        self.abort()
 
     def stop_timer(self):
         if self.header_timer is not None:
@@ -150,7 +183,9 @@ class Connection(HttpToolsProtocol):
         if self.is_in_headers:
             self.header_bytes += len(data)
             if self.header_bytes > self.max_header_bytes:
-                self.send_400_response(f"Headers are longer than {self.max_header_bytes} bytes.")
+                self.send_400_response(
+                    f"request headers are larger than {self.max_header_bytes} bytes"
+                )
         else:
             self.spare_bytes -= len(data)
             self.check_body()
@@ -158,7 +193,7 @@ class Connection(HttpToolsProtocol):
     def check_body(self):
         """Refuse chunks and trailers that are more than headers may be and the body is."""
         if self.spare_bytes < 0:
-            self.send_400_response("The body is sent in chunks that are too small.")
+            self.send_400_response("the request body is sent in too many small chunks")
         elif self.cycle.response_complete:
             self.start_timer()
 
@@ -179,9 +214,9 @@ class Connection(HttpToolsProtocol):
         if self.parser.asks_for_upgrade():
             return
         if self.size_of_head() > self.max_header_bytes:
-            raise ConnectionError(f"headers of more than {self.max_header_bytes} bytes")
+            raise ConnectionError(f"headers larger than {self.max_header_bytes} bytes")
         if len(self.pipeline) >= MAX_PIPELINED:
-            raise ConnectionError(f"{MAX_PIPELINED} requests of this connection wait already")
+            raise ConnectionError(f"more than {MAX_PIPELINED} pipelined requests")
         self.spare_bytes = self.max_header_bytes + self.num_fed
         self.is_in_headers = False
         self.stop_timer()
@@ -201,7 +236,9 @@ class Connection(HttpToolsProtocol):
         self.spare_bytes += 2 * len(body)
         super().on_body(body)
         if sum(len(cycle.body) for cycle, _ in self.pipeline) > FREE_BODY_BYTES:
-            raise ConnectionError(f"more than {FREE_BODY_BYTES} bytes of bodies wait")
+            raise ConnectionError(
+                f"more than {FREE_BODY_BYTES} bytes in bodies of pipelined requests"
+            )
 
     def on_message_complete(self):
         if not self.parser.asks_for_upgrade():
@@ -221,11 +258,12 @@ class Connection(HttpToolsProtocol):
 def bounded(settings, refusal_of):
     """Return the connection class of these settings.
 
-    `refusal_of` makes of an `ApiError` and headers the bytes of what is answered to no request.
+    `refusal_of` records an `ApiError` with the fields of a visit that are known, and returns the
+    bytes that answer it, with these headers too.
     """
     most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     retry = {"retry-after": str(settings.retry_after_seconds)}
-    message = "the server is full of connections"
+    message = "the server has too many open connections"
     bounds = {
         "header_seconds": settings.header_seconds,
         "max_header_bytes": settings.max_header_bytes,

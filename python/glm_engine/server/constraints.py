@@ -29,7 +29,7 @@ class Constraint:
 def required_calls(tools, name, takes_one):
     """Return the constraint under which nothing but calls may come; a named tool is called once."""
     if not tools:
-        raise ApiError(400, "tool_choice: there are no tools to choose from", "tool_choice")
+        raise ApiError(400, "tool_choice: expected at least one tool in tools", "tool_choice")
     options = {"name": name, "at_most": 1 if takes_one or name is not None else None}
     return [Constraint("tool_choice", "tool_calls", (tools,), options)]
 
@@ -91,10 +91,10 @@ async def compiled(service, fields, constraints):
         return None
     if len(constraints) > 1:
         names = " and ".join(one.param for one in constraints)
-        raise ApiError(400, f"{names}: only one of them can be kept", constraints[1].param)
+        raise ApiError(400, f"{names}: use only one of them", constraints[1].param)
     found = constraints[0].spaced(service.settings.any_whitespace)
     if fields.ignore_eos:
-        raise ApiError(400, f"ignore_eos: {found.param} needs the end of text", "ignore_eos")
+        raise ApiError(400, f"ignore_eos: cannot be used with {found.param}", "ignore_eos")
     return await service.grammars.compiled(
         found.param, found.method, *found.arguments, **found.options
     )

@@ -5,13 +5,19 @@ import asyncio
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from glm_engine.server.errors import CLIENT_CLOSED_REQUEST, ApiError, response_of
+from glm_engine.server.errors import (
+    CLIENT_CLOSED_REQUEST,
+    ApiError,
+    answer_of,
+    response_of,
+)
 from glm_engine.server.hosts import Hosts
 from glm_engine.server.limits import BoundedReceive, declared_length, too_large
 from glm_engine.server.logs import log_visit
-from glm_engine.server.visits import Visit, request_id_of
+from glm_engine.server.visits import Visit, address_of, request_id_of
 
 OTHER = "other"
+CLOSED_EARLY = "the connection was closed before the answer was complete"
 REQUEST_IDS = (b"x-request-id", b"request-id")
 SHOWN_TO_PAGES = ("x-request-id", "request-id", "retry-after", "x-should-retry")
 GET_ALONE, GET_AND_HEAD = (b"allow", b"GET"), (b"allow", b"GET, HEAD")
@@ -37,15 +43,20 @@ def shared(app, origins):
 
 def record(service, visit, headers=()):
     visit.status = visit.status or CLIENT_CLOSED_REQUEST
+    if visit.status == CLIENT_CLOSED_REQUEST and visit.reason is None:
+        visit.reason = CLOSED_EARLY
     service.metrics.take_visit(visit)
     if service.tracing:
         service.tracing.write(visit, headers)
     log_visit(visit)
 
 
-def refusal(service, error, headers):
-    """Return the bytes that answer what is no request, with these headers too; it is recorded."""
-    visit = Visit(OTHER, status=error.status_code)
+def refusal(service, error, headers, **known):
+    """Record a request that never reached the application; return the bytes that answer it.
+
+    known: fields of its visit.
+    """
+    visit = Visit(OTHER, status=error.status_code, reason=error.detail, **known)
     answer = response_of(error, "/")
     closing = (b"connection", b"close")
     lines = [*headers, *answer.raw_headers, *labels_of(visit), closing]
@@ -71,17 +82,26 @@ class Entry:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        visit = self.visit_of(scope, send)
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
-        path = scope["path"]
-        endpoint = path if path in self.endpoints else OTHER
-        visit = Visit(endpoint, send, request_id_of(scope["headers"]))
         scope["visit"] = visit
         try:
             await self.answer(scope, receive, self.labelled(send, visit))
         finally:
             visit.send = None
             record(self.service, visit, scope["headers"])
+
+    def visit_of(self, scope, send):
+        path = scope["path"]
+        return Visit(
+            endpoint=path if path in self.endpoints else OTHER,
+            send=send,
+            request_id=request_id_of(scope["headers"]),
+            method=scope["method"],
+            path=path,
+            client=address_of(scope.get("client")),
+        )
 
     async def admit(self, scope, receive, send):
         try:
@@ -91,7 +111,7 @@ class Entry:
             else:
                 await self.app(scope, receive, send)
         except ApiError as error:
-            await response_of(error, scope["path"])(scope, receive, send)
+            await answer_of(error, scope)(scope, receive, send)
 
     async def pass_gate(self, scope, receive, send, visit):
         gate = self.service.gate
@@ -116,7 +136,10 @@ class Entry:
             raise too_large(self.service.settings)
 
     def labelled(self, send, visit):
-        """Add the request's id to its answer and note the status."""
+        """Add the request's id to its answer and note the status, and why it was refused.
+
+        Starlette's own refusals, such as that of an origin, say it in their body.
+        """
 
         async def send_labelled(message):
             if message["type"] == "http.response.start":
@@ -124,6 +147,8 @@ class Entry:
                 found = message.get("headers", ())
                 headers = [GET_AND_HEAD if one == GET_ALONE else one for one in found]
                 message["headers"] = headers + labels_of(visit)
+            elif visit.reason is None and 400 <= visit.status < 500:
+                visit.reason = message.get("body", b"").decode("utf-8", "replace")
             await send(message)
 
         return send_labelled

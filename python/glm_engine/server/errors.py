@@ -32,16 +32,16 @@ TYPES = {
     503: "service_unavailable_error",
 }
 STATUSES = {
-    400: "A value, a length or the body itself is wrong; `param` names the field.",
-    401: "No API key, or one that is not known.",
-    404: "No such model.",
-    408: "The body came too slowly, or the request's deadline passed.",
-    413: "The body is too large.",
-    415: "The body is not application/json.",
-    422: "The request is well formed, but the checkpoint has no chat template.",
-    429: "The queue is full; try again after Retry-After seconds.",
+    400: "The request is invalid; `param` names the field.",
+    401: "The API key is missing or incorrect.",
+    404: "The model does not exist.",
+    408: "The request body arrived too slowly, or the request timed out.",
+    413: "The request body is too large.",
+    415: "The content type is not application/json.",
+    422: "The checkpoint has no chat template.",
+    429: "The queue is full; retry after the number of seconds in Retry-After.",
     500: "The engine failed this request.",
-    503: "The server is shutting down, or the engine is lost.",
+    503: "The server is shutting down, or the engine has failed.",
 }
 ENGINE_STATUSES = {
     Status.GLM_INVALID_ARGUMENT: 400,
@@ -117,6 +117,13 @@ def response_of(error, path):
     return Response(body, error.status_code, error.headers, "application/json")
 
 
+def answer_of(error, scope):
+    """Return the response to a request that is refused, and note the reason for its log line."""
+    if visit := scope.get("visit"):
+        visit.reason = error.detail
+    return response_of(error, scope["path"])
+
+
 def of_engine(error, settings):
     """Turn a refusal of the engine into what the client is told."""
     status = ENGINE_STATUSES.get(error.status, 500)
@@ -145,11 +152,11 @@ def of_validation(error):
     if first["type"] == UNKNOWN_FIELD:
         path.append(first["ctx"]["name"])
     if first["type"] == "json_invalid":
-        message = f"the body is not valid JSON: {first['ctx']['error']}"
+        message = f"the request body is not valid JSON: {first['ctx']['error']}"
         return ApiError(400, message, code="invalid_json")
     param = ".".join(path) or None
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return ApiError(400, f"{param or 'the body'}: {plain_message(first)}{more}", param)
+    return ApiError(400, f"{param or 'the request body'}: {plain_message(first)}{more}", param)
 
 
 def place_of(found, body):
@@ -172,7 +179,7 @@ def place_of(found, body):
 
 def plain_message(found):
     if found["type"] == UNKNOWN_FIELD:
-        return "this field is not known here, and --strict-fields refuses what is not"
+        return "unknown field, which --strict-fields rejects"
     return found["msg"].removeprefix("Value error, ")
 
 
@@ -190,7 +197,7 @@ def register(app, settings):
 
     def handler_of(convert):
         async def handle(request, error):
-            return response_of(convert(error), request.url.path)
+            return answer_of(convert(error), request.scope)
 
         return handle
 
@@ -205,9 +212,9 @@ def of_unexpected(error, visit):
     """Say no more than that it happened; the log has the rest, under the same request_id."""
     request_id = visit.request_id if visit else None
     log.error("unexpected error", request_id=request_id, exc_info=error)
-    message = f"an error inside the server; its log has it under request {request_id}"
+    message = f"internal server error; see request {request_id} in the server log"
     return ApiError(500, message, code="internal_error")
 
 
 async def answer_unexpected(request, error):
-    return response_of(of_unexpected(error, request.scope.get("visit")), request.url.path)
+    return answer_of(of_unexpected(error, request.scope.get("visit")), request.scope)

@@ -100,7 +100,7 @@ def whole(**bounds):
     return Annotated[int, Field(**bounds), BeforeValidator(whole_number)]
 
 
-def only(*neutral, reason="not supported here"):
+def only(*neutral, reason="not supported"):
     """Return the type of a field that is not supported beyond its neutral values."""
 
     def check(value):
@@ -129,7 +129,7 @@ def list_by_type(most, noun, whole_of_text=None, /, **models):
             kind = item.get("type") if isinstance(item, dict) else None
             if not isinstance(kind, str) or kind not in models:
                 known = ", ".join(models)
-                raise ValueError(f"{noun} {at} is of type {quoted(kind)}; supported here: {known}")
+                raise ValueError(f"{noun} {at} has type {quoted(kind)}; supported types: {known}")
         return items
 
     kinds = set(models.values())
@@ -168,7 +168,7 @@ Stops = Annotated[
 def checked_penalty(value):
     """Refuse what is 0 to the engine, which reckons with 32 bits."""
     if value < LEAST_PENALTY:
-        raise ValueError(f"expected a number above {LEAST_PENALTY:g}, found {value:g}")
+        raise ValueError(f"expected a number above {LEAST_PENALTY:g}, got {value:g}")
     return value
 
 
@@ -186,10 +186,10 @@ def bias_table(value):
     if not isinstance(value, dict):
         return value
     if len(value) > MAX_BIASES:
-        raise ValueError(f"holds {len(value)} token ids, at most {MAX_BIASES} are taken")
+        raise ValueError(f"expected at most {MAX_BIASES} token ids, got {len(value)}")
     wrong = [key for key in value if not (isinstance(key, str) and TOKEN_ID.fullmatch(key))]
     if wrong:
-        raise ValueError(f"key {quoted(wrong[0])} is no token id")
+        raise ValueError(f"expected token ids as keys, got {quoted(wrong[0])}")
     return {int(key): bias for key, bias in value.items()}
 
 

@@ -136,7 +136,7 @@ class Choice:
 
 def failure_of(reason, status, message):
     if reason == "deadline":
-        text = "the request's deadline passed before its answer was complete"
+        text = "the request timed out before its answer was complete"
         return ApiError(408, text, code="deadline_exceeded", headers=NO_RETRY)
     if reason == "cancelled":
         return ApiError(503, "the server cancelled the request", code="cancelled")

@@ -66,7 +66,9 @@ class Lane:
 
     def full_error(self, param):
         waited = self.settings.grammar_wait_seconds
-        message = f"grammars that came before took more than {waited:g} s to compile"
+        message = (
+            f"the grammar waited more than {waited:g} s for other grammars to compile; retry later"
+        )
         return ApiError(429, message, param, "grammars_full", RETRY)
 
     def begun(self, key, make):

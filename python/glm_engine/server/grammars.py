@@ -106,7 +106,9 @@ class Grammars:
         with self.lock:
             held = self.held_bytes + num_bytes
             if held > max(self.held_bytes, self.settings.max_grammars_bytes):
-                message = f"grammars of other requests take {self.held_bytes // MEBIBYTE} MiB"
+                message = (
+                    f"grammars of other requests use {self.held_bytes // MEBIBYTE} MiB; retry later"
+                )
                 raise ApiError(429, message, None, "grammars_full", RETRY)
             self.held_bytes = held
 

@@ -17,26 +17,26 @@ def health_router(service):
     @router.get("/health")
     @router.get("/healthz")
     async def healthz():
-        """Say whether the process and its engine live."""
+        """Report whether the process and its engine are healthy."""
         is_usable = service.is_usable()
-        return state(is_usable, "ok" if is_usable else "the engine is lost")
+        return state(is_usable, "ok" if is_usable else "the engine has failed")
 
     @router.get("/readyz")
     async def readyz():
-        """Say whether requests are taken."""
+        """Report whether the server accepts requests."""
         if service.gate.is_draining:
             return state(False, "draining")
         is_usable = service.is_usable()
-        return state(is_usable, "ready" if is_usable else "the engine is lost")
+        return state(is_usable, "ready" if is_usable else "the engine has failed")
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics():
-        """Prometheus's text."""
+        """Return metrics in the text format of Prometheus."""
         return Response(service.metrics_page.text(), media_type=PROMETHEUS_TEXT)
 
     @router.get("/gauges")
     async def show_gauges():
-        """Live figures; rates and percentiles of the last minute."""
+        """Return live figures: rates and percentiles of the last minute."""
         return JSONResponse(gauges(service))
 
     return router

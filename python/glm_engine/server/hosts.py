@@ -47,12 +47,12 @@ class Hosts:
         """Raise ApiError 403 for a Host that is no address and not among the names, 400 for two."""
         hosts = [value.decode("latin-1") for field, value in headers if field == b"host"]
         if len(hosts) > 1:
-            message = f"{len(hosts)} Host headers, expected one"
+            message = f"expected one Host header, got {len(hosts)}"
             raise ApiError(400, message, code="invalid_http")
         if ANY in self.names:
             return
         for host in hosts:
             name = name_of(host)
             if name not in self.names and not is_address(name):
-                message = f"the host {host!r} is not served here; --allowed-host adds one"
+                message = f"the Host header {host!r} is not allowed; --allowed-host accepts it"
                 raise ApiError(403, message, code="host_not_allowed")

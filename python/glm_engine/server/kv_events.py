@@ -114,13 +114,16 @@ class KvEventPublisher:
         hosts = [one.removeprefix("tcp://").rpartition(":")[0].strip("[]") for one in endpoints]
         if all(map(is_loopback, hosts)):
             return line
-        return f"{line}glm: the tokens of all prompts are open to all who reach these addresses\n"
+        return (
+            f"{line}glm: warning: anyone who can reach these addresses can read the tokens of all "
+            "prompts\n"
+        )
 
     def run(self, engine):
         try:
             self.serve(engine)
         except Exception as error:
-            log.error("KV events ended", exc_info=error)
+            log.error("KV events stopped", exc_info=error)
 
     def serve(self, engine):
         poller = zmq.Poller()
@@ -149,7 +152,7 @@ class KvEventPublisher:
     def answer(self, request):
         """Send the batches that are kept from a sequence number on, then the end's mark."""
         if len(request) != 3 or len(request[2]) != SEQUENCE_BYTES:
-            log.warning("no request for a replay", frames=[len(frame) for frame in request])
+            log.warning("invalid replay request", frames=[len(frame) for frame in request])
             return
         client, delimiter, first = request
         for number, batch in self.kept:

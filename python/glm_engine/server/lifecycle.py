@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import resource
@@ -17,8 +18,9 @@ from glm_engine.errors import BadInputError, ExitCode
 from glm_engine.server.connection import bounded
 from glm_engine.server.entry import refusal
 from glm_engine.server.hosts import is_loopback
-from glm_engine.server.logs import error_output
+from glm_engine.server.logs import error_output, is_text
 from glm_engine.server.streaming import look_after_streams
+from glm_engine.server.throughput import log_throughput, serving_fields
 
 log = structlog.get_logger("server")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -47,6 +49,8 @@ def bind(settings):
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or error
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            reason = f"{reason}; choose another port with --port"
         raise BadInputError(
             f"cannot listen on {settings.host}:{settings.port}: {reason}"
         ) from error
@@ -88,8 +92,10 @@ class Server(uvicorn.Server):
         self.service.bridge.open()
         self.care = asyncio.create_task(look_after_streams(self.service))
         self.watch = asyncio.create_task(self.look_after_engine())
+        self.reports = asyncio.create_task(log_throughput(self.service))
         await super().startup(sockets)
         error_output.write(self.greeting().encode())
+        self.say_what_is_served()
 
     def greeting(self):
         """Return what is said once all is ready, at any log level."""
@@ -97,15 +103,23 @@ class Server(uvicorn.Server):
         line = f"glm: serving {self.service.model_name} on {address}\n"
         if self.service.keys.digests or is_loopback(self.listener.getsockname()[0]):
             return line
-        return (
-            f"{line}glm: open to all who reach {address}: it is no loopback and has no API keys\n"
-        )
+        return f"{line}glm: warning: anyone who can reach {address} can use it: no API key is set\n"
+
+    def say_what_is_served(self):
+        fields = serving_fields(self.service, address_of(self.listener))
+        if not is_text(self.service.settings.log_format):
+            log.info("serving", **fields)
+            return
+        from glm_engine.server.log_text import start_block
+
+        error_output.write(start_block(fields).encode())
 
     async def shutdown(self, sockets=None):
         self.service.end_processes()
         await super().shutdown(sockets)
         self.care.cancel()
         self.watch.cancel()
+        self.reports.cancel()
         self.service.bridge.close()
         self.service.encoder.close()
         self.service.grammars.close()
@@ -116,7 +130,7 @@ class Server(uvicorn.Server):
         while self.service.is_usable():
             await asyncio.sleep(LOOK_SECONDS)
         error_output.write(
-            f"glm: the engine is lost, which ends this server in {LOST_SECONDS} s\n".encode()
+            f"glm: the engine has failed; the server exits in {LOST_SECONDS} s\n".encode()
         )
         await asyncio.sleep(LOST_SECONDS)
         self.should_exit = True
@@ -139,7 +153,9 @@ class Server(uvicorn.Server):
             self.draining = asyncio.get_running_loop().create_task(self.drain(number))
         elif number != signal.SIGHUP:
             try:
-                log.warning("second signal, ending at once", signal=signal.Signals(number).name)
+                log.warning(
+                    "second signal, exiting immediately", signal=signal.Signals(number).name
+                )
                 self.service.end_processes()
                 error_output.settle()
             finally:

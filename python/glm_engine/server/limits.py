@@ -16,7 +16,10 @@ MAX_LENGTH_DIGITS = 19
 
 
 def too_large(settings):
-    message = f"the body is larger than {settings.max_body_bytes} bytes, the limit of this server"
+    message = (
+        f"the request body is larger than the limit of {settings.max_body_bytes} bytes "
+        "(--max-body-size)"
+    )
     return ApiError(413, message, code="body_too_large")
 
 
@@ -24,7 +27,9 @@ def declared_length(headers):
     """Return the content-length that a request states, or 0; ApiError 400 for too many digits."""
     text = next((value for name, value in headers if name == b"content-length"), b"0")
     if len(text) > MAX_LENGTH_DIGITS:
-        message = f"content-length has {len(text)} digits, expected at most {MAX_LENGTH_DIGITS}"
+        message = (
+            f"expected a content-length of at most {MAX_LENGTH_DIGITS} digits, got {len(text)}"
+        )
         raise ApiError(400, message, code="invalid_http")
     return int(text) if text.isdigit() else 0
 
@@ -52,10 +57,11 @@ class BoundedReceive:
             async with asyncio.timeout_at(self.until):
                 message = await self.receive()
         except TimeoutError:
-            text = f"the body did not come within {self.settings.body_seconds:g} s"
+            text = f"the request body did not arrive within {self.settings.body_seconds:g} s"
             raise ApiError(408, text, code="body_timeout") from None
         if message["type"] == "http.disconnect":
-            raise ApiError(CLIENT_CLOSED_REQUEST, "the client went before its body was whole")
+            message = "the client closed the connection before sending the whole request body"
+            raise ApiError(CLIENT_CLOSED_REQUEST, message)
         self.num_bytes += len(message.get("body", b""))
         if self.num_bytes > self.settings.max_body_bytes:
             raise too_large(self.settings)
@@ -98,7 +104,7 @@ def check_shape(value, settings, noun="the JSON"):
 def num_keys(level, most, noun):
     sizes = [len(one) for one in level if type(one) is dict]
     if sizes and max(sizes) > most:
-        raise too_complex(f"an object of {noun} has {max(sizes)} keys, at most {most} are taken")
+        raise too_complex(f"an object in {noun} has {max(sizes)} keys; the maximum is {most}")
     return sum(sizes)
 
 
@@ -148,7 +154,7 @@ class JsonRoute(APIRoute):
         async def handle_json(request):
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if takes_body and kind != "application/json":
-                message = f"content-type is {kind or 'absent'}, expected application/json"
+                message = f"expected content-type application/json, got {kind or 'none'}"
                 raise ApiError(415, message, code="unsupported_media_type")
             try:
                 return await handle(JsonRequest(request.scope, request.receive))

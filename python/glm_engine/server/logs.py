@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, on standard error."""
+"""Logs on standard error: text on a terminal, else one JSON object a line."""
 
 import contextlib
 import io
@@ -16,6 +16,7 @@ QUIET_ENDPOINTS = ("/health", "/healthz", "/readyz", "/metrics", "/gauges", "/")
 MOST_WAITING_BYTES = 1 << 20
 SETTLE_SECONDS = 0.5
 LOOK_SECONDS = 0.005
+FORMATS = ("auto", "text", "json")
 log = structlog.get_logger("server")
 
 
@@ -88,16 +89,32 @@ def write_now(data):
 error_output = ErrorOutput()
 
 
-def configure(level):
+def is_text(form):
+    """Say whether logs of this format, one of `FORMATS`, are text."""
+    return form == "text" or (form == "auto" and sys.__stderr__.isatty())
+
+
+def json_processors():
+    return [
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(serializer=orjson.dumps),
+    ]
+
+
+def text_processors():
+    from glm_engine.conversation.display import can_dim
+    from glm_engine.server import log_text
+
+    return log_text.processors(can_dim(sys.__stderr__))
+
+
+def configure(level, form="json"):
     """Send this package's and uvicorn's logs through one renderer."""
     number = logging.getLevelNamesMapping()[level.upper()]
+    rest = text_processors() if is_text(form) else json_processors()
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(serializer=orjson.dumps),
-        ],
+        processors=[structlog.processors.add_log_level, *rest],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.BytesLoggerFactory(error_output),
         cache_logger_on_first_use=True,
@@ -115,6 +132,7 @@ class StructuredHandler(logging.Handler):
 
 
 def log_visit(visit):
-    """Log a request that has ended; probes of monitoring only when they are watched for."""
-    write = log.debug if visit.endpoint in QUIET_ENDPOINTS else log.info
+    """Log a request that has ended; probes of monitoring only at the level debug."""
+    is_quiet = visit.endpoint in QUIET_ENDPOINTS and visit.reason is None
+    write = log.debug if is_quiet else log.info
     write("request", **visit.as_fields())

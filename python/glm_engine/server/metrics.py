@@ -17,6 +17,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 
+from glm_engine.server.metric_texts import described
 from glm_engine.server.utilisation import batch_occupancy, kv_utilisation
 from glm_engine.server.vllm_metrics import vllm_families
 from glm_engine.server.windows import RecentCount, SecondsHistogram
@@ -123,23 +124,22 @@ class ServiceCollector:
 
     def collect(self):
         metrics, info = self.service.metrics, self.service.engine.info()
-        requests = CounterMetricFamily(
-            "glm_requests", "HTTP requests answered.", labels=("endpoint", "outcome")
-        )
+        labels = ("endpoint", "outcome")
+        requests = CounterMetricFamily(*described("glm_requests"), labels=labels)
         for labels, count in metrics.requests.items():
             requests.add_metric(labels, count)
         yield requests
         for name, value in counters(metrics, info).items():
-            yield CounterMetricFamily(name, name.replace("_", " "), value=value)
+            yield CounterMetricFamily(*described(name), value=value)
         for name, value in gauges(self.service, info).items():
-            yield GaugeMetricFamily(name, name.replace("_", " "), value=value)
+            yield GaugeMetricFamily(*described(name), value=value)
         yield pages_of(info)
         yield from histograms(metrics)
         yield from vllm_families(self.service, info)
 
 
 def pages_of(info):
-    pages = GaugeMetricFamily("glm_kv_pages", "KV pages by state.", labels=("state",))
+    pages = GaugeMetricFamily(*described("glm_kv_pages"), labels=("state",))
     for state in PAGE_STATES:
         pages.add_metric((state,), info[f"{state}_pages"])
     return pages
@@ -151,7 +151,7 @@ def histograms(metrics):
         ("glm_inter_token_seconds", metrics.inter_token),
         ("glm_request_seconds", metrics.request_seconds),
     ):
-        family = HistogramMetricFamily(name, name.replace("_", " "))
+        family = HistogramMetricFamily(*described(name))
         family.add_metric((), histogram.cumulative(), histogram.sum)
         yield family
 

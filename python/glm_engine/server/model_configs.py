@@ -1,5 +1,8 @@
 """What the server reads of generation_config.json, field by field."""
 
+from pathlib import Path
+from types import MappingProxyType
+
 from pydantic import ConfigDict, ValidationError
 
 from glm_engine.errors import BadInputError
@@ -14,6 +17,9 @@ from glm_engine.server.fields import (
 )
 
 MOST_SHOWN = 80
+GENERATION_CONFIG_FILE = "generation_config.json"
+AUTO, NEITHER = "auto", ("none", "vllm")
+OVERRIDES = "--override-generation-config"
 OPENAI_DEFAULTS = {
     "temperature": 1.0,
     "top_p": 1.0,
@@ -21,6 +27,7 @@ OPENAI_DEFAULTS = {
     "min_p": 0.0,
     "repetition_penalty": 1.0,
 }
+NO_OVERRIDES = MappingProxyType({})
 NEUTRAL = {
     "bad_words_ids": [],
     "begin_suppress_tokens": [],
@@ -73,12 +80,43 @@ class GenerationConfig(LenientModel):
     repetition_penalty: RepetitionPenalty | None = None
 
 
+class Overrides(GenerationConfig):
+    """What the command line may say in the place of generation_config.json."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def generation_config_path(folder, source):
+    """Return the file of a checkpoint's folder, of another folder, or None where none is wanted.
+
+    source: `AUTO`, a word of `NEITHER`, or a folder.
+    """
+    if source in NEITHER:
+        return None
+    if source == AUTO:
+        return folder / GENERATION_CONFIG_FILE
+    path = Path(source) / GENERATION_CONFIG_FILE
+    if not path.is_file():
+        raise BadInputError(f"{path}: no such file; --generation-config names its folder")
+    return path
+
+
+def read_overrides(values):
+    """Return the fields that are set in an object; else BadInputError."""
+    try:
+        found = Overrides.model_validate(values)
+    except ValidationError as error:
+        raise BadInputError(f"{OVERRIDES}: {first_fault(error)}; {KNOWN}") from error
+    return found.model_dump(exclude_none=True)
+
+
 def read_generation_config(path):
-    """Return the fields of a file, none of them where there is none.
+    """Return the fields of a file; without one, or with None in its place, no field is set.
 
     BadInputError names the first that is wrong. The engine reads `eos_token_id` itself.
     """
-    return read_fields(path, GenerationConfig) if path.is_file() else GenerationConfig()
+    is_there = path is not None and path.is_file()
+    return read_fields(path, GenerationConfig) if is_there else GenerationConfig()
 
 
 def read_fields(path, model):
@@ -86,6 +124,9 @@ def read_fields(path, model):
         return model.model_validate(read_object(path))
     except ValidationError as error:
         raise BadInputError(f"{path}: {first_fault(error)}") from error
+
+
+KNOWN = f"known fields: {', '.join(sorted(Overrides.model_fields))}"
 
 
 def first_fault(error):
@@ -100,7 +141,7 @@ def warn_of_unapplied(path, config, warn):
     """Give `warn` a line with the fields that would change an answer and are not applied."""
     found = [name for name, value in config.model_extra.items() if not is_neutral(name, value)]
     if found:
-        warn(f"{path} sets {', '.join(sorted(found))}: not applied")
+        warn(f"{path}: ignoring unsupported fields: {', '.join(sorted(found))}")
 
 
 def is_neutral(name, value):
@@ -108,12 +149,12 @@ def is_neutral(name, value):
     return name not in NEUTRAL or value in (None, NEUTRAL[name]) or value == {}
 
 
-def sampling_defaults(config):
-    """Return what a request that names no value gets: the checkpoint's, else OpenAI's."""
+def sampling_defaults(config, overrides=NO_OVERRIDES):
+    """Return what a request that sets no value gets: an override, the checkpoint's, or OpenAI's."""
     found = {name: getattr(config, name) for name in OPENAI_DEFAULTS}
     defaults = {
         name: OPENAI_DEFAULTS[name] if value is None else value for name, value in found.items()
     }
-    if config.do_sample is False:
+    if overrides.get("do_sample", config.do_sample) is False:
         defaults["temperature"] = 0.0
-    return defaults
+    return defaults | {name: overrides[name] for name in OPENAI_DEFAULTS if name in overrides}

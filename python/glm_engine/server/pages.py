@@ -28,7 +28,7 @@ def pages_router(_service):
 
     def show(name):
         if name not in files:
-            raise ApiError(404, f"the page has no file {name!r}")
+            raise ApiError(404, f"file not found: {name!r}")
         content, media_type = files[name]
         return Response(content, media_type=media_type, headers=HEADERS)
 

@@ -6,7 +6,7 @@ class Unread:
 
     @property
     def text(self):
-        return f"[{self.type}: left out, this model reads text alone]"
+        return f"[{self.type} omitted: this model reads text only]"
 
 
 def text_of(parts):

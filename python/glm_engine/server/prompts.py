@@ -17,6 +17,10 @@ def too_long(max_seq, num_tokens, found, param, is_counted=True):
     return TooLongError(message, param, num_tokens, min(max_seq, num_tokens - 1), is_counted)
 
 
+def outside_vocabulary(token_id, vocab_size):
+    return f"token id {token_id} is outside the vocabulary (0 to {vocab_size - 1})"
+
+
 class PromptEncoder:
     """Encodes prompts for a context of `max_seq` tokens."""
 
@@ -66,13 +70,13 @@ class PromptEncoder:
         """A token spells at most `longest_token` characters: that bounds their number."""
         least = -(-num_characters // self.longest_token)
         if least > self.max_seq:
-            found = f"{param} has {num_characters} characters, which are at least {least} tokens"
+            found = f"{param} has {num_characters} characters, which is at least {least} tokens"
             raise too_long(self.max_seq, least, found, param, is_counted=False)
 
     def check_ids(self, ids, vocab_size, param="prompt"):
         """Refuse ids outside the vocabulary, an empty list, and one that is far too long."""
         if not ids:
-            raise ApiError(400, f"{param} is empty, expected at least one token", param)
+            raise ApiError(400, f"{param}: expected at least one token, got none", param)
         self.refuse_without_room(len(ids), param, num_outputs=0)
         self.check_known(ids, vocab_size, param)
 
@@ -81,8 +85,7 @@ class PromptEncoder:
         least, greatest = min(ids), max(ids)
         if least < 0 or greatest >= vocab_size:
             wrong = least if least < 0 else greatest
-            message = f"{param} holds token {wrong}; the vocabulary has 0 to {vocab_size - 1}"
-            raise ApiError(400, message, param)
+            raise ApiError(400, f"{param}: {outside_vocabulary(wrong, vocab_size)}", param)
 
     def output_room(self, num_prompt, max_tokens, otherwise, param="messages"):
         """Return how many tokens may be generated after a prompt of so many."""
@@ -92,13 +95,16 @@ class PromptEncoder:
             return min(room, otherwise or room)
         if max_tokens > room:
             asked = num_prompt + max_tokens
-            found = f"{num_prompt} of the prompt and {max_tokens} to generate are {asked}"
+            found = (
+                f"this request needs {asked} tokens ({num_prompt} in the prompt, "
+                f"{max_tokens} to generate)"
+            )
             raise too_long(self.max_seq, asked, found, param)
         return max_tokens
 
     def refuse_without_room(self, num_prompt, param, num_outputs):
         if num_prompt + num_outputs > self.max_seq:
-            found = f"the prompt has {num_prompt} tokens, which leaves no room"
+            found = f"the prompt has {num_prompt} tokens and leaves no room for output"
             raise too_long(self.max_seq, num_prompt, found, param)
 
 

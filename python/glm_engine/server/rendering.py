@@ -28,7 +28,11 @@ async def rendered(
     Arguments of calls came as texts: only here does their JSON show its shape, all calls together.
     """
     if service.template is None:
-        raise ApiError(422, "this checkpoint has no chat template", code="no_chat_template")
+        raise ApiError(
+            422,
+            "this model has no chat template; --chat-template sets one",
+            code="no_chat_template",
+        )
     if not will_be_cut:
         size = total_length(one["content"] for one in messages)
         service.encoder.refuse_hopeless(size, param)

@@ -9,6 +9,7 @@ from glm_engine.requests import Request, Sampling
 from glm_engine.server.errors import ApiError, quoted
 from glm_engine.server.fields import MAX_BIASES, NO_SEED, SEED_MASK
 from glm_engine.server.generation import Choice
+from glm_engine.server.prompts import outside_vocabulary
 
 NANOSECONDS = 1_000_000_000
 PRIORITY = "priority"
@@ -18,7 +19,7 @@ def check_model(service, name):
     """Refuse a model that is not served; no name at all means the one that is."""
     if name and name not in service.model_names:
         known = ", ".join(map(repr, service.model_names))
-        message = f"the model {quoted(name)} does not exist; this server has {known}"
+        message = f"the model {quoted(name)} does not exist; available models: {known}"
         raise ApiError(404, message, "model", "model_not_found")
 
 
@@ -27,7 +28,7 @@ def check_count(service, num_prompts, n):
     count = num_prompts * value_or(n, 1)
     most = min(service.settings.max_choices, service.gate.most_inside)
     if count > most:
-        message = f"n: {num_prompts} prompts and n make {count} choices; at most {most} are taken"
+        message = f"n: {num_prompts} prompts times n are {count} choices; the maximum is {most}"
         raise ApiError(400, message, "n")
 
 
@@ -35,7 +36,7 @@ def priority_of(service, fields):
     """Return the engine's priority: its greater goes first, a client's lower, as in vLLM."""
     priority = value_or(fields.priority, 0)
     if priority and service.settings.scheduling_policy != PRIORITY:
-        message = "priority: this server takes requests in their order; expected 0"
+        message = "priority: expected 0, because the server runs with --scheduling-policy fcfs"
         raise ApiError(400, message, "priority")
     return -priority
 
@@ -76,12 +77,15 @@ def check_token_ids(service, fields):
     for name in ("stop_token_ids", "logit_bias"):
         wrong = [one for one in getattr(fields, name) or () if one >= service.vocab_size]
         if wrong:
-            known = f"the vocabulary has 0 to {service.vocab_size - 1}"
-            raise ApiError(400, f"{name} holds token {wrong[0]}; {known}", name)
+            message = f"{name}: {outside_vocabulary(wrong[0], service.vocab_size)}"
+            raise ApiError(400, message, name)
     forbidden = stop_ids(service, fields) if fields.min_tokens else frozenset()
     if len(forbidden.union(fields.logit_bias or ())) > MAX_BIASES:
-        message = f"logit_bias: with min_tokens, its ids and the {len(forbidden)} that end the text"
-        raise ApiError(400, f"{message} may be {MAX_BIASES} together", "logit_bias")
+        message = (
+            f"logit_bias: its token ids and the {len(forbidden)} end-of-text ids that min_tokens "
+            f"suppresses are more than {MAX_BIASES}"
+        )
+        raise ApiError(400, message, "logit_bias")
 
 
 def seed_of(fields):
@@ -99,7 +103,9 @@ def make_choices(
     """
     min_tokens = value_or(fields.min_tokens, 0)
     if min_tokens > max_tokens:
-        message = f"min_tokens is {min_tokens}, more than the {max_tokens} tokens that may come"
+        message = (
+            f"min_tokens ({min_tokens}) is greater than the maximum output of {max_tokens} tokens"
+        )
         raise ApiError(400, message, "min_tokens")
     check_token_ids(service, fields)
     prompt, seed = array("i", prompt), seed_of(fields)

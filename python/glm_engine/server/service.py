@@ -12,14 +12,16 @@ from glm_engine.server.guides import Guides
 from glm_engine.server.logs import log
 from glm_engine.server.metrics import Metrics, MetricsPage
 from glm_engine.server.model_configs import (
+    AUTO,
+    generation_config_path,
     read_generation_config,
+    read_overrides,
     sampling_defaults,
     warn_of_unapplied,
 )
 from glm_engine.server.prompts import PromptEncoder
 from glm_engine.server.tracing import tracing_of
 
-GENERATION_CONFIG_FILE = "generation_config.json"
 IDS_OF_PART = 16_384
 
 
@@ -84,13 +86,14 @@ class Service:
 
 
 class ModelFiles:
-    """What the server reads of a checkpoint's folder beside its weights."""
+    """What the server reads of a checkpoint's folder beside its weights, or in its place."""
 
-    def __init__(self, tokenizer_dir, max_queue):
+    def __init__(self, tokenizer_dir, max_queue, template_file=None, generation=AUTO, overrides=()):
+        """generation: a folder, `auto` or `none`. overrides: fields that win over its file's."""
         folder = Path(tokenizer_dir)
         self.max_queue = max_queue
-        self.template = template_of(folder)
-        path = folder / GENERATION_CONFIG_FILE
-        generation = read_generation_config(path)
-        warn_of_unapplied(path, generation, log.warning)
-        self.defaults = sampling_defaults(generation)
+        self.template = template_of(folder, template_file)
+        path = generation_config_path(folder, generation)
+        found = read_generation_config(path)
+        warn_of_unapplied(path, found, log.warning)
+        self.defaults = sampling_defaults(found, read_overrides(dict(overrides)))

@@ -4,12 +4,14 @@ The limits of a field stand beside the field, in `openai/` and `anthropic/`, tho
 `glm_engine.grammar.limits`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 KIBIBYTE = 1024
 MAX_PIPELINED = 16
 MAX_HEADERS = 128
 FREE_BODY_BYTES = 64 * KIBIBYTE
+ENABLE_THINKING = "enable_thinking"
+RESERVED_VARIABLES = frozenset({"self", "messages", "tools", "documents", "add_generation_prompt"})
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Settings:
     max_choices: int = 256
     any_whitespace: bool = False
     strict_fields: bool = False
+    template_variables: dict = field(default_factory=dict)
     scheduling_policy: str = "fcfs"
     max_json_depth: int = 64
     max_json_members: int = 65_536
@@ -52,3 +55,5 @@ class Settings:
     kv_events_replay: str | None = None
     kv_events_topic: str = ""
     log_level: str = "info"
+    log_format: str = "auto"
+    throughput_seconds: float = 10.0

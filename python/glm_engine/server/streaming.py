@@ -96,15 +96,16 @@ class JobResponse(Response):
         """Break off a reader that stalls; say something to one that waits long."""
         if self.writing_since is not None:
             if now - self.writing_since > patience_seconds:
-                self.break_off()
+                self.break_off(f"the client read nothing for {patience_seconds:g} s")
         elif now - self.wrote_at > comment_seconds:
             self.job.inbox.wake()
 
     def break_off_if_writing(self):
         if self.writing_since is not None:
-            self.break_off()
+            self.break_off("the server is shutting down")
 
-    def break_off(self):
+    def break_off(self, reason):
+        self.job.visit.reason = reason
         self.job.abandon()
         self.abort()
 
@@ -154,7 +155,7 @@ class EventStream(JobResponse):
             raise
         except Exception as error:
             told = error if isinstance(error, ApiError) else of_unexpected(error, self.job.visit)
-            self.job.visit.status = told.status_code
+            self.job.visit.status, self.job.visit.reason = told.status_code, told.detail
             closing = self.failure(told, path)
         last = await self.write_but_last(send, chunks_of(closing))
         await self.write(send, last, more_body=False)
@@ -191,4 +192,4 @@ async def look_after_streams(service, period_seconds=1.0):
             try:
                 stream.look_after(now, patience, service.settings.keep_alive_comment_seconds)
             except Exception as error:
-                log.error("a stream could not be looked after", exc_info=error)
+                log.error("could not check a stream", exc_info=error)

@@ -15,7 +15,10 @@ async def token_rules(service, fields, thought=None):
     if allowed:
         service.encoder.check_known(allowed, service.vocab_size, ALLOWED)
     if allowed and thought is not None and thought.end_token not in allowed:
-        message = f"{ALLOWED} lacks {thought.end_token}, {THINK_END}, which ends a thought in time"
+        message = (
+            f"{ALLOWED}: expected token {thought.end_token} ({THINK_END}) in the list, because the "
+            "request limits its thinking"
+        )
         raise ApiError(400, message, ALLOWED)
     return {
         "thought": thought,

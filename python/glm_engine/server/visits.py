@@ -5,8 +5,13 @@ import secrets
 import time
 from dataclasses import dataclass, field
 
+from glm_engine.server.errors import shortened
+
 ID_BYTES = 16
 GIVEN_ID = re.compile(rb"[ -~]{1,128}")
+UNKNOWN = "-"
+MAX_PATH_CHARACTERS = 256
+MAX_REASON_CHARACTERS = 512
 
 
 def request_id_of(headers):
@@ -15,9 +20,19 @@ def request_id_of(headers):
     return given.decode() if GIVEN_ID.fullmatch(given) else secrets.token_hex(ID_BYTES)
 
 
+def address_of(client):
+    """Return the address of a client as HOST:PORT, from the pair that a socket gives."""
+    if not client:
+        return UNKNOWN
+    host, port = client[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(slots=True)
 class Visit:
     """What is known of a request so far; times are monotonic seconds.
+
+    `reason` says why the request was refused or its answer cut off.
 
     `send` is the connection's own ASGI `send`: chunks of a stream that has begun go to it and pass
     none of the layers between.
@@ -39,6 +54,10 @@ class Visit:
     finish_reason: str | None = None
     choices: list = field(default_factory=list)
     answer_bytes: int = 0
+    method: str = UNKNOWN
+    path: str = UNKNOWN
+    client: str = UNKNOWN
+    reason: str | None = None
 
     def take_tokens(self, count, now):
         self.completion_tokens += count
@@ -63,6 +82,10 @@ class Visit:
             "request_id": self.request_id,
             "endpoint": self.endpoint,
             "status": self.status,
+            "method": self.method,
+            "path": shortened(self.path, MAX_PATH_CHARACTERS),
+            "client": self.client,
+            "reason": self.reason and shortened(self.reason, MAX_REASON_CHARACTERS),
             "seconds": round(time.monotonic() - self.began, 4),
             "api_key": self.api_key,
             "finish_reason": self.finish_reason,

@@ -6,6 +6,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 
+from glm_engine.server import metric_texts
 from glm_engine.server.utilisation import kv_utilisation, running_requests
 
 LABELS = ("model_name", "engine")
@@ -29,7 +30,7 @@ def vllm_families(service, info):
 
 
 def described(name):
-    return f"vllm:{name}", name.replace("_", " ")
+    return metric_texts.described(f"vllm:{name}")
 
 
 def filled(family, labels, value):

@@ -241,7 +241,7 @@ def test_more_tokens_than_the_context_has_may_be_asked_for(claude):
         ({"max_tokens": 0}, anthropic.BadRequestError, "max_tokens"),
         ({"messages": []}, anthropic.BadRequestError, "messages"),
         ({"extra_body": {"temperature": 3}}, anthropic.BadRequestError, "temperature"),
-        ({"tool_choice": {"type": "any"}}, anthropic.BadRequestError, "there are no tools"),
+        ({"tool_choice": {"type": "any"}}, anthropic.BadRequestError, "at least one tool"),
         (
             {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "other"}},
             anthropic.BadRequestError,
@@ -255,27 +255,27 @@ def test_more_tokens_than_the_context_has_may_be_asked_for(claude):
         (
             {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
             anthropic.BadRequestError,
-            "block 0 is of type 'image'; supported here: text, tool_result",
+            "block 0 has type 'image'; supported types: text, tool_result",
         ),
         (
             {"messages": [{"role": "user", "content": [{"type": {}, "text": "x"}]}]},
             anthropic.BadRequestError,
-            "block 0 is of type {}",
+            "block 0 has type {}",
         ),
         (
             {"messages": [{"role": "user", "content": [RESULT]}]},
             anthropic.BadRequestError,
-            "tool_use_id 'toolu_1' is no call of the turn before",
+            "tool_use_id 'toolu_1' matches no tool_use block",
         ),
         (
             {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
             anthropic.BadRequestError,
-            "'web_search_20250305' is not supported here",
+            "'web_search_20250305' is not supported",
         ),
         (
             {"messages": [QUESTION, {"role": "assistant", "content": [CALL]}]},
             anthropic.BadRequestError,
-            "continued holds text alone",
+            "expected only text blocks",
         ),
         (
             {"messages": [{"role": "user", "content": "word " * 9000}]},

@@ -340,9 +340,9 @@ def test_min_tokens_are_kept_as_far_as_the_grammar_goes(client) -> None:
         (
             {"response_format": {"type": "json_object"}, "extra_body": {"ignore_eos": True}},
             "ignore_eos",
-            "needs the end of text",
+            "cannot be used with",
         ),
-        ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
+        ({"tool_choice": "required"}, "tool_choice", "at least one tool"),
         (
             {
                 "tools": [WEATHER],

@@ -142,7 +142,7 @@ def test_settings_reach_the_request_and_stay(page):
     sent = keep_requests(page)
     page.locator("#settings > summary").click()
     page.get_by_label("Temperature").fill("0.5")
-    page.get_by_label("Most tokens").fill("2")
+    page.get_by_label("Max tokens").fill("2")
     page.get_by_label("System prompt").fill("Be brief.")
     ask(page, FRANCE)
     wait_until_done(page)
@@ -161,7 +161,7 @@ def test_two_tabs_keep_each_others_settings(page, server):
     for tab in (page, other):
         tab.locator("#settings > summary").click()
     page.get_by_label("System prompt").fill("Be brief.")
-    other.get_by_label("Most tokens").fill("7")
+    other.get_by_label("Max tokens").fill("7")
     page.get_by_label("Think before answering").check()
     other.reload()
     assert other.locator("[name=system]").input_value() == "Be brief."

@@ -87,7 +87,7 @@ def test_server_is_not_away_while_its_answer_arrives(visit, server):
     scripted.go_on_with(page, [BEGUN])
     expect(page.locator(".text")).to_have_text("ParPar")
     expect(page.locator("#state")).to_have_text("Ready")
-    expect(page.locator("#state")).to_have_text("Server away")
+    expect(page.locator("#state")).to_have_text("Server unreachable")
 
 
 def polls(page):

@@ -44,7 +44,7 @@ def show_everything(page):
     page.locator("#settings").evaluate("settings => { settings.open = true; }")
     ask(page, "What is the capital of France?")
     wait_until_done(page)
-    page.get_by_label("Most tokens").fill("0")
+    page.get_by_label("Max tokens").fill("0")
     ask(page, "again")
     expect(page.get_by_role("alert")).to_be_visible()
 
@@ -68,7 +68,7 @@ def test_contrast(visit, server, scheme):
     assert len(texts) > 30
     assert [one for one in texts if one["contrast"] < one["asked"]] == []
     page.route("**/gauges", lambda route: route.abort())
-    expect(page.locator("#state")).to_have_text("Server away")
+    expect(page.locator("#state")).to_have_text("Server unreachable")
     stale = page.evaluate("() => measures.texts()")
     assert [one for one in stale if one["contrast"] < one["asked"]] == []
     edges = page.evaluate("() => measures.edges()")

@@ -40,7 +40,7 @@ def test_keys_then_death_then_return(visit, keyed, tmp_path):
     expect(alert).to_contain_text("no API key: expected Authorization: Bearer KEY")
     enter_key(page, "a wrong key")
     page.get_by_role("button", name="Try again").click()
-    expect(alert).to_contain_text("this API key is not known here")
+    expect(alert).to_contain_text("incorrect API key")
     enter_key(page, KEY)
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_label("Message")).to_be_focused()
@@ -56,7 +56,7 @@ def test_keys_then_death_then_return(visit, keyed, tmp_path):
     keyed.process.kill()
     expect(alert).to_contain_text("The server cannot be reached.")
     state = page.locator("#state")
-    expect(state).to_have_text("Server away")
+    expect(state).to_have_text("Server unreachable")
     expect(page.locator("#live")).to_have_attribute("data-stale", "")
 
     again = ServerProcess(tmp_path, "--port", str(urlsplit(keyed.url).port))

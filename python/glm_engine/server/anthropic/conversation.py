@@ -95,7 +95,8 @@ def check_results(results, path, asked):
     for block in results:
         if block.tool_use_id not in asked:
             message = (
-                f"{path}: tool_use_id {quoted(block.tool_use_id)} is no call of the turn before"
+                f"{path}: tool_use_id {quoted(block.tool_use_id)} matches no tool_use block of the "
+                "previous assistant message"
             )
             raise ApiError(400, message, path)
 
@@ -112,9 +113,9 @@ def continues_turn(fields):
         return False
     path = f"messages.{len(fields.messages) - 1}"
     if any(block.type != "text" for message in last for block in message.content):
-        raise ApiError(400, f"{path}: a last message that is continued holds text alone", path)
+        raise ApiError(400, f"{path}: expected only text blocks in a final assistant message", path)
     if thinks(fields):
-        raise ApiError(400, f"{path}: an answer that thinks cannot be continued", path)
+        raise ApiError(400, f"{path}: disable thinking to continue a final assistant message", path)
     check_ending("".join(text_of(message.content) for message in reversed(last)))
     return True
 
@@ -126,6 +127,9 @@ def check_ending(text):
         raise ApiError(400, message, "messages")
 
 
-def thinks(fields):
-    """Anthropic's models think only where they are asked to."""
-    return bool(fields.thinking) and fields.thinking.type != "disabled"
+def thinks(fields, unasked=False):
+    """Say whether the model thinks: `unasked` where the request does not say.
+
+    Anthropic's models do not think unasked.
+    """
+    return fields.thinking.type != "disabled" if fields.thinking else unasked

@@ -44,7 +44,7 @@ def message_of(error):
     if not isinstance(error, TooLongError):
         return error.detail
     numbers = f"{error.num_tokens} tokens > {error.most_tokens} maximum"
-    least = "" if error.is_counted else "; so many at least, by its characters"
+    least = "" if error.is_counted else " (at least, by its number of characters)"
     return f"prompt is too long: {numbers}{least}"
 
 

@@ -43,7 +43,7 @@ def custom_tool(value):
     """Refuse the tools that Anthropic defines or runs itself."""
     if isinstance(value, dict) and value.get("type") not in (None, "custom"):
         kind = value["type"]
-        raise ValueError(f"a tool of type {quoted(kind)} is not supported here, only 'custom'")
+        raise ValueError(f"tool type {quoted(kind)} is not supported; expected 'custom'")
     return value
 
 
@@ -103,8 +103,8 @@ class PromptFields(StrictModel):
     workspace_id: Harmless = None
     mcp_servers: only([]) = None
     thread: only() = None
-    response_format: only(reason="here it is named output_config.format") = None
-    stop: only(reason="here it is named stop_sequences") = None
+    response_format: only(reason="use output_config.format instead") = None
+    stop: only(reason="use stop_sequences instead") = None
 
 
 class CountRequest(PromptFields):

@@ -22,6 +22,7 @@ from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.rendering import encoded, rendered
 from glm_engine.server.requests import check_model, make_choices
+from glm_engine.server.settings import ENABLE_THINKING
 from glm_engine.server.streaming import WholeAnswer
 from glm_engine.server.thoughts import thought_limit
 from glm_engine.server.token_rules import token_rules
@@ -30,9 +31,11 @@ from glm_engine.server.token_rules import token_rules
 async def prompt_text(service, fields):
     """Return the text of the prompt and the tools in it."""
     tools = template_tools(fields)
-    adds_turn = not continues_turn(fields)
-    variables = {"enable_thinking": thinks(fields)}
-    text = await rendered(service, template_messages(fields), adds_turn, tools, variables)
+    is_continued = continues_turn(fields)
+    variables = dict(service.settings.template_variables)
+    thinks_unasked = variables.get(ENABLE_THINKING, False) and not is_continued
+    variables[ENABLE_THINKING] = thinks(fields, thinks_unasked)
+    text = await rendered(service, template_messages(fields), not is_continued, tools, variables)
     return text, tools
 
 

@@ -30,7 +30,7 @@ from glm_engine.server.turn import Turn
 def num_logprobs(fields):
     """Return how many alternatives to list, -1 for no log-probabilities at all."""
     if fields.top_logprobs and not fields.logprobs:
-        raise ApiError(400, "top_logprobs needs logprobs to be true", "top_logprobs")
+        raise ApiError(400, "top_logprobs requires logprobs to be true", "top_logprobs")
     return value_or(fields.top_logprobs, 0) if fields.logprobs else -1
 
 

@@ -47,10 +47,10 @@ def prompt_list(value):
         isinstance(one, str) or is_ids(one) for one in prompts
     ):
         raise ValueError(
-            "expected a text, a list of texts, a list of token ids, or a list of these"
+            "expected a string, a list of strings, a list of token ids, or a list of token id lists"
         )
     if not 1 <= len(prompts) <= MAX_PROMPTS:
-        raise ValueError(f"holds {len(prompts)} prompts, expected 1 to {MAX_PROMPTS}")
+        raise ValueError(f"expected 1 to {MAX_PROMPTS} prompts, got {len(prompts)}")
     return prompts
 
 
@@ -73,7 +73,7 @@ class CompletionRequest(PromptFields, SamplingFields, ConstraintFields):
     add_special_tokens: bool | None = True
     best_of: only(1) = None
     suffix: only("") = None
-    max_completion_tokens: only(reason="here it is named max_tokens") = None
+    max_completion_tokens: only(reason="use max_tokens instead") = None
     detokenize: only(True) = None
 
 

@@ -36,7 +36,7 @@ class StructuredOutputs(StrictModel):
     disable_additional_properties: only(False) = None
 
 
-OTHERS = only(reason="not taken here: structured_outputs is the place")
+OTHERS = only(reason="use structured_outputs instead")
 
 
 class ConstraintFields(StrictModel):

@@ -58,9 +58,8 @@ def json_constraint(param, schema):
     if isinstance(schema, str):
         if len(schema) > MAX_SCHEMA_CHARACTERS:
             most = MAX_SCHEMA_CHARACTERS
-            raise ApiError(
-                400, f"{param}: {len(schema)} characters; at most {most} are taken", param
-            )
+            message = f"{param}: expected at most {most} characters, got {len(schema)}"
+            raise ApiError(400, message, param)
         check_texts([schema], f"the JSON of {param}")
         try:
             schema = orjson.loads(schema)

@@ -42,15 +42,15 @@ class RefusalPart(LenientModel):
 def check_parts(value):
     """Name what is no text: a text model must not be led to answer about what it cannot read."""
     if value is not None and not isinstance(value, str | list):
-        raise ValueError("expected a text or a list of parts")
+        raise ValueError("expected a string or a list of parts")
     parts = value if isinstance(value, list) else ()
     if len(parts) > MAX_PARTS:
-        raise ValueError(f"holds {len(parts)} parts, expected at most {MAX_PARTS}")
+        raise ValueError(f"expected at most {MAX_PARTS} parts, got {len(parts)}")
     for at, part in enumerate(parts):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in PART_TYPES:
             known = ", ".join(PART_TYPES)
-            raise ValueError(f"part {at} is of type {quoted(kind)}; supported here: {known}")
+            raise ValueError(f"part {at} has type {quoted(kind)}; supported types: {known}")
     return value
 
 
@@ -135,7 +135,7 @@ def in_order_of_calls(messages):
 def template_message(at, message):
     if message.content is None and message.role != "assistant":
         path = f"messages.{at}.content"
-        raise ApiError(400, f"{path}: a message of role {message.role} needs content", path)
+        raise ApiError(400, f"{path}: expected content in a message with role {message.role}", path)
     found = message.model_dump(exclude_none=True, exclude=REWRITTEN)
     found["role"] = TEMPLATE_ROLES.get(message.role, message.role)
     found["content"] = text_of_content(message)

@@ -14,7 +14,7 @@ ANSWERS_AT_ONCE = 8
 
 def not_zero(value):
     if value == 0:
-        raise ValueError("expected -1 (as many as the context holds) or at least 1")
+        raise ValueError("expected -1 (as many as fit the context) or a positive number")
     return value
 
 
@@ -30,7 +30,7 @@ def num_kept(service, fields, num_outputs):
     """Return how many of a prompt's last tokens to keep, None for all; -1 leaves room to answer."""
     wanted, most = fields.truncate_prompt_tokens, service.max_seq
     if wanted is not None and wanted > most:
-        message = f"truncate_prompt_tokens is {wanted}; this model's context has {most} tokens"
+        message = f"truncate_prompt_tokens ({wanted}) exceeds the context length of {most} tokens"
         raise ApiError(400, message, "truncate_prompt_tokens")
     return max(1, most - num_outputs) if wanted == WHOLE_CONTEXT else wanted
 
@@ -44,7 +44,7 @@ def num_prompt_logprobs(fields, num_echoed=-1):
         return num_echoed
     if fields.stream:
         message = (
-            "prompt_logprobs comes with whole answers only; leave it out or set stream to false"
+            "prompt_logprobs cannot be used with streaming; leave it out or set stream to false"
         )
         raise ApiError(400, message, "prompt_logprobs")
     return max(num_echoed, fields.prompt_logprobs)
@@ -57,8 +57,8 @@ def hold_prompt_logprobs(service, fields, num_tokens, num_best):
     if size > most:
         param = "logprobs" if fields.prompt_logprobs is None else "prompt_logprobs"
         message = (
-            f"{param}: log-probabilities of {num_tokens} prompt tokens would take {size} bytes; "
-            f"one answer may take {most}, an eighth of --max-bodies-size"
+            f"{param}: log probabilities of {num_tokens} prompt tokens need {size} bytes; the "
+            f"maximum per answer is {most} (an eighth of --max-bodies-size)"
         )
         raise ApiError(400, message, param)
     service.gate.hold_answer(size)

@@ -180,7 +180,7 @@ async function poll() {
   } catch {
     setStale(true);
     if (silenceMs() > PATIENCE_MS) {
-      setState("away", "Server away");
+      setState("away", "Server unreachable");
     }
     wait = AWAY_POLL_MS;
   }

@@ -124,11 +124,11 @@ def test_what_a_tool_answered_beside_text():
     image = {"type": "input_image", "image_url": "data:", "detail": "auto"}
     output = [{"type": "input_text", "text": "See: "}, image]
     told = messages_of(user(), call(1), result(1, output))[-1]["content"]
-    assert told == "See: [input_image: left out, this model reads text alone]"
+    assert told == "See: [input_image omitted: this model reads text only]"
 
 
 def test_a_result_of_no_call():
-    with pytest.raises(ApiError, match="'c2' is no call of the items before") as caught:
+    with pytest.raises(ApiError, match="no earlier function_call has call_id 'c2'") as caught:
         messages_of(user(), call(1), result(2))
     assert caught.value.param == "input.2.call_id"
 
@@ -150,15 +150,15 @@ def test_arguments_that_are_no_object():
     [
         (5, "valid list"),
         ([], "at least 1"),
-        ([5], "item 0 is of type None"),
-        ([user(), {"type": "item_reference", "id": "x"}], "item 1 refers to one that is stored"),
-        ([{"type": "web_search_call", "id": "x"}], "item 0 is of type 'web_search_call'"),
-        ([{"type": [], "role": "user"}], r"item 0 is of type \[\]"),
+        ([5], "item 0 has type None"),
+        ([user(), {"type": "item_reference", "id": "x"}], "item 1 is an item_reference"),
+        ([{"type": "web_search_call", "id": "x"}], "item 0 has type 'web_search_call'"),
+        ([{"type": [], "role": "user"}], r"item 0 has type \[\]"),
         (
             [user([{"type": "input_image"}])],
-            "part 0 is of type 'input_image'; supported here: input",
+            "part 0 has type 'input_image'; supported types: input",
         ),
-        ([user([{"type": "input_file"}])], "part 0 is of type 'input_file'"),
+        ([user([{"type": "input_file"}])], "part 0 has type 'input_file'"),
         ([user(None)], "content"),
         ([user(role="tool")], "role"),
         ([{**call(1), "call_id": ""}], "call_id"),
@@ -206,7 +206,7 @@ def test_functions_of_namespaces_have_both_names():
 def test_too_many_functions_of_namespaces():
     inside = [function(f"f{number}") for number in range(200)]
     tools = [{"type": "namespace", "name": name, "tools": inside} for name in "ab"]
-    with pytest.raises(ApiError, match="holds 400 functions, expected at most 256"):
+    with pytest.raises(ApiError, match="expected at most 256 functions, got 400"):
         offered_tools(fields_of("x", tools=tools))
 
 

@@ -135,4 +135,4 @@ def test_the_ai_sdk_is_told_why_it_must_not_store(server):
     given = [ASKED, {"type": "item_reference", "id": "msg_1"}, ASKED]
     answer = server.http.post("/v1/responses", json={"model": MODEL, "input": given})
     assert answer.status_code == 400
-    assert "item 1 refers to one that is stored" in answer.json()["error"]["message"]
+    assert "item 1 is an item_reference" in answer.json()["error"]["message"]

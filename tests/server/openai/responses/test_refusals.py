@@ -11,37 +11,41 @@ TEXT_IS_MISSING = ("input.0.content.0.text", "required")
 @pytest.mark.parametrize(
     ("fields", "param", "text"),
     [
-        ({"previous_response_id": "resp_1"}, "previous_response_id", "nothing is stored here"),
-        ({"conversation": {"id": "c"}}, "conversation", "nothing is stored here"),
-        ({"background": True}, "background", "no answer can be fetched later"),
-        ({"prompt": {"id": "p"}}, "prompt", "no prompts are stored here"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id", "stores no responses"),
+        ({"conversation": {"id": "c"}}, "conversation", "this server stores no responses"),
+        ({"background": True}, "background", "none can be fetched later"),
+        ({"prompt": {"id": "p"}}, "prompt", "this server stores no prompts"),
         ({"truncation": "auto"}, "truncation", "'disabled'"),
         ({"context_management": [{"type": "compaction"}]}, "context_management", "not supported"),
         ({"max_tokens": 5}, "max_tokens", "max_output_tokens"),
-        ({"n": 2}, "n", "not supported here"),
+        ({"n": 2}, "n", "not supported"),
         ({"input": []}, "input", "at least 1"),
         ({"max_output_tokens": 0}, "max_output_tokens", "greater than or equal to 1"),
         ({"temperature": 3}, "temperature", "less than or equal to 2"),
-        ({"top_logprobs": 3}, "top_logprobs", "needs include"),
+        ({"top_logprobs": 3}, "top_logprobs", "in include"),
         ({"user": "u" * 1025}, "user", "at most 1024 characters"),
         ({"prompt_cache_key": "k" * 1025}, "prompt_cache_key", "at most 1024 characters"),
         ({"safety_identifier": "s" * 1025}, "safety_identifier", "at most 1024 characters"),
         ({"include": ["everything"]}, "include.0", "message.output_text.logprobs"),
         ({"metadata": {"a": 1}}, "metadata.a", "string"),
-        ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
-        ({"tools": [{"type": "web_search"}]}, "tools.0", "'web_search' is not run here"),
-        ({"tools": [{"type": "file_search"}]}, "tools.0", "'file_search' is not run here"),
-        ({"tools": [{"type": "code_interpreter"}]}, "tools.0", "'code_interpreter' is not run"),
+        ({"tool_choice": "required"}, "tool_choice", "at least one tool"),
+        ({"tools": [{"type": "web_search"}]}, "tools.0", "'web_search' is not supported"),
+        ({"tools": [{"type": "file_search"}]}, "tools.0", "'file_search' is not supported"),
+        (
+            {"tools": [{"type": "code_interpreter"}]},
+            "tools.0",
+            "'code_interpreter' is not supported",
+        ),
         ({"tools": [{"type": "computer_use_preview"}]}, "tools.0", "'computer_use_preview' is not"),
-        ({"tools": [{"type": "mcp", "server_label": "x"}]}, "tools.0", "'mcp' is not run here"),
-        ({"tools": [{"type": "custom", "name": "x"}]}, "tools.0", "'custom' is not run here"),
+        ({"tools": [{"type": "mcp", "server_label": "x"}]}, "tools.0", "'mcp' is not supported"),
+        ({"tools": [{"type": "custom", "name": "x"}]}, "tools.0", "'custom' is not supported"),
         ({"tools": [{"type": "function"}]}, "tools.0.name", "required"),
         ({"tool_choice": "maybe"}, "tool_choice", "'none', 'auto' or 'required'"),
         ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, *TEXT_IS_MISSING),
         (
             {"tools": [TOOL], "tool_choice": {"type": "web_search_preview"}},
             "tool_choice",
-            "'web_search_preview' is not supported here, only 'function' and 'allowed_tools'",
+            "'web_search_preview' is not supported; expected 'function' or 'allowed_tools'",
         ),
         (
             {"tools": [TOOL], "tool_choice": {"type": "function", "name": "rain"}},
@@ -58,17 +62,17 @@ TEXT_IS_MISSING = ("input.0.content.0.text", "required")
         (
             {"chat_template_kwargs": {"messages": []}},
             "chat_template_kwargs",
-            "may not set messages",
+            "cannot set messages",
         ),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
             "input.0.content",
-            "part 0 is of type 'input_image'",
+            "part 0 has type 'input_image'",
         ),
         (
             {"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]},
             "input.0.call_id",
-            "'c' is no call of the items before",
+            "no earlier function_call has call_id 'c'",
         ),
     ],
 )
@@ -105,7 +109,7 @@ def test_a_deadline_ends_a_whole_answer(client):
 
 def test_nothing_is_stored(client):
     for ask in (client.responses.retrieve, client.responses.delete):
-        with pytest.raises(openai.NotFoundError, match="this server stores none") as caught:
+        with pytest.raises(openai.NotFoundError, match="this server stores no responses") as caught:
             ask("resp_1")
         assert caught.value.code == "response_not_found"
 

@@ -73,9 +73,8 @@ def result_messages(run, calls):
     for at, item in run:
         if item.call_id not in calls:
             path = f"input.{at}.call_id"
-            raise ApiError(
-                400, f"{path}: {quoted(item.call_id)} is no call of the items before", path
-            )
+            message = f"{path}: no earlier function_call has call_id {quoted(item.call_id)}"
+            raise ApiError(400, message, path)
     results = sorted((item for _, item in run), key=lambda item: calls[item.call_id])
     return [
         {"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)}

@@ -29,10 +29,10 @@ OF_HOSTED_TOOLS = (
     "computer_call_output.output.image_url",
     "code_interpreter_call.outputs",
 )
-STATELESS = "nothing is stored here: send the whole conversation as input"
-NOT_LATER = "nothing is stored here: no answer can be fetched later"
-ELSEWHERE = "the place of what an answer must look like is text.format"
-NO_HOSTED_PROMPTS = "no prompts are stored here: send instructions and input"
+STATELESS = "this server stores no responses: send the whole conversation as input"
+NOT_LATER = "this server stores no responses, so none can be fetched later"
+ELSEWHERE = "use text.format instead"
+NO_HOSTED_PROMPTS = "this server stores no prompts: send instructions and input"
 MAX_METADATA = 16
 ShortText = Annotated[str, Field(max_length=1024)]
 MAX_INCLUDED = 16
@@ -46,7 +46,7 @@ def known_tool(value):
     if isinstance(value, dict) and value.get("type") not in ("function", "namespace"):
         kind = value.get("type")
         raise ValueError(
-            f"a tool of type {quoted(kind)} is not run here, only 'function' and 'namespace'"
+            f"tool type {quoted(kind)} is not supported; expected 'function' or 'namespace'"
         )
     return value
 
@@ -89,8 +89,9 @@ Tool = Annotated[AnyTool, BeforeValidator(known_tool, AnyTool)]
 def function_choice(value):
     if isinstance(value, dict) and value.get("type") not in ("function", "allowed_tools"):
         kind = value.get("type")
-        message = f"a choice of type {quoted(kind)} is not supported here, only 'function' and"
-        raise ValueError(f"{message} 'allowed_tools'")
+        raise ValueError(
+            f"type {quoted(kind)} is not supported; expected 'function' or 'allowed_tools'"
+        )
     return value
 
 
@@ -163,7 +164,7 @@ class ResponsesRequest(SamplingFields):
     moderation: only() = None
     access_programs: only() = None
     image: only() = None
-    max_tokens: only(reason="here it is named max_output_tokens") = None
+    max_tokens: only(reason="use max_output_tokens instead") = None
     n: only(1) = None
     response_format: only(reason=ELSEWHERE) = None
     structured_outputs: only(reason=ELSEWHERE) = None

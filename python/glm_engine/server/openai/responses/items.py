@@ -91,7 +91,9 @@ def typed_items(value):
         return items
     for at, item in enumerate(items):
         if isinstance(item, dict) and item.get("type") == REFERENCE:
-            raise ValueError(f"item {at} refers to one that is stored; here nothing is, so send it")
+            raise ValueError(
+                f"item {at} is an item_reference, but this server stores no items: send the item"
+            )
     return [
         {"type": "message", **item} if isinstance(item, dict) and "role" in item else item
         for item in items

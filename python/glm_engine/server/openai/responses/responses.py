@@ -29,7 +29,7 @@ def num_logprobs(fields):
     if fields.includes(LOGPROBS):
         return value_or(fields.top_logprobs, 0)
     if fields.top_logprobs:
-        raise ApiError(400, f"top_logprobs needs include to list {LOGPROBS!r}", "top_logprobs")
+        raise ApiError(400, f"top_logprobs requires {LOGPROBS!r} in include", "top_logprobs")
     return -1
 
 
@@ -37,7 +37,8 @@ async def make_job(service, fields, visit):
     """Return the job of a request and the turn that its text is read into."""
     tools = offered_tools(fields)
     constraints = constraints_of(fields, tools)
-    size, variables = total_length(argument_texts(fields.input)), template_variables(fields)
+    size = total_length(argument_texts(fields.input))
+    variables = template_variables(fields, service.settings.template_variables)
     messages = await service.encoder.apart(size, template_messages, fields)
     text = await rendered(service, messages, True, tools, variables, PARAM)
     prompt = await encoded(service, text, PARAM)
@@ -74,7 +75,7 @@ def responses_router(service):
     )
     async def refuse_stored(response_id: str):
         """Say that nothing is stored."""
-        message = f"there is no response {quoted(response_id)}: this server stores none"
+        message = f"response {quoted(response_id)} not found: this server stores no responses"
         raise ApiError(404, message, "response_id", "response_not_found")
 
     return router

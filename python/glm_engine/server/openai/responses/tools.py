@@ -19,7 +19,7 @@ def functions_of(tools):
         inside = tool.tools if tool.type == "namespace" else None
         found += [(None, tool)] if inside is None else [(tool.name, one) for one in inside]
     if len(found) > MAX_TOOLS:
-        message = f"tools: holds {len(found)} functions, expected at most {MAX_TOOLS}"
+        message = f"tools: expected at most {MAX_TOOLS} functions, got {len(found)}"
         raise ApiError(400, message, "tools")
     return found
 

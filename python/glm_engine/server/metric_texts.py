@@ -1,0 +1,49 @@
+"""What each metric means, as Prometheus's HELP lines say it."""
+
+TEXTS = {
+    "glm_requests": "HTTP requests by endpoint and outcome.",
+    "glm_http_cpu_seconds": "CPU time of the thread that serves HTTP, in seconds.",
+    "glm_prompt_tokens": "Prompt tokens of requests that have begun to answer.",
+    "glm_cached_prompt_tokens": "Prompt tokens taken from the prefix cache.",
+    "glm_generated_tokens": "Generated tokens.",
+    "glm_steps": "Forward passes of the engine.",
+    "glm_preemptions": "Requests preempted because the KV cache was full.",
+    "glm_evictions": "Pages evicted from the prefix cache.",
+    "glm_late_masks": "Rows computed in vain because their grammar mask came too late.",
+    "glm_mask_wait_seconds": "Time that forward passes waited for grammar masks, in seconds.",
+    "glm_requests_live": "Requests in the engine, running or waiting.",
+    "glm_requests_waiting": "Requests waiting in the engine's queue.",
+    "glm_requests_inside": "HTTP requests being read, processed or answered.",
+    "glm_open_streams": "Answers being sent.",
+    "glm_tasks": "asyncio tasks of the server.",
+    "glm_kv_utilisation": "Share of KV-cache pages that running requests use, 0 to 1.",
+    "glm_batch_occupancy": "Running requests as a share of the maximum batch, 0 to 1.",
+    "glm_draining": "1 while the server is shutting down, else 0.",
+    "glm_kv_pages": "KV-cache pages by state.",
+    "glm_time_to_first_token_seconds": "Time from a request's arrival to its first token.",
+    "glm_inter_token_seconds": "Time between two tokens of one answer.",
+    "glm_request_seconds": "Time from a request's arrival to the end of its answer.",
+    "vllm:num_requests_running": "Requests in the current batch.",
+    "vllm:num_requests_waiting": "Requests waiting in the engine's queue.",
+    "vllm:kv_cache_usage_perc": "Share of KV-cache pages that running requests use, 0 to 1.",
+    "vllm:cache_config_info": "Page size and number of pages of the KV cache, as labels.",
+    "vllm:prompt_tokens": "Prompt tokens of requests that have begun to answer.",
+    "vllm:prompt_tokens_cached": "Prompt tokens taken from the prefix cache.",
+    "vllm:generation_tokens": "Generated tokens.",
+    "vllm:num_preemptions": "Requests preempted because the KV cache was full.",
+    "vllm:prefix_cache_queries": "Prompt tokens looked up in the prefix cache.",
+    "vllm:prefix_cache_hits": "Prompt tokens found in the prefix cache.",
+    "vllm:request_success": "Finished answers by the reason of their end.",
+    "vllm:time_to_first_token_seconds": "Time from a request's arrival to its first token.",
+    "vllm:inter_token_latency_seconds": "Time between two tokens of one answer.",
+    "vllm:request_time_per_output_token_seconds": "Mean time per token after the first.",
+    "vllm:request_queue_time_seconds": "Time that a request waited for its first forward pass.",
+    "vllm:request_prefill_time_seconds": "Time from the first forward pass to the first token.",
+    "vllm:request_decode_time_seconds": "Time from the first token to the last.",
+    "vllm:e2e_request_latency_seconds": "Time from a request's arrival to the end of its answer.",
+}
+
+
+def described(name):
+    """Return a metric's name and its text."""
+    return name, TEXTS[name]

@@ -1,0 +1,296 @@
+"""The options of `glm serve` beside those that commands share."""
+
+import functools
+import json
+import re
+
+import click
+
+from glm_engine import options
+from glm_engine.errors import BadInputError
+from glm_engine.server.settings import ENABLE_THINKING, RESERVED_VARIABLES, Settings
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("auto", "text", "json")
+DAY = 86_400
+SECONDS = options.Finite(0, DAY)
+POSITIVE_SECONDS = options.Finite(0, DAY, min_open=True)
+DEFAULT_MAX_QUEUE = 1024
+THINKING_OF_BUDGET = {"0": False, "-1": True}
+KV_EVENTS_ENDPOINT, REPLAY_ENDPOINT = "tcp://127.0.0.1:5557", "tcp://127.0.0.1:5558"
+
+
+class Endpoint(click.ParamType):
+    """An address of ZeroMQ to bind: tcp://HOST:PORT, where * is every address."""
+
+    name = "tcp://HOST:PORT"
+    form = re.compile(r"tcp://(?:\*|[^][:*/\s]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
+
+    def convert(self, value, param, ctx):
+        found = self.form.fullmatch(value)
+        if not found or int(found[1]) > 65535:
+            self.fail(f"expected the form {KV_EVENTS_ENDPOINT}, got {value!r}", param, ctx)
+        return value
+
+
+class Origin(click.ParamType):
+    """An origin of pages, as browsers send it: SCHEME://HOST[:PORT], null, or * for all."""
+
+    name = "origin"
+    form = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@,]+")
+
+    def convert(self, value, param, ctx):
+        if not self.form.fullmatch(value):
+            message = f"expected an origin, e.g. https://chat.home.org or *, got {value!r}"
+            self.fail(message, param, ctx)
+        return value
+
+
+class JsonObject(click.ParamType):
+    """A JSON object as text."""
+
+    name = "json"
+
+    def __init__(self, form):
+        self.form = form
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, dict):
+            return value
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            self.fail(f"expected a JSON object, e.g. '{self.form}': {error}", param, ctx)
+        if not isinstance(found, dict):
+            self.fail(f"expected a JSON object, e.g. '{self.form}', got {value!r}", param, ctx)
+        return found
+
+
+server_option = options.grouped("Server")
+default_option = options.grouped("Request defaults")
+
+
+def setting(flags, name, kind, help_text, group="Server", shown=True):
+    """Return an option whose default is that of `Settings`; bytes are shown in MiB."""
+    default = getattr(Settings, name)
+    if isinstance(kind, options.ByteSize):
+        shown = f"{default >> 20}MiB"
+    option = options.grouped(group)
+    flags = (flags,) if isinstance(flags, str) else flags
+    return option(*flags, name, type=kind, default=default, show_default=shown, help=help_text)
+
+
+limit = functools.partial(setting, group="Limits")
+log_option = functools.partial(setting, group="Logs and events")
+SERVER = (
+    setting("--host", "host", str, "Address to listen on."),
+    setting("--port", "port", options.Whole(0, 65535), "TCP port; 0 picks a free port."),
+    server_option(
+        "--api-key",
+        "api_keys",
+        multiple=True,
+        show_default="no keys",
+        help="API key that requests must send (repeatable); --api-key-file keeps it out of the "
+        "process list.",
+    ),
+    server_option(
+        "--api-key-file",
+        type=click.Path(),
+        show_default="no keys",
+        help="File with one API key per line, plain or as sha256:HEX; GLM_API_KEYS adds more.",
+    ),
+    server_option(
+        "--allowed-host",
+        "allowed_hosts",
+        multiple=True,
+        show_default="localhost; any with API keys or beyond the loopback",
+        help="Extra Host header to accept (repeatable; * = any).",
+    ),
+    server_option(
+        "--allowed-origin",
+        "--allowed-origins",
+        "allowed_origins",
+        type=Origin(),
+        multiple=True,
+        show_default="none",
+        help="Web origin that may call the API from a browser (CORS; repeatable; * = any).",
+    ),
+    setting(
+        "--scheduling-policy",
+        "scheduling_policy",
+        click.Choice(["fcfs", "priority"]),
+        "Order of waiting requests: first come, first served, or by their priority field "
+        "(lower first).",
+    ),
+    server_option(
+        "--any-whitespace",
+        is_flag=True,
+        help="Allow any whitespace between tokens of JSON in structured outputs.",
+    ),
+    server_option(
+        "--strict-fields",
+        is_flag=True,
+        help="Reject requests with unknown fields instead of logging and ignoring the fields.",
+    ),
+    setting(
+        "--drain-seconds",
+        "drain_seconds",
+        SECONDS,
+        "Time to let running requests finish after SIGTERM.",
+    ),
+)
+DEFAULTS = (
+    default_option(
+        "--chat-template",
+        "--chat-template-file",
+        "template_file",
+        type=click.Path(),
+        show_default="the checkpoint's",
+        help="Jinja file to use as the chat template.",
+    ),
+    default_option(
+        "--generation-config",
+        metavar="auto|none|FOLDER",
+        default="auto",
+        help="Source of default sampling values: the checkpoint's generation_config.json, none "
+        "(OpenAI's defaults), or another folder.",
+    ),
+    default_option(
+        "--override-generation-config",
+        "sampling_overrides",
+        type=JsonObject('{"temperature": 0.7}'),
+        help="Default sampling values, which override generation_config.json; fields: "
+        "temperature, top_p, top_k, min_p, repetition_penalty, do_sample.",
+    ),
+    default_option(
+        "--thinking/--no-thinking",
+        "thinking",
+        default=None,
+        show_default="the chat template's",
+        help="Turn thinking on or off for requests that do not set it.",
+    ),
+    default_option(
+        "--reasoning-budget",
+        type=click.Choice(["0", "-1"]),
+        help="Same as --no-thinking (0) or --thinking (-1), as in llama.cpp.",
+    ),
+    default_option(
+        "--default-chat-template-kwargs",
+        "--chat-template-kwargs",
+        "template_variables",
+        type=JsonObject('{"enable_thinking": false}'),
+        help="Default variables of the chat template; a request's chat_template_kwargs win.",
+    ),
+)
+LIMITS = (
+    limit(
+        "--max-choices",
+        "max_choices",
+        options.POSITIVE,
+        "Maximum number of choices per request (prompts times n).",
+    ),
+    options.grouped("Limits")(
+        "--max-queue",
+        type=options.POSITIVE,
+        default=DEFAULT_MAX_QUEUE,
+        help="Maximum number of waiting requests; further requests get status 429.",
+    ),
+    limit("--max-body-size", "max_body_bytes", options.ByteSize(), "Maximum request body size."),
+    limit(
+        "--max-bodies-size",
+        "max_bodies_bytes",
+        options.ByteSize(),
+        "Maximum memory for all request bodies being read, beyond 64 KiB per request.",
+    ),
+    limit(
+        "--max-connections",
+        "max_connections",
+        options.POSITIVE,
+        "Maximum number of open connections; a new one replaces the longest idle one.",
+    ),
+    limit(
+        "--request-timeout",
+        "request_seconds",
+        POSITIVE_SECONDS,
+        "Maximum time for a request, including time in the queue, in seconds.",
+        shown="no limit",
+    ),
+    limit(
+        "--header-timeout",
+        "header_seconds",
+        POSITIVE_SECONDS,
+        "Time limit for receiving the request headers, in seconds.",
+    ),
+    limit(
+        "--body-timeout",
+        "body_seconds",
+        POSITIVE_SECONDS,
+        "Time limit for receiving the request body, in seconds.",
+    ),
+    limit(
+        "--write-timeout",
+        "stalled_write_seconds",
+        POSITIVE_SECONDS,
+        "Close a connection when the client reads nothing for this many seconds.",
+    ),
+    limit(
+        "--keep-alive-comments",
+        "keep_alive_comment_seconds",
+        POSITIVE_SECONDS,
+        "Send a keep-alive event after this many seconds without output on a stream.",
+    ),
+)
+LOGS = (
+    log_option("--log-level", "log_level", click.Choice(LOG_LEVELS), "Lowest level to log."),
+    log_option(
+        "--log-format",
+        "log_format",
+        click.Choice(LOG_FORMATS),
+        "Format of the log; auto is text on a terminal and JSON otherwise.",
+    ),
+    log_option(
+        "--log-stats-interval",
+        "throughput_seconds",
+        SECONDS,
+        "Seconds between two lines of throughput while there is work; 0 turns them off.",
+    ),
+    options.grouped("Logs and events")(
+        "--kv-events",
+        type=Endpoint(),
+        is_flag=False,
+        flag_value=KV_EVENTS_ENDPOINT,
+        help="Publish prefix-cache events over ZeroMQ in vLLM's format; the default address is "
+        f"{KV_EVENTS_ENDPOINT}.",
+    ),
+    options.grouped("Logs and events")(
+        "--kv-events-replay",
+        type=Endpoint(),
+        is_flag=False,
+        flag_value=REPLAY_ENDPOINT,
+        help=f"Replay missed events on this address; the default address is {REPLAY_ENDPOINT}.",
+    ),
+    log_option("--kv-events-topic", "kv_events_topic", str, "ZeroMQ topic of the events."),
+)
+
+
+def server_options(function):
+    """Add the options of the server, of requests' defaults, of limits and of logs."""
+    for option in reversed((*SERVER, *DEFAULTS, *LIMITS, *LOGS)):
+        function = option(function)
+    return function
+
+
+def default_template_variables(variables, thinking, budget):
+    """Return the default variables of the template; BadInputError where options contradict."""
+    if reserved := sorted(RESERVED_VARIABLES.intersection(variables)):
+        raise BadInputError(f"--default-chat-template-kwargs: cannot set {reserved[0]}")
+    stated = [one for one in (thinking, THINKING_OF_BUDGET.get(budget)) if one is not None]
+    if not stated:
+        return variables
+    wanted = stated[0]
+    if any(one != wanted for one in (*stated, variables.get(ENABLE_THINKING, wanted))):
+        raise BadInputError(
+            "--thinking, --reasoning-budget and enable_thinking in --default-chat-template-kwargs"
+            " contradict each other: use one of them"
+        )
+    return {**variables, ENABLE_THINKING: wanted}
