@@ -23,6 +23,7 @@ OF_TOOLS = frozenset(
         "GLM_LAUNCHES",
         "GLM_MUTATIONS",
         "GLM_PROBE_LIBRARY",
+        "GLM_PROJECT_URL",
         "GLM_PYTHON",
         "GLM_ROOT",
         "GLM_WHEEL_DEVICES",

@@ -153,8 +153,7 @@ def test_the_reports_of_the_page_are_of_one_run(tmp_path):
     found, _ = results.read([tmp_path])
     figures = asked.figures(found)
     kept = f"{sum(figure.is_kept for figure in figures)} of {len(figures)} limits are kept"
-    for document in (BENCHMARKS / "h200.md", ROOT / "README.md"):
-        assert kept in document.read_text(encoding="utf-8"), document.name
+    assert kept in (BENCHMARKS / "h200.md").read_text(encoding="utf-8")
 
 
 def test_without_matplotlib_nothing_is_written(measured, tmp_path, monkeypatch):
@@ -243,11 +242,6 @@ def test_a_section_is_replaced_and_the_next_stays():
 def test_sections_of_readmes(measured, tmp_path):
     groups.imported("matplotlib")
     made = write_page(tmp_path / "page", "h200", "0123abcd", [measured])
-    engine = "\n".join(readmes.of_engine(made, "docs/benchmarks"))
-    assert "128 tokens of context" in engine
-    assert "| 1 | 100 | 10.00 | 59.0 % |" in engine
-    assert engine.count("\n| 1 |") == 1
-    assert "![Decode](docs/benchmarks/h200-decode.png)" in engine
     kernels = readmes.of_kernels(made, "../docs/benchmarks")
     assert sum(line.startswith("| attention |") for line in kernels) == 2
     assert not any(line.startswith("| quantise |") for line in kernels)

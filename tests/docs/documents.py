@@ -5,6 +5,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from tools.site.pages import PAGES, content_of
+
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.M)
@@ -21,9 +23,20 @@ def documents():
     return [path for path in paths if path.is_file()]
 
 
+@cache
+def text_of(path):
+    """A document's text; of a page of the site that is generated, what it will hold."""
+    name = str(path.relative_to(ROOT / "docs")) if path.is_relative_to(ROOT / "docs") else ""
+    return content_of(name) if name in PAGES else path.read_text()
+
+
+def exists(path):
+    return path.exists() or path in {ROOT / "docs" / name for name in PAGES}
+
+
 def prose(path):
     """A document's text without its blocks of commands and without code in the middle of text."""
-    return SPAN.sub("", FENCE.sub("", path.read_text()))
+    return SPAN.sub("", FENCE.sub("", text_of(path)))
 
 
 def links(path):
@@ -33,11 +46,11 @@ def links(path):
 
 def anchors(path):
     """The names under which a document's headings are reached, as GitHub makes them."""
-    titles = HEADING.findall(FENCE.sub("", path.read_text()))
+    titles = HEADING.findall(FENCE.sub("", text_of(path)))
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def command_lines(path):
     """The lines of a document's blocks, those that end in a backslash joined with the next."""
-    for block in FENCE.findall(path.read_text()):
+    for block in FENCE.findall(text_of(path)):
         yield from block.replace("\\\n", " ").splitlines()

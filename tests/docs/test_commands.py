@@ -13,6 +13,7 @@ from tests.docs.documents import ROOT, command_lines, documents
 SHELLS = r"tools/develop (?:--with [\w,]+ )?|nix develop -c |python -m "
 PREFIX = re.compile(rf"^\s*(?:\$ )?(?:{SHELLS})?")
 ENDS = {"|", "&&", ">", ">>", "&", "2>&1", "<", ";"}
+STAND_FOR_OTHERS = {"OPTIONS", "REQUESTS"}
 GAP = re.compile(r"\s{3,}\S.*$")
 
 
@@ -38,7 +39,17 @@ def problems(words):
     parameters = [one for one in command.get_params(context) if not isinstance(one, AnswerOption)]
     known = {spelling for one in parameters for spelling in one.opts + one.secondary_opts}
     stated = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
-    return [f"{command.name} has no {option}" for option in stated if option not in known]
+    wrong = [f"{command.name} has no {option}" for option in stated if option not in known]
+    return wrong or surplus(command, words)
+
+
+def surplus(command, words):
+    """What of the words is left when each parameter of a command has what it takes."""
+    if isinstance(command, click.Group):
+        return []
+    stated = [word for word in words if word not in STAND_FOR_OTHERS]
+    with command.make_context(command.name, stated, resilient_parsing=True) as context:
+        return [f"{command.name} does not take {word}" for word in context.args]
 
 
 def stated_commands():
@@ -64,3 +75,5 @@ def test_what_the_program_lacks_is_seen():
         "plan has no --swap-space"
     ]
     assert problems(["sing"]) == ["no command sing"]
+    assert problems(["plan", "FOLDER", "OTHER"]) == ["plan does not take OTHER"]
+    assert problems(["plan", "--world-size", "8", "FOLDER"]) == []

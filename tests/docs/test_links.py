@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.docs.documents import ROOT, anchors, documents, links
+from tests.docs.documents import ROOT, anchors, documents, exists, links
 
 
 def problem(path, link):
     """What is wrong with a link of a document; an empty text where nothing is."""
     name, _, anchor = link.partition("#")
     target = (path.parent / name).resolve() if name else path
-    if not target.exists():
+    if not exists(target):
         return f"{link}: there is no {name}"
     if anchor and anchor not in anchors(target):
         return f"{link}: no heading of {target.name} is called so"

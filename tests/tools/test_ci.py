@@ -29,9 +29,15 @@ OF_BASH = {"OLDPWD", "PWD", "SHLVL", "_"}
 NETWORK = r"pip_.*|.*_proxy|.*_ca_bundle|ssl_cert_.*|git_ssl_.*"
 
 
-def first_block(name):
-    """The lines of a document's first fenced block."""
-    return (ROOT / name).read_text(encoding="utf-8").split("```")[1].strip().splitlines()
+def first_block(name, marked=""):
+    """The lines of a document's first fenced block, or of the first that is marked so."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return text.split(f"```{marked}\n")[1].split("```")[0].strip().splitlines()
+
+
+def checkout_block():
+    """The README's commands for a checkout, which `.ci/run` runs."""
+    return first_block("README.md", marked="sh checkout")
 
 
 @dataclass(frozen=True)
@@ -92,8 +98,9 @@ def in_clone(call):
     return call.folder.name == "glm"
 
 
-def test_the_readme_begins_with_the_commands_of_a_newcomer():
-    assert first_block("README.md") == [
+def test_the_readme_marks_the_commands_of_a_newcomer():
+    assert (ROOT / "README.md").read_text(encoding="utf-8").count("```sh checkout\n") == 1
+    assert checkout_block() == [
         "git clone ADDRESS glm && cd glm",
         "tools/develop scons smoke",
         "tools/develop scons test",
@@ -102,7 +109,7 @@ def test_the_readme_begins_with_the_commands_of_a_newcomer():
 
 def test_they_run_as_they_stand_and_nothing_more_in_a_clone(done):
     commands = [["tools/develop", *call.command] for call in done.calls if in_clone(call)]
-    assert commands == [shlex.split(line) for line in first_block("README.md")[1:]]
+    assert commands == [shlex.split(line) for line in checkout_block()[1:]]
 
 
 def test_they_have_an_empty_home_and_no_variables_but_those_of_the_network(done):

@@ -6,7 +6,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-KEPT = ("HOME", "TMPDIR", "CC", "CXX", "CUDA_HOME", "XDG_CACHE_HOME")
+KEPT = ("HOME", "TMPDIR", "CC", "CXX", "CUDA_HOME", "XDG_CACHE_HOME", "GLM_PROJECT_URL")
 KEPT_PREFIXES = ("NIX_",)
 
 

@@ -15,7 +15,7 @@ from tools.bench.processes import ROOT
 NAME = "h200"
 REPLACED = (".json", ".png", ".svg")
 FOLDER = ROOT / "docs" / "benchmarks"
-SECTIONS = {"README.md": readmes.of_engine, "native/README.md": readmes.of_kernels}
+SECTIONS = {"native/README.md": readmes.of_kernels}
 
 
 def write_files(folder: Path, name: str, files: dict[str, dict]) -> list[str]:

@@ -9,7 +9,6 @@ from tools.bench.cuda.results import ResultsError
 from tools.bench.kernels.report import Line, number
 
 HEADING = "## Figures on one H200"
-TITLES = ("batch", "tokens/s", "ms a step", "floor over step")
 KERNEL_TITLES = ("operation", "shape", "rows", "µs", "share of its ceiling", "library µs", "ratio")
 SHOWN = {
     "experts": ("128 of", (16, 64, 256, 8192)),
@@ -32,48 +31,10 @@ def replaced(text: str, heading: str, body: Sequence[str]) -> str:
     return "\n".join([*lines[:begin], "", *body, "", *lines[end:]]).rstrip("\n") + "\n"
 
 
-def step_cells(row: dict) -> list[str]:
-    return [
-        str(row["batch"]),
-        f"{row['tokens_per_second']:,.0f}",
-        f"{row['step_ms']:.2f}",
-        f"{100 * row['share_of_floor']:.1f} %",
-    ]
-
-
 def measured_when(page: Page) -> str:
     first, commit = page.results.first, page.commit
     shown = commit[:SHORT_COMMIT] if len(commit) == WHOLE_COMMIT else commit
     return f"{first['date'][:10]}, commit {shown}, {first['engine']['device']}"
-
-
-def of_engine(page: Page, folder: str) -> list[str]:
-    """What a reader of the first README wants to know: the points of the shortest context."""
-    results, place = page.results, f"{folder}/{page.name}"
-    context = results.decode[0]["context"]
-    shown = [row for row in results.decode if row["context"] == context]
-    rate = results.first["read_bytes_per_second"] / 1e12
-    lines = [
-        f"`{results.first['model']}`, random weights, {context:,} tokens of context, "
-        f"{measured_when(page)}. The floor is the bytes of a step over the rate of a plain read, "
-        f"{rate:.2f} TB/s.",
-        "",
-        *report.markdown_table(TITLES, [step_cells(row) for row in shown]),
-        "",
-        f"![Decode]({place}-decode.png)",
-        "",
-    ]
-    sentences = [prefill_sentence(row) for row in results.prefill]
-    kept = sum(figure.is_kept for figure in page.figures)
-    sentences.append(f"{kept} of {len(page.figures)} limits are kept; [the page]({place}.md) ")
-    sentences[-1] += "names each, with command, files, and what bounds those that are missed."
-    return [*lines, " ".join(sentences)]
-
-
-def prefill_sentence(row: dict) -> str:
-    tokens, rate = row["tokens"], row["tokens_per_second"]
-    teraflops = row["teraflops_per_second"]
-    return f"Prefill of {tokens:,} tokens: {rate:,.0f} tokens/s, {teraflops:.0f} TFLOP/s."
 
 
 def is_shown(line: Line, model: str) -> bool:

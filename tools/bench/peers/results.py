@@ -1,0 +1,107 @@
+"""What a folder of the comparison holds: decode of each engine and its answers to each load."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.bench.peers.loads import LOADS
+from tools.bench.peers.servers import SERVERS, PeerError
+from tools.bench.report import markdown_table
+
+MODEL_TITLE = "GLM-4.5-Air-FP8"
+HEADS = ("first token p50", "time per token p50", "time per token p99", "goodput, requests/s")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One engine: tokens/s by batch size, and the points of each load by its name."""
+
+    title: str
+    version: str
+    decode: dict[int, float]
+    loads: dict[str, list[dict]]
+
+
+def read(folder: Path) -> dict[str, Side]:
+    """The engines of which a folder holds anything, in the order of `SERVERS`."""
+    sides = {name: read_side(folder, name) for name in SERVERS}
+    found = {name: side for name, side in sides.items() if side.decode or side.loads}
+    if not found:
+        raise PeerError(f"{folder}: no file such as glm-decode.json or vllm-short.json")
+    return found
+
+
+def read_side(folder: Path, name: str) -> Side:
+    """Of several files of decode, e.g. of two kernels of the experts, the faster row counts."""
+    decode, version = {}, ""
+    for path in [folder / f"{name}-decode.json", *sorted(folder.glob(f"{name}-decode-*.json"))]:
+        if not path.exists():
+            continue
+        document = read_json(path)
+        version = version_in(document, name) or version
+        for batch, rate in rates(document):
+            decode[batch] = max(rate, decode.get(batch, 0.0))
+    loads = {
+        load: read_json(path)["points"]
+        for load in LOADS
+        if (path := folder / f"{name}-{load}.json").exists()
+    }
+    return Side(SERVERS[name].title, version, dict(sorted(decode.items())), loads)
+
+
+def read_json(path: Path) -> dict:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise PeerError(f"{path}: not JSON: {error}") from error
+
+
+def version_in(document: dict, name: str) -> str:
+    """The version that a file states: this comparison's, that of `glm bench`, or a peer's own."""
+    stated = document.get(name, document.get("version", ""))
+    return stated["version"] if isinstance(stated, dict) else stated
+
+
+def rates(document: dict) -> list[tuple[int, float]]:
+    if "decode" in document:
+        return [(row["batch"], row["tokens_per_second"]) for row in document["decode"]]
+    return [(row["batch"], row["decode_tok_s"]) for row in document["rows"]]
+
+
+def named(side: Side) -> str:
+    return f"{side.title} {side.version}".strip()
+
+
+def decode_table(sides: dict[str, Side]) -> list[str]:
+    """Tokens/s of each engine at the batch sizes that all have."""
+    batches = sorted(set.intersection(*(set(side.decode) for side in sides.values())))
+    titles = ("decode, tokens/s", *(f"batch {batch}" for batch in batches))
+    rows = [
+        [named(side), *(f"{side.decode[batch]:,.0f}" for batch in batches)]
+        for side in sides.values()
+    ]
+    return markdown_table(titles, rows)
+
+
+def load_tables(sides: dict[str, Side]) -> list[str]:
+    """One row for each rate of each load and each engine, and the flood's tokens/s."""
+    titles = ("load", "engine", *HEADS)
+    rows, flood = [], []
+    for load in LOADS:
+        shown = [side for side in sides.values() if load in side.loads]
+        for points in zip(*(side.loads[load] for side in shown), strict=True):
+            for side, point in zip(shown, points, strict=True):
+                if point["rate"] is None:
+                    flood.append([named(side), f"{point['output_tokens_per_second']:,.0f}"])
+                else:
+                    rows.append([f"{load}, {point['rate']:g}/s", named(side), *cells(point)])
+    made = markdown_table(titles, rows) if rows else []
+    return [*made, "", *markdown_table(("flood", "tokens/s"), flood)] if flood else made
+
+
+def cells(point: dict) -> Sequence[str]:
+    times = [point["ttft_ms"]["p50"], point["tpot_ms"]["p50"], point["tpot_ms"]["p99"]]
+    digits = (0, 1, 1)
+    shown = [f"{time:.{count}f} ms" for time, count in zip(times, digits, strict=True)]
+    return [*shown, f"{point['goodput']['requests_per_second']:.1f}"]

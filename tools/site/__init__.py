@@ -1,0 +1,1 @@
+"""Pages of the documents' site that are made from the program each time the site is built."""

@@ -1,0 +1,13 @@
+"""Which pages are generated, and by which module."""
+
+from importlib import import_module
+
+PAGES = {
+    "reference/cli.md": "tools.site.command_line",
+    "reference/api.md": "tools.site.http_interface",
+}
+
+
+def content_of(name: str) -> str:
+    """The Markdown of a generated page."""
+    return import_module(PAGES[name]).page()
