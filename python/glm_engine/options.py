@@ -379,6 +379,14 @@ def is_stated(name):
     return source is click.core.ParameterSource.COMMANDLINE
 
 
+def unstated(name):
+    """Return the value that an option has if the command line does not give one."""
+    context = click.get_current_context()
+    param = next(one for one in context.command.params if one.name == name)
+    others = (param.value_from_envvar(context), context.lookup_default(name))
+    return next((one for one in others if one is not None), param.get_default(context))
+
+
 def refuse_stated(reason, *names):
     """Raise BadInputError where the command line states one of these: it would be for nothing."""
     params = click.get_current_context().command.params

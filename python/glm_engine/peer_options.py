@@ -107,18 +107,13 @@ ALIASES = {
         Alias(("--thinking",), value=True, is_shown=False),
         Alias(("--no-thinking",), value=False, is_shown=False),
     ),
-    "thinking": (
-        Alias(("--reasoning", "-rea"), convert=values.switch),
-        Alias(("--think",), value=True, is_shown=False),
-        Alias(("--no-think",), value=False, is_shown=False),
-    ),
     "max-tokens": (Alias(("--n-predict", "--predict", "-n", "--max-new-tokens")),),
     "temperature": (Alias(("--temp",)),),
     "repetition-penalty": (Alias(("--repeat-penalty",)),),
     "seed": (Alias(("--random-seed", "-s")),),
     "show-thoughts": (Alias(("--hidethinking",), value=False),),
 }
-OF_REQUESTS = "each request sets it; the model's generation_config.json has the default"
+OF_REQUESTS = "each request sets it; --override-generation-config sets the default"
 ABSENT = {
     "max-tokens": "each request sets max_tokens",
     "temperature": OF_REQUESTS,

@@ -9,7 +9,6 @@ from glm_engine import cli, help_pages, options
 from glm_engine.aliases import aliases_of, key_of
 from tests.python.test_option_sources import COMMANDS, ROOT_CONTEXT
 
-OWN = ("generate", "evaluate", "smoke", "inspect")
 WITH_ENGINE = [
     path for path, one in COMMANDS.items() if "max_batch" in {p.name for p in one.params}
 ]
@@ -77,9 +76,9 @@ def test_help_shows_the_names_of_other_engines(path, capsys):
             assert f"[also: {', '.join(aliases_of(param))}" in text
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_every_option_has_a_text(name):
-    for param in COMMANDS[(name,)].get_params(ROOT_CONTEXT):
+@pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
+def test_every_option_has_a_text(path):
+    for param in COMMANDS[path].get_params(ROOT_CONTEXT):
         if isinstance(param, click.Option) and not param.hidden:
             assert re.fullmatch(r"[A-Z-].*\.", param.help, re.DOTALL), param.opts
 

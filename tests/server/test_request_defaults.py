@@ -100,8 +100,8 @@ def test_responses_state_the_defaults(start_server) -> None:
     ("options", "default"),
     [
         ((), "unset"),
-        (("--no-thinking",), "false"),
-        (("--thinking",), "true"),
+        (("--no-think",), "false"),
+        (("--think",), "true"),
         (("--reasoning-budget", "0"), "false"),
         (("--reasoning-budget", "-1"), "true"),
         (("--default-chat-template-kwargs", '{"enable_thinking": false}'), "false"),
@@ -123,7 +123,7 @@ def test_thinking_by_default(start_server, template, num_tokens, options, defaul
 
 
 def test_a_message_can_be_continued_where_thinking_is_the_default(start_server) -> None:
-    server = start_server("--thinking")
+    server = start_server("--think")
     turns = [*TURNS, {"role": "assistant", "content": "The"}]
     assert asked(server, MESSAGES, messages=turns)["content"][0]["type"] == "text"
 
@@ -190,7 +190,7 @@ def test_a_config_of_another_folder_and_none(start_server, tmp_path) -> None:
         (("--override-generation-config", '{"temperature": 3}'), "less than or equal to 2"),
         (("--override-generation-config", '{"max_new_tokens": 3}'), "known fields: do_sample, m"),
         (("--generation-config", "nowhere"), "generation_config.json: no such file"),
-        (("--thinking", "--reasoning-budget", "0"), "contradict each other"),
+        (("--think", "--reasoning-budget", "0"), "contradict each other"),
         (("--reasoning-budget", "5"), "'5' is not one of"),
         (("--default-chat-template-kwargs", '{"tools": []}'), "cannot set tools"),
         (("--api-key-file", "nowhere"), "nowhere: cannot read the API key file: No such file"),

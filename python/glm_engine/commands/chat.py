@@ -1,5 +1,6 @@
 """`glm chat`: a conversation in the terminal, with an engine of this process or with a server."""
 
+import os
 import sys
 from contextlib import closing
 
@@ -107,6 +108,8 @@ def command(question, url, **values):
     """
     if url is None:
         options.refuse_stated("only allowed with --url", *SERVER_OPTIONS)
+        if question is None and is_question(values["model_dir"]):
+            values["model_dir"], question = options.unstated("model_dir"), values["model_dir"]
         text, reader, parts = make_parts(question, values)
         run_on_engine(values["model_dir"], values["engine_values"], text, reader, parts)
     else:
@@ -134,16 +137,18 @@ def make_parts(question, values):
     return text, reader, (display, Conversation(values["system"]), settings)
 
 
-def model_and_question(values, question):
-    """Return the name to ask a server for, None for its first, and the question.
+def is_question(text):
+    """Say whether one argument alone is a question: it has white space, and no folder is there."""
+    return len(text.split()) > 1 and not os.path.exists(text)
 
-    One argument alone that has white space in it is a question: no name has.
-    """
+
+def model_and_question(values, question):
+    """Return the name to ask a server for, None for its first, and the question."""
     name = values["served_model"]
     if not options.is_stated("model_dir"):
         return name, question
     model = values["model_dir"]
-    if question is None and len(model.split()) > 1:
+    if question is None and is_question(model):
         return name, model
     if name not in (None, model):
         raise BadInputError(

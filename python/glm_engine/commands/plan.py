@@ -1,12 +1,14 @@
 """`glm plan`: what fits, before a byte is loaded."""
 
 import re
+import sys
 from dataclasses import replace
 
 import click
 
 from glm_engine import options
 from glm_engine.console import (
+    coloured,
     human_bytes,
     human_count,
     print_columns,
@@ -92,7 +94,7 @@ def print_plan(planned, buffers, is_chosen):
         rows = [(name, f"{size:,}") for name, size in planned["buffers"].items()]
         print_columns(("buffer", ">bytes"), rows)
         print()
-    print(verdict(planned))
+    print(coloured(verdict(planned), "good" if planned["fits"] else "error", sys.stdout))
 
 
 def verdict(planned):

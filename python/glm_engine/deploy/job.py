@@ -5,9 +5,8 @@ import os
 from dataclasses import asdict, dataclass
 
 from glm_engine.errors import BadInputError
-from glm_engine.layout import CAPITALS
+from glm_engine.layout import CAPITALS, OWN_MODEL
 
-OWN_MODEL = "capitals"
 VARIABLE = "GLM_DEPLOYED_JOB"
 
 

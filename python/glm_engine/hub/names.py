@@ -6,7 +6,7 @@ from pathlib import Path
 
 from glm_engine.errors import BadInputError
 from glm_engine.files import read_object
-from glm_engine.layout import CONFIGS
+from glm_engine.layout import CAPITALS, CONFIGS, OWN_MODEL
 from glm_engine.values import variable
 
 RECORD_FILE = "glm.json"
@@ -33,12 +33,12 @@ VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_TOKEN", "HF_HUB_OFFLI
 def find_checkpoint(wanted):
     """Return the folder of a checkpoint; download a model of the hub that is not in the cache.
 
-    A path that exists wins. Text that is neither a path nor a model's name comes back unchanged,
-    and the function that opens it refuses it.
+    A path that exists wins; `capitals` is the model that comes with the engine. Text that is
+    neither a path nor a model's name comes back unchanged: the function that opens it refuses it.
     """
     name = model_name(wanted)
     if name is None:
-        return wanted
+        return own_or_path(wanted)
     from glm_engine.hub.on_demand import download_model
 
     return str(find_pulled(name) or download_model(name))
@@ -59,11 +59,15 @@ def tokenizer_of(stated, checkpoint):
     return find_part(stated, TOKENIZER_FILES) if stated else checkpoint
 
 
+def own_or_path(wanted):
+    return str(CAPITALS) if wanted == OWN_MODEL and not os.path.exists(wanted) else wanted
+
+
 def find_part(wanted, files):
     """Return the folder that holds some of a model's files; the first of them must be there."""
     name = model_name(wanted)
     if name is None:
-        return wanted
+        return own_or_path(wanted)
     from glm_engine.hub.on_demand import download_part
 
     return str(find_pulled(name) or cached_part(name, files[0]) or download_part(name, files))

@@ -108,7 +108,6 @@ SERVER = (
     ),
     server_option(
         "--allowed-origin",
-        "--allowed-origins",
         "allowed_origins",
         type=Origin(),
         multiple=True,
@@ -142,7 +141,6 @@ SERVER = (
 DEFAULTS = (
     default_option(
         "--chat-template",
-        "--chat-template-file",
         "template_file",
         type=click.Path(),
         show_default="the checkpoint's",
@@ -163,7 +161,7 @@ DEFAULTS = (
         "temperature, top_p, top_k, min_p, repetition_penalty, do_sample.",
     ),
     default_option(
-        "--thinking/--no-thinking",
+        "--think/--no-think",
         "thinking",
         default=None,
         show_default="the chat template's",
@@ -172,7 +170,7 @@ DEFAULTS = (
     default_option(
         "--reasoning-budget",
         type=click.Choice(["0", "-1"]),
-        help="Same as --no-thinking (0) or --thinking (-1), as in llama.cpp.",
+        help="Same as --no-think (0) or --think (-1), as in llama.cpp.",
     ),
     default_option(
         "--default-chat-template-kwargs",
@@ -290,7 +288,7 @@ def default_template_variables(variables, thinking, budget):
     wanted = stated[0]
     if any(one != wanted for one in (*stated, variables.get(ENABLE_THINKING, wanted))):
         raise BadInputError(
-            "--thinking, --reasoning-budget and enable_thinking in --default-chat-template-kwargs"
+            "--think, --reasoning-budget and enable_thinking in --default-chat-template-kwargs"
             " contradict each other: use one of them"
         )
     return {**variables, ENABLE_THINKING: wanted}

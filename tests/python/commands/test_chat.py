@@ -204,7 +204,8 @@ def test_help_lists_each_command_and_its_other_names(chat):
 
 
 def test_one_question_to_an_engine(chat):
-    assert chat(*CPU, CAPITALS, FRANCE) == (0, "Paris.\n", "")
+    for words in ([CAPITALS, FRANCE], ["capitals", FRANCE], [FRANCE]):
+        assert chat(*CPU, *words) == (0, "Paris.\n", "")
     assert chat(*CPU, CAPITALS, "of France?", lines=["What is the capital"])[1] == "Paris.\n"
     code, _, line = chat(*CPU, CAPITALS, "/help \udcff")
     assert code == 2

@@ -35,7 +35,7 @@ SERVE = {
         (("--quantization", "awq"), "glm loads BF16 and FP8 weights", None),
         (("--served-model-name", "air"), "served_names", ("air",)),
         (("--trust-remote-code",), NOTHING, None),
-        (("--tokenizer", HERE), "tokenizer_dir", HERE),
+        (("--api-key", "secret"), "api_keys", ("secret",)),
         (("--enable-prefix-caching",), "prefix_cache", True),
         (("--kv-cache-dtype", "fp8"), "kv_dtype", "fp8_e4m3"),
         (("--enforce-eager",), "graphs", False),
