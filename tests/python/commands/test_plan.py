@@ -111,7 +111,7 @@ def test_plan_lists_its_buffers():
 
 def test_a_cache_of_codes_on_the_cpu():
     line = refused("plan", *CPU, "--kv-dtype", "fp8_e4m3", code=3)
-    assert "the device keeps no pages of kv_dtype F8_E4M3" in line
+    assert "the device does not support KV cache pages of kv_dtype F8_E4M3" in line
 
 
 def test_device_memory_means_a_gpu():
