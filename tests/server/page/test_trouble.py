@@ -37,7 +37,7 @@ def test_keys_then_death_then_return(visit, keyed, tmp_path):
     page, _ = visit(keyed)
     alert = page.get_by_role("alert")
     ask(page, FRANCE)
-    expect(alert).to_contain_text("no API key: expected Authorization: Bearer KEY")
+    expect(alert).to_contain_text("missing API key")
     enter_key(page, "a wrong key")
     page.get_by_role("button", name="Try again").click()
     expect(alert).to_contain_text("incorrect API key")
