@@ -59,7 +59,7 @@ def test_a_pool_for_one(num_pages):
 
 
 def test_a_pool_for_less_than_one_refuses():
-    with pytest.raises(EngineError, match="pool of 4 pages of 16 tokens is too small"):
+    with pytest.raises(EngineError, match="KV cache of 4 pages of 16 tokens is too small"):
         open_engine(CAPITALS, **OPTIONS, num_pages=PAGES_PER_REQUEST - 1).__enter__()
     with open_engine(CAPITALS, **OPTIONS) as engine:
         engine.resize_pool(PAGES_PER_REQUEST - 1)

@@ -23,7 +23,7 @@ def driver(tmp_path, monkeypatch):
     """Puts a driver on the loader's path and takes the CUDA device's library away."""
     folder, built = tmp_path / "engine", find_engine_library().path.parent
     folder.mkdir()
-    for name in ("engine.so", "libglm_cpu.so"):
+    for name in ("engine.so", "libglm_cpu.so", "libglm_cuda_plan.so"):
         shutil.copy2(built / name, folder)
     monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(folder / "engine.so"))
 
@@ -92,7 +92,8 @@ def test_doctor_names_the_least_driver_where_an_older_one_is(driver):
 def test_a_wheel_leads_to_the_gpu_without_the_checkouts_tools(monkeypatch):
     monkeypatch.setenv("GLM_ENGINE_LIBRARY", ENVIRONMENT["GLM_ENGINE_LIBRARY"])
     monkeypatch.setattr(layout, "IS_WHEEL", True)
-    assert way_to_cuda() == "the wheel whose version has no +cpu, then `glm smoke --device cuda`"
+    install = "install the wheel whose version has no +cpu"
+    assert way_to_cuda() == f"{install}, then `glm smoke --device cuda`"
     library = find_engine_library().path.parent / "libglm_cuda.so"
     library.write_bytes(b"")
     assert way_to_cuda() == "`glm smoke --device cuda`"

@@ -31,7 +31,8 @@ class Turn:
     """A turn as pieces, of which those that are tags can be damaged; `calls` are those meant.
 
     is_plain: nothing was damaged so that it reads as another call: no `</tool_call>` came into its
-    middle, and of a tag that was truncated enough is left to tell it from text.
+    middle, enough of a truncated tag is left to tell it from text, and the text beside it does
+    not complete it again, as the value “</” does before “arg_value>”.
     """
 
     pieces: list
@@ -106,7 +107,8 @@ def damage(random, turn):
     else:
         size = random.randint(1, len(tag) - 1)
         pieces[at] = tag[:size] if kind == "end" else tag[size:]
-        turn.is_plain &= len(pieces[at]) >= LEAST_PIECE
+        is_mended = tag in "".join(pieces[max(at - 1, 0) : at + 2])
+        turn.is_plain &= len(pieces[at]) >= LEAST_PIECE and not is_mended
     if kind in ("swap", "mirror", "exchange"):
         turn.is_plain &= not {TOOL_CALL, TOOL_CALL_END} & {tag, pieces[at]}
 
