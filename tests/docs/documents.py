@@ -30,10 +30,6 @@ def text_of(path):
     return content_of(name) if name in PAGES else path.read_text()
 
 
-def exists(path):
-    return path.exists() or path in {ROOT / "docs" / name for name in PAGES}
-
-
 def prose(path):
     """A document's text without its blocks of commands and without code in the middle of text."""
     return SPAN.sub("", FENCE.sub("", text_of(path)))

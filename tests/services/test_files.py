@@ -1,6 +1,8 @@
 """What runs the server elsewhere: each file passes the checker of its own format."""
 
 import configparser
+import fnmatch
+import re
 import shutil
 import subprocess
 import sys
@@ -9,11 +11,15 @@ from pathlib import Path
 import pytest
 
 from glm_engine.commands.serve import command as serve_command
+from glm_engine.deploy.deployment import CPU_MARK
+from glm_engine.version import VERSION
 from tests import groups
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES = ROOT / "tools" / "services"
 UNIT = SERVICES / "glm.service"
+CONTAINERFILE = SERVICES / "Containerfile"
+TAG = "py3-none-manylinux_2_34_x86_64"
 ANALYZE = shutil.which("systemd-analyze")
 MANIFESTS = sorted((SERVICES / "kubernetes").glob("*.yaml"))
 COMPOSE = ("check_jsonschema", "--builtin-schema", "vendor.compose-spec")
@@ -41,10 +47,16 @@ def lint(containerfile):
 
 
 def test_the_containerfile_passes_hadolint(tmp_path) -> None:
-    path = SERVICES / "Containerfile"
-    assert lint(path) == (True, "")
-    is_content, said = lint(damaged(path, tmp_path, "=3.*", ""))
+    assert lint(CONTAINERFILE) == (True, "")
+    is_content, said = lint(damaged(CONTAINERFILE, tmp_path, "=3.*", ""))
     assert (is_content, "DL3008" in said) == (False, True)
+
+
+def test_the_image_gets_the_wheel_with_gpu_support_alone():
+    """A wheel for CPUs that lies beside it must not come along: pip takes one of the two."""
+    [pattern] = re.findall(r"^COPY build/wheel/(\S+) ", CONTAINERFILE.read_text("utf-8"), re.M)
+    names = [f"glm_engine-{version}-{TAG}.whl" for version in (VERSION, f"{VERSION}{CPU_MARK}")]
+    assert fnmatch.filter(names, pattern) == names[:1]
 
 
 @groups.needs("kubernetes_validate")

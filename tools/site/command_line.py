@@ -12,12 +12,12 @@ from tools.site import markdown
 
 INTRODUCTION = """# Command line
 
-This page is generated from the program. `glm COMMAND --help` prints the same text.
+This page is generated from the program; `glm COMMAND --help` prints the same text.
 
-You can set each option on the command line (`--max-seq 8192`), in its environment variable
-(`GLM_MAX_SEQ=8192`), or in a file that `--config` names ([Configuration](../configuration.md)). The
-command line wins over the variable, the variable over the file. Every command also has `--config`
-and `--help`.
+You can set an option on the command line (`--max-seq 8192`), in its environment variable
+(`GLM_MAX_SEQ=8192`), or in the file that `--config` names ([Configuration](../configuration.md)).
+The command line overrides the variable, and the variable overrides the file. Every command also
+has `--config` and `--help`.
 """
 EVERYWHERE = {"--config", "--help"}
 Sections = dict[str, dict[tuple[str, str], None]]
@@ -79,7 +79,7 @@ def command_lines(context: click.Context, all_topics: Sections) -> list[str]:
         lines += ["", f"**{title}**", *option_table(records)]
     for topic, records in topics.items():
         all_topics.setdefault(topic, {}).update(records)
-        lines += ["", f"It also takes the [{topic} options](#{topic}).", ""]
+        lines += ["", f"This command also has the [{topic} options](#{topic}).", ""]
     return lines
 
 

@@ -17,11 +17,11 @@ BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 WIDE = 2**31 - 1
 INTRODUCTION = """# HTTP API
 
-This page is generated from the server. A running server describes itself at `/openapi.json`.
-Refused requests are explained in [Errors](errors.md).
+This page is generated from the server's code. A running server describes its API at
+`/openapi.json`. [Errors](errors.md) explains its error responses.
 
-A field that is `null` has its default. The server ignores unknown fields, or refuses them if it was
-started with `--strict-fields`.
+A field that is `null` gets its default. The server ignores unknown fields; with
+`--strict-fields`, it rejects requests that contain them.
 """
 
 
@@ -112,9 +112,9 @@ def model_lines(model: str, schemas: dict, meanings: dict) -> list[str]:
             rows.append((f"`{name}`", kind, said))
     lines = markdown.table(("field", "type", "meaning"), sorted(rows, key=is_optional))
     if ignored:
-        lines += [f"Accepted without effect: {', '.join(ignored)}.", ""]
+        lines += [f"These fields are accepted but have no effect: {', '.join(ignored)}.", ""]
     if refused:
-        lines += [f"Refused if set: {', '.join(refused)}.", ""]
+        lines += [f"The server rejects requests that set: {', '.join(refused)}.", ""]
     return lines
 
 
