@@ -55,7 +55,7 @@ def test_version_is_the_projects(capsys):
         (["smoke", "--device", "tpu"], "'tpu' is not one of"),
         (
             ["plan", "--memory-limit", "3q"],
-            "expected a size, e.g. 80GB or 80GiB, or a share of free memory, e.g. 0.9, got '3q'",
+            "expected a size, e.g. 80GB or 80GiB, or a fraction of free memory, e.g. 0.9, got '3q'",
         ),
         (["inspect", "--match", "("], "--match"),
         (["generate", "x", "--logit-bias", "5"], "expected ID=BIAS, e.g. 42=-1.5, got '5'"),

@@ -287,7 +287,7 @@ def test_help_states_the_engines_own_defaults(capsys):
     assert cli.main(["help", "engine"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert chosen.world_size == 0
-    assert "default: auto, the fewest of 1, 2, 4 and 8 GPUs" in printed
+    assert "default: auto: the smallest number of GPUs (1, 2, 4 or 8)" in printed
     for key in ("page-size", "num-pages", "prefill-chunk"):
         default = getattr(chosen, key.replace("-", "_"))
         assert re.search(rf"--{key} N [^\[]*\[(also: [^]]*; )?default: {default}\]", printed), key
@@ -297,7 +297,7 @@ def test_help_states_the_engines_own_defaults(capsys):
     assert re.search(
         r"--max-step-tokens [^\[]*\[also: .*; default: 8192 on a GPU, .*; 512", printed
     )
-    assert "default: the model's, less if the memory is short]" in printed
+    assert "default: the model's, less if memory is limited]" in printed
 
 
 def test_commands_state_their_own_defaults(capsys):

@@ -83,6 +83,6 @@ def test_a_command_says_it_and_goes_on(monkeypatch, capsys):
     monkeypatch.setenv("GLM_MAX_BACH", "4")
     assert cli.main(["plan", "--device", "cpu"]) == 0
     captured = capsys.readouterr()
-    assert captured.out.endswith("fits\n")
+    assert captured.out.endswith("Fits.\n")
     line = "glm: variable GLM_MAX_BACH is unknown; did you mean GLM_MAX_BATCH?\n"
     assert captured.err == line

@@ -22,10 +22,10 @@ MOST_WORKERS = 64
 )
 @options.JSON
 def command(name, revision, max_workers, as_json):
-    """Download the model ORG/NAME from the Hugging Face hub, or continue an interrupted download.
+    """Download the model ORG/NAME from the Hugging Face hub, or resume an interrupted download.
 
-    ORG/NAME may also be the address of the model's page. glm checks each file against the digest
-    that the hub lists. HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as in
+    You can also give the URL of the model's page. glm checks each file against the hash that the
+    hub lists. HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as they do for
     the `hf` command.
     """
     from glm_engine.hub.pull import pull

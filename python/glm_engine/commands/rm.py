@@ -21,9 +21,9 @@ def complete_name(_ctx, _param, incomplete):
 @click.option("--yes", "-y", is_flag=True, help="Delete without asking.")
 @options.JSON
 def command(models, yes, as_json):
-    """Delete MODELS (ORG/NAME) from this machine, with all their revisions.
+    """Delete MODELS (ORG/NAME) and all their revisions from this machine.
 
-    Asks first, unless --yes is given, and prints how much disk space is free again.
+    Asks first unless --yes is given, then prints how much disk space was freed.
     """
     from glm_engine.hub.cache import find_models, remove_model
 
