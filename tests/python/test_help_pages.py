@@ -93,6 +93,12 @@ def test_help_of_a_command_is_its_help(words, capsys):
     ("words", "message"),
     [
         (("help", "generat"), "No such command 'generat': did you mean `glm generate`?"),
+        (
+            ("help", "metrics"),
+            "No such command 'metrics'; `glm --help` lists the commands; `glm help",
+        ),
+        (("help", "metrics"), "`glm help engine` and `glm help sampling` show the options"),
+        (("help", "deploy", "metrics"), "No such command 'metrics'.\n"),
         (("help", "serve", "me"), "`glm serve` has no commands, got 'me'"),
         (("--model", "x", "serve"), "expected `glm COMMAND --model`"),
     ],

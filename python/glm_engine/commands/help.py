@@ -9,7 +9,7 @@ from glm_engine import help_pages, options
 @click.argument("words", nargs=-1, metavar="[COMMAND|engine|sampling]")
 @click.pass_context
 def command(ctx, words):
-    """Show the help of glm, of a command, or of the engine or sampling options."""
+    """Show help for glm, for a command, or for the engine or sampling options."""
     if len(words) == 1 and words[0] in options.TOPICS:
         click.echo(topic_page(words[0]))
         return
@@ -17,10 +17,20 @@ def command(ctx, words):
     for word in words:
         if not isinstance(shown.command, click.Group):
             raise click.UsageError(f"`{shown.command_path}` has no commands, got {word!r}", ctx)
-        name, found, _ = shown.command.resolve_command(shown, [word])
+        name, found, _ = resolved(shown, word)
         settings = found.context_settings
         shown = found.context_class(found, info_name=name, parent=shown, **settings)
     click.echo(shown.get_help())
+
+
+def resolved(ctx, word):
+    """Return the command that a word names; the error of an unknown one lists the topics."""
+    try:
+        return ctx.command.resolve_command(ctx, [word])
+    except click.UsageError as error:
+        topics = " and ".join(f"`glm help {one}`" for one in options.TOPICS)
+        text = f"{error.message}; {topics} show the options that many commands share"
+        raise click.UsageError(text if ctx.parent is None else error.message, ctx) from error
 
 
 def topic_page(topic):

@@ -126,6 +126,18 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
     assert glm_json("load", server.url, *SMALL)["points"][0]["num_completed"] == 6
 
 
+def test_a_key_in_a_file_wins_over_the_variable(server, monkeypatch, tmp_path):
+    server.reset(api_key="secret")
+    path = tmp_path / "key"
+    path.write_text("secret\n")
+    monkeypatch.setitem(ENVIRONMENT, "GLM_API_KEY", "another")
+    made = glm_json("load", server.url, *SMALL, "--api-key-file", str(path))
+    assert made["points"][0]["num_completed"] == 6
+    path.write_text("another\n")
+    line = refused("load", server.url, *SMALL, "--api-key-file", str(path))
+    assert f"401, the server does not accept the API key in {path}" in line
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -146,6 +158,11 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
         ),
         ([NOBODY, "--model", "x"], "only with --engine: --model"),
         (["--engine", NOBODY], "--engine loads no server; leave out: URL"),
+        (
+            ["--engine", "--api-key-file", "x"],
+            "--engine loads no server; leave out: --api-key-file",
+        ),
+        ([NOBODY, "--api-key-file", "absent"], "absent: cannot be read"),
         (["--engine", "--base-url", NOBODY], "--engine loads no server; leave out: --base-url"),
         ([NOBODY, "--base-url", NOBODY], "--base-url is given, leave out: URL"),
         ([NOBODY, *CPU], "only with --engine: --device"),
