@@ -180,7 +180,7 @@ def output_failed(error):
     drop(sys.__stdout__)
     if error.errno == errno.EPIPE:
         return ExitCode.FAILED
-    return report(f"standard output cannot be written: {error.strerror}", ExitCode.FAILED)
+    return report(f"cannot write to standard output: {error.strerror}", ExitCode.FAILED)
 
 
 @contextlib.contextmanager

@@ -172,7 +172,7 @@ def read_toml(path):
     try:
         return tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{path}: not TOML: {error}") from error
+        raise BadInputError(f"{path}: invalid TOML: {error}") from error
 
 
 def keys_of(command):
@@ -211,7 +211,7 @@ def refuse_unknown(where, table, command, ctx):
 def nearest(name, known, is_table):
     """Return the end of the sentence: the known name that is meant, if one is."""
     if is_table and not known:
-        return ": expected no table here"
+        return ": no table is expected here"
     meant = name if is_table else canonical_key(name)
     found = [meant] if meant in known else difflib.get_close_matches(meant, sorted(known), n=1)
     if not found:
@@ -240,14 +240,14 @@ def checked_value(where, param, value):
     if not param.multiple:
         return as_text(where, value)
     if not isinstance(value, list) or not value:
-        refuse_value(where, "a list that is not empty", value)
+        refuse_value(where, "a non-empty list", value)
     return [as_text(where, one) for one in value]
 
 
 def as_text(where, value):
     refuse_empty(where, value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        refuse_value(where, "a text or a number", value)
+        refuse_value(where, "a string or a number", value)
     return str(value)
 
 

@@ -61,7 +61,7 @@ def texts(text):
     except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
-        raise ValueError(f"{text!r} is not a JSON list of texts")
+        raise ValueError(f"{text!r} is not a JSON list of strings")
     return found
 
 

@@ -103,6 +103,7 @@ def command(question, url, **values):
         options.refuse_stated("only allowed with --url", *SERVER_OPTIONS)
         if question is None and is_question(values["model_dir"]):
             values["model_dir"], question = options.unstated("model_dir"), values["model_dir"]
+        refuse_split_question(values["model_dir"], question)
         text, reader, parts = make_parts(question, values)
         run_on_engine(values["model_dir"], values["engine_values"], text, reader, parts)
     else:
@@ -133,6 +134,18 @@ def make_parts(question, values):
 def is_question(text):
     """Say whether one argument alone is a question: it has white space, and no folder is there."""
     return len(text.split()) > 1 and not os.path.exists(text)
+
+
+def refuse_split_question(model, question):
+    """Raise BadInputError where MODEL can only be the first word of a question of two words."""
+    from glm_engine.hub.names import OWN_MODEL
+
+    if question is None or "/" in model or model == OWN_MODEL or os.path.exists(model):
+        return
+    raise BadInputError(
+        f"MODEL is {model!r}: expected a checkpoint folder or ORG/NAME; if {model!r} is part of "
+        "the question, put the whole question in quotes"
+    )
 
 
 def model_and_question(values, question):

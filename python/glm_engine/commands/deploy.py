@@ -183,7 +183,7 @@ def show_containers(values, as_json, weights_line):
     rows, gpu = containers(deployment.gpu), deployment.gpu
     notes = [
         weights_line(deployment.job.model, gpu),
-        f"The exact requests to Modal need the package modal: {WAY_TO_MODAL}.",
+        f"Showing the exact requests to Modal requires the modal package: {WAY_TO_MODAL}.",
     ]
     if as_json:
         print_json({"containers": rows, "notes": notes})

@@ -11,7 +11,7 @@ from glm_engine import help_pages, options
 def command(ctx, words):
     """Show help for glm, for a command, or for the engine or sampling options."""
     if len(words) == 1 and words[0] in options.TOPICS:
-        click.echo(topic_page(words[0]))
+        click.echo(topic_page(words[0], ctx.find_root()))
         return
     shown = ctx.find_root()
     for word in words:
@@ -33,7 +33,7 @@ def resolved(ctx, word):
         raise click.UsageError(text if ctx.parent is None else error.message, ctx) from error
 
 
-def topic_page(topic):
+def topic_page(topic, root):
     """Return the page of the options of a topic."""
 
     def carrier():
@@ -42,5 +42,5 @@ def topic_page(topic):
     for option in reversed(options.TOPICS[topic].values()):
         option()(carrier)
     page = options.command(topic)(carrier)
-    context = help_pages.HelpContext(page, **page.context_settings)
+    context = help_pages.HelpContext(page, parent=root, **page.context_settings)
     return help_pages.topic_page(topic, page.params[:-1], context)

@@ -188,12 +188,14 @@ def measure(as_json, in_engine, base_url, **values):
     from glm_engine.load import report
 
     if base_url is not None:
-        options.refuse_stated("--base-url is given, leave out", "url")
+        options.refuse_stated("--base-url is given; remove", "url")
         values["url"] = base_url
     if not in_engine:
-        options.refuse_stated("only with --engine", *ENGINE_OPTIONS)
+        options.refuse_stated("only allowed with --engine", *ENGINE_OPTIONS)
     else:
-        options.refuse_stated("--engine loads no server; leave out", "url", "base_url", "key_file")
+        options.refuse_stated(
+            "--engine does not use a server; remove", "url", "base_url", "key_file"
+        )
     schedule = make_schedule(as_json, **values)
     run = run_in_engine if in_engine else run_at_server
     target, points = run(schedule, values)
@@ -273,7 +275,7 @@ def run_in_engine(schedule, values):
     from glm_engine.tokenizer import GlmTokenizer
 
     if values["endpoint"] != "completions":
-        raise BadInputError("--engine takes --endpoint completions only")
+        raise BadInputError("--engine supports only --endpoint completions")
     names = ("model_dir", "synthetic", "num_layers", "engine_values")
     source, chosen = chosen_engine(*(values[name] for name in names), DEFAULT_MAX_QUEUE)
     folder = options.CAPITALS if values["synthetic"] else source

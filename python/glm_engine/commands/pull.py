@@ -41,7 +41,7 @@ def name_and_revision(stated, revision):
     """Return the name and the revision that the arguments state."""
     name, of_address = split_address(stated)
     if of_address and options.is_stated("revision") and revision != of_address:
-        raise BadInputError(f"{stated} names a revision, but --revision is {revision!r}")
+        raise BadInputError(f"{stated} contains a revision, but --revision is {revision!r}")
     return name, of_address or revision
 
 

@@ -42,8 +42,10 @@ def command(models, yes, as_json):
 def ask(models):
     """Go on only if the user agrees."""
     if not sys.stdin.isatty():
-        raise BadInputError("standard input is not a terminal: expected --yes to delete models")
+        raise BadInputError(
+            "standard input is not a terminal; use --yes to delete models without being asked"
+        )
     total = human_bytes(sum(one.size_bytes for one in models))
     listed = ", ".join(one.name for one in models)
     if not click.confirm(f"Delete {listed} ({total})?", err=True):
-        raise GlmError("kept all models")
+        raise GlmError("no models were deleted")

@@ -215,7 +215,7 @@ def test_the_machine_has_as_much_memory_as_the_engine_says():
         (("--tensor-parallel-size", "0"), "expected 1 to 2147483647, got 0"),
         (("--tensor-parallel-size", ""), "--tensor-parallel-size: expected a value"),
         (("--tensor-parallel-size",), "'--tensor-parallel-size' requires an argument"),
-        (("--allowed-origins", "[1]"), "'[1]' is not a JSON list of texts"),
+        (("--allowed-origins", "[1]"), "'[1]' is not a JSON list of strings"),
         (("--tensor-parallel-sizes", "2"), "Did you mean --tensor-parallel-size?"),
         (("--max-bach", "2"), "Did you mean --max-batch?"),
         (("--frobnicate",), "No such option '--frobnicate'.\n"),
@@ -279,6 +279,12 @@ def test_unquoted_words_are_told_to_be_quoted(words, rest, capsys):
     line = line_of(capsys, *words)
     end = f'put the whole text in quotes, e.g. `glm {words[0]} "Hello, world"`\n'
     assert line == f"glm: Got unexpected words ({rest}): {end}"
+
+
+def test_a_question_of_two_words_without_quotes_is_told_so(capsys):
+    line = line_of(capsys, "chat", "Hello", "there")
+    assert line.startswith("glm: MODEL is 'Hello': expected a checkpoint folder or ORG/NAME; if ")
+    assert line.endswith(" put the whole question in quotes\n")
 
 
 def test_a_repeated_option_takes_both_names():
