@@ -6,16 +6,20 @@ import sys
 
 import click
 
-from glm_engine.peer_options import ABSENT, ALIASES, ALWAYS, ANSWERS
+from glm_engine.peer_options import ABSENT, ABSENT_IN, ALIASES, ALWAYS, ANSWERS, DEFAULT
 from glm_engine.peer_values import ShareOfAll
 
 CUTOFF = 0.8
 OWN_OPTIONS = "Options"
+TYPED = f"{__name__}.typed"
 KEY, KEY_VARIABLE = "--api-key", "GLM_API_KEY"
-KEY_HELP = "API key of the server. Other users of this machine can see it; prefer GLM_API_KEY."
+KEY_HELP = (
+    "The server's API key. Other users of this machine can see it in the process list; prefer"
+    " --api-key-file or GLM_API_KEY."
+)
 KEY_NOTE = (
-    "other users of this machine can see --api-key in the list of processes;"
-    f" use the variable {KEY_VARIABLE}"
+    "other users of this machine can see --api-key in the process list;"
+    f" use --api-key-file or the variable {KEY_VARIABLE} instead"
 )
 
 
@@ -23,7 +27,7 @@ class Foreign(click.Option):
     """An option that states others, read before them; the help leaves most of these out."""
 
     def __init__(self, names, is_flag=False, is_shown=False, **attributes):
-        name = f"as_{names[0].lstrip('-').replace('-', '_')}"
+        name = f"as{names[0].replace('-', '_')}"
         attributes |= {"is_flag": True} if is_flag else {}
         super().__init__(
             [name, *names], hidden=not is_shown, is_eager=True, expose_value=False, **attributes
@@ -50,9 +54,10 @@ class AliasOption(Foreign):
         if self.target.multiple:
             new = [*(old if isinstance(old, list | tuple) else ()), *new]
         elif isinstance(old, str | bool | ShareOfAll) and old != new:
-            names = f"{flag_of(self.target)} and {self.opts[0]}"
+            names = f"{alias_typed(self.target, ctx) or flag_of(self.target)} and {self.opts[0]}"
             raise click.UsageError(f"{names} set the same option: use one of them", ctx)
         opts[self.target.name] = new
+        ctx.meta.setdefault(TYPED, {})[self.target.name] = self.opts[0]
         if self.alias.note:
             tell(self.alias.note.format(name=self.opts[0], text=value, value=new))
 
@@ -83,7 +88,7 @@ class AnswerOption(Foreign):
         is_here = answer.command in (None, ctx.command.name)
         if not is_here or (answer.accepted != ALWAYS and value not in answer.accepted):
             raise click.UsageError(f"No such option {name!r}: {answer.text}.", ctx)
-        if answer.is_told:
+        if answer.is_told and value != DEFAULT:
             tell(f"{name} has no effect: {answer.text}")
 
 
@@ -108,6 +113,11 @@ def tell(line):
 def flag_of(param):
     """Return the long name of an option, or the name of an argument."""
     return next((flag for flag in param.opts if flag.startswith("--")), param.opts[0])
+
+
+def alias_typed(param, ctx):
+    """Return the other name by which the command line states an option, None if it does not."""
+    return ctx.meta.get(TYPED, {}).get(param.name)
 
 
 def key_of(param):
@@ -153,18 +163,18 @@ def foreign_options(command):
 
 def no_such_option(name, command, ctx):
     """Return the error of an option that a command does not have, with the one that is meant."""
-    shown = f"No such option {name!r}"
-    key = canonical_key(name).lstrip("-")
-    if key in ALIASES:
-        where = f"`{ctx.command_path}` does not take"
-        here = f"; {ABSENT[key]}" if key in ABSENT else ""
-        return click.UsageError(f"{shown}: it is --{key}, which {where}{here}.", ctx)
-    answers = [one.text for one in ANSWERS if name in one.names and one.text]
-    if answers:
-        return click.UsageError(f"{shown}: {answers[0]}.", ctx)
+    shown, name = f"No such option {name!r}", name.replace("_", "-")
     own = [
         flag for param in command.get_params(ctx) for flag in (*param.opts, *param.secondary_opts)
     ]
+    key = canonical_key(name).lstrip("-")
+    if key in ALIASES and name not in own:
+        advice = ABSENT_IN.get((ctx.command.name, key)) or ABSENT.get(key)
+        has = f"`{ctx.command_path}` has no --{key}" + (f"; {advice}." if advice else ".")
+        return click.UsageError(has if name == f"--{key}" else f"{shown}: {has}", ctx)
+    answers = [one.text for one in ANSWERS if name in one.names and one.text]
+    if answers and name not in own:
+        return click.UsageError(f"{shown}: {answers[0]}.", ctx)
     found = difflib.get_close_matches(name, own, n=1, cutoff=CUTOFF)
     meant = f" Did you mean {found[0]}?" if found else ""
     return click.UsageError(f"{shown}.{meant}", ctx)

@@ -18,21 +18,21 @@ from glm_engine.values import variable
 TRACEBACK_VARIABLE = "GLM_TRACEBACK"
 OUTPUT_FAILURES = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 COMMANDS = {
-    "serve": "Serve a model over the OpenAI-compatible HTTP API.",
-    "chat": "Chat with a model in the terminal, or with a server.",
+    "serve": "Serve a model over an OpenAI- and Anthropic-compatible HTTP API.",
+    "chat": "Chat in the terminal with a local or served model.",
     "generate": "Complete one prompt.",
     "pull": "Download a model from the Hugging Face hub.",
     "list": "List the models on this machine.",
     "rm": "Delete models from this machine.",
-    "plan": "Show what fits in memory, without loading the model.",
-    "inspect": "List the tensors of a checkpoint and check it.",
-    "bench": "Measure the speed of prefill and decode.",
+    "plan": "Show whether a model fits in memory, without loading it.",
+    "inspect": "List the tensors and the problems of a checkpoint.",
+    "bench": "Measure prefill and decode speed.",
     "load": "Load-test a server.",
     "smoke": "Check that the engine answers a question correctly.",
-    "evaluate": "Measure the accuracy on the capitals of all countries.",
-    "deploy": "Download, check, measure and serve a model, here or on Modal.",
-    "doctor": "Check this machine: devices, libraries, packages.",
-    "help": "Show the help of a command, or of the engine or sampling options.",
+    "evaluate": "Measure accuracy on questions about the world's capitals.",
+    "deploy": "Download, check, benchmark and serve a model, here or on Modal.",
+    "doctor": "Check the devices, libraries and packages on this machine.",
+    "help": "Show help for glm, for a command, or for the engine or sampling options.",
 }
 
 
@@ -99,8 +99,9 @@ def print_version(ctx, _parameter, wanted):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="`glm COMMAND --help` shows the options of a command. Exit codes: 0 success, 1 failure,"
-    " 2 bad input, 3 the engine cannot run here, 130 interrupted.",
+    epilog="Run `glm COMMAND --help` to see the options of a command. Exit codes: 0 success, 1"
+    " failure,"
+    " 2 bad input, 3 the engine cannot run on this machine, 130 interrupted.",
 )
 @click.option(
     "--version",
@@ -112,9 +113,9 @@ def print_version(ctx, _parameter, wanted):
 )
 @click.pass_context
 def commands(ctx):
-    """Run the GLM-4 mixture-of-experts models: serve them, chat with them, measure them.
+    """Serve, chat with and benchmark GLM-4 mixture-of-experts models.
 
-    MODEL is the folder of a checkpoint, or the name of a model on the Hugging Face hub.
+    MODEL is a checkpoint folder, or ORG/NAME of a model on the Hugging Face hub.
     """
     from glm_engine import unknown_variables
 
@@ -179,7 +180,7 @@ def output_failed(error):
     drop(sys.__stdout__)
     if error.errno == errno.EPIPE:
         return ExitCode.FAILED
-    return report(f"standard output cannot be written: {error.strerror}", ExitCode.FAILED)
+    return report(f"cannot write to standard output: {error.strerror}", ExitCode.FAILED)
 
 
 @contextlib.contextmanager

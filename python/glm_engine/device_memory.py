@@ -24,7 +24,7 @@ def gpu_bytes(driver, number):
     if driver.cuDeviceGet(ctypes.byref(handle), number) or driver.cuDeviceTotalMem_v2(
         ctypes.byref(size), handle
     ):
-        raise BadInputError(f"the NVIDIA driver does not state the memory of GPU {number}")
+        raise BadInputError(f"the NVIDIA driver does not report the memory of GPU {number}")
     return size.value
 
 
@@ -32,7 +32,7 @@ def machine_bytes():
     """Return MemTotal, or the smallest limit of the control groups that hold this process."""
     rows = dict(line.split(":", 1) for line in text_of(Path(MEMORY_INFO)).splitlines())
     if "MemTotal" not in rows:
-        raise BadInputError(f"{MEMORY_INFO}: expected a line MemTotal")
+        raise BadInputError(f"{MEMORY_INFO}: expected a MemTotal line")
     return min(1024 * int(rows["MemTotal"].split()[0]), *group_limits())
 
 

@@ -38,8 +38,8 @@ class HelpContext(click.Context):
 
 
 def whole(text):
-    """Return a text in which no line is broken at a hyphen of an option's name."""
-    return re.sub(r"(?<![\w-])-[\w-]+", lambda found: found[0].replace("-", WHOLE_HYPHEN), text)
+    """Return a text in which no line is broken at a hyphen."""
+    return text.replace("-", WHOLE_HYPHEN)
 
 
 def write_options(command, ctx, formatter):
@@ -94,7 +94,7 @@ def record(option, ctx):
 def topic_page(topic, options, ctx):
     """Return the page of the options that many commands share."""
     formatter = ctx.make_formatter()
-    formatter.write_text(f"The {topic} options, which many commands take.")
+    formatter.write_text(f"The {topic} options, which many commands share.")
     with formatter.section(topic.capitalize()):
         formatter.write_dl([record(one, ctx) for one in options])
     return formatter.getvalue().rstrip("\n")

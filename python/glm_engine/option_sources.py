@@ -11,7 +11,14 @@ import click
 from click.core import ParameterSource
 
 from glm_engine import help_pages
-from glm_engine.aliases import canonical_key, flag_of, foreign_options, no_such_option
+from glm_engine.aliases import (
+    TYPED,
+    alias_typed,
+    canonical_key,
+    flag_of,
+    foreign_options,
+    no_such_option,
+)
 from glm_engine.errors import BadInputError
 from glm_engine.files import read_text
 from glm_engine.help_pages import OWN_OPTIONS
@@ -21,6 +28,8 @@ PREFIX = "GLM_"
 NO_DEFAULT = "none"
 MOST_SHOWN = 60
 FILE = "config"
+TEXTS = {"question", "prompt"}
+UNQUOTED = 'Got unexpected words ({}): put the whole text in quotes, e.g. `{} "Hello, world"`'
 FILE_IN_CONTEXT = f"{__name__}.{FILE}"
 
 
@@ -43,6 +52,8 @@ class Command(click.Command):
     def __init__(self, *args, **attributes):
         super().__init__(*args, **attributes)
         self.context_settings["show_default"] = True
+        if TEXTS & {param.name for param in self.params}:
+            self.context_settings["allow_extra_args"] = True
         self.params.append(file_option())
         for param in self.params:
             name_sources(param)
@@ -55,15 +66,19 @@ class Command(click.Command):
         return [*super().get_params(ctx), *self.foreign]
 
     def parse_args(self, ctx, args):
+        ctx.meta[TYPED] = {}
         try:
             if not ctx.resilient_parsing:
                 self.refuse_empty_values(ctx, args)
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             raise no_such_option(error.option_name, self, ctx) from error
         except click.BadParameter as error:
             name_source_of_error(error, ctx)
             raise
+        if rest and not ctx.resilient_parsing:
+            raise click.UsageError(UNQUOTED.format(" ".join(rest), ctx.command_path), ctx)
+        return rest
 
     def refuse_empty_values(self, ctx, args):
         stated, _, _ = self.make_parser(ctx).parse_args(list(args))
@@ -85,8 +100,10 @@ def file_option():
         is_eager=True,
         expose_value=False,
         callback=use_file,
-        help="TOML file of options, e.g. max-seq = 8192; a table, e.g. [serve], is for one command."
-        " Variables, e.g. GLM_MAX_SEQ, override the file; the command line overrides both.",
+        help="TOML file with options, e.g. max-seq = 8192; a table, e.g. [serve], applies only to"
+        " that"
+        " command. Environment variables, e.g. GLM_MAX_SEQ, override the file; the command line"
+        " overrides both.",
     )
 
 
@@ -131,6 +148,8 @@ def name_source_of_error(error, ctx):
         error.param_hint = error.param.envvar
     elif source is ParameterSource.DEFAULT_MAP:
         error.param_hint = f"{ctx.meta[FILE_IN_CONTEXT]}: {key_of(error.param)}"
+    elif alias := alias_typed(error.param, ctx):
+        error.param_hint = repr(alias)
 
 
 def use_file(ctx, _param, path):
@@ -153,7 +172,7 @@ def read_toml(path):
     try:
         return tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{path}: not TOML: {error}") from error
+        raise BadInputError(f"{path}: invalid TOML: {error}") from error
 
 
 def keys_of(command):
@@ -192,7 +211,7 @@ def refuse_unknown(where, table, command, ctx):
 def nearest(name, known, is_table):
     """Return the end of the sentence: the known name that is meant, if one is."""
     if is_table and not known:
-        return ": expected no table here"
+        return ": no table is expected here"
     meant = name if is_table else canonical_key(name)
     found = [meant] if meant in known else difflib.get_close_matches(meant, sorted(known), n=1)
     if not found:
@@ -221,14 +240,14 @@ def checked_value(where, param, value):
     if not param.multiple:
         return as_text(where, value)
     if not isinstance(value, list) or not value:
-        refuse_value(where, "a list that is not empty", value)
+        refuse_value(where, "a non-empty list", value)
     return [as_text(where, one) for one in value]
 
 
 def as_text(where, value):
     refuse_empty(where, value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        refuse_value(where, "a text or a number", value)
+        refuse_value(where, "a string or a number", value)
     return str(value)
 
 

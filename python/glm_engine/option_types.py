@@ -13,6 +13,7 @@ SHARE = re.compile(r"[01]?\.\d{1,9}")
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 MOST, MOST_BYTES = 2**31 - 1, 2**63 - 1
 MOST_CHARACTERS = 40
+KV_NAMES = {"fp8": "fp8_e4m3", "bf16": "bfloat16"}
 POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -79,6 +80,20 @@ class PositiveSize(ByteSize):
         return size
 
 
+class SizeOfOne(PositiveSize):
+    """The memory of one GPU, where users may also state how many there are: 4x141GB."""
+
+    several = re.compile(r"(\d{1,4})\s*[xX*]\s*(\d.*)")
+
+    def convert(self, value, param, ctx):
+        found = self.several.fullmatch(value.strip()) if isinstance(value, str) else None
+        if found:
+            size = super().convert(found[2], param, ctx) and found[2]
+            text = f"state the memory of one GPU, e.g. {size}, and --world-size {found[1]}"
+            self.fail(f"expected one size, got {value!r}: {text}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @dataclass(frozen=True)
 class FreeShare:
     """Whole hundredths of the memory that a device has free."""
@@ -89,8 +104,8 @@ class FreeShare:
 class MemoryLimit(PositiveSize):
     """A number of bytes above 0, or a share of free memory: 0.9; or another engine's share."""
 
-    name = "size|share"
-    known = "a size, e.g. 80GB or 80GiB, or a share of free memory, e.g. 0.9"
+    name = "size|fraction"
+    known = "a size, e.g. 80GB or 80GiB, or a fraction of free memory, e.g. 0.9"
 
     def convert(self, value, param, ctx):
         if isinstance(value, ShareOfAll):
@@ -99,9 +114,16 @@ class MemoryLimit(PositiveSize):
             return super().convert(value, param, ctx)
         percent = 100 * Fraction(value.strip())
         if percent.denominator != 1 or not 1 <= percent <= 100:
-            text = f"expected a share from 0.01 to 1.0 in hundredths, got {value!r}"
+            text = f"expected a fraction from 0.01 to 1.0 in hundredths, got {value!r}"
             self.fail(text, param, ctx)
         return FreeShare(int(percent))
+
+
+class KvDtype(click.Choice):
+    """A data type of the KV cache, also by the names of other engines; auto is the default."""
+
+    def convert(self, value, param, ctx):
+        return None if value == "auto" else super().convert(KV_NAMES.get(value, value), param, ctx)
 
 
 class WorldSize(Whole):

@@ -4,7 +4,7 @@ import functools
 
 import click
 
-from glm_engine.aliases import tell
+from glm_engine.aliases import alias_typed, tell
 from glm_engine.bench.costs import SYNTHETIC
 from glm_engine.errors import BadInputError
 from glm_engine.hub.option import Command
@@ -18,6 +18,7 @@ from glm_engine.option_types import (
     Checkpoint,
     Finite,
     FreeShare,
+    KvDtype,
     MemoryLimit,
     PositiveSize,
     Whole,
@@ -71,8 +72,8 @@ def model_option_of(option, **attributes):
         "model_dir",
         metavar="MODEL",
         envvar="GLM_MODEL",
-        show_default="checkpoints/capitals",
-        help="Folder of a checkpoint, or ORG/NAME of a model on the Hugging Face hub.",
+        show_default="capitals, a small built-in model",
+        help="Checkpoint folder, or ORG/NAME of a model on the Hugging Face hub.",
         **attributes,
     )
 
@@ -81,6 +82,13 @@ MODEL_OPTION = model_option_of(click.option, type=Checkpoint(), default=str(CAPI
 MODEL = with_argument(MODEL_OPTION)
 MODEL_OR_NAME = with_argument(
     model_option_of(click.option, default=str(CAPITALS), shell_complete=complete_path)
+)
+KEY_FILE = click.option(
+    "--api-key-file",
+    "key_file",
+    type=click.Path(),
+    show_default="the key in GLM_API_KEY, if set",
+    help="File that contains the server's API key.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
@@ -99,14 +107,14 @@ TOKENIZER = model_option(
     "tokenizer_dir",
     type=Checkpoint(),
     show_default="the model's",
-    help="Folder of the tokenizer and chat template, or ORG/NAME.",
+    help="Folder with the tokenizer and chat template, or ORG/NAME.",
 )
 MODEL_OR_NONE = model_option_of(model_option, shell_complete=complete_path)
 SYNTHETIC_OPTIONS = (
     model_option(
         "--synthetic",
         metavar="NAME",
-        help=f"Use random weights in the shapes of {', '.join(SYNTHETIC)}, or of a config.json.",
+        help=f"Use random weights with the shapes of {', '.join(SYNTHETIC)} or a config.json.",
     ),
     model_option(
         "--layers",
@@ -123,21 +131,23 @@ ENGINE = {
         "--device",
         type=click.Choice(DEVICES),
         default="auto",
-        help="Device to run on; auto takes CUDA if there is an NVIDIA GPU, else the CPU.",
+        help="Device to run on; auto uses CUDA if there is an NVIDIA GPU, otherwise the CPU.",
     ),
     "world_size": engine_option(
         "--world-size",
         type=WorldSize(1),
         metavar="N|auto",
-        show_default="auto, the fewest of 1, 2, 4 and 8 GPUs that hold the model; 1 on the CPU",
-        help="Number of GPUs to split the model over (tensor parallel size).",
+        show_default="auto: the smallest number of GPUs (1, 2, 4 or 8) that can hold the model; 1"
+        " on the"
+        " CPU",
+        help="Number of GPUs to split the model across (tensor parallel size).",
     ),
     "expert_layout": engine_option(
         "--expert-layout",
         type=click.Choice(LAYOUTS),
         show_default="expert_parallel if the number of experts is a multiple of --world-size,"
-        " else tensor_parallel",
-        help="How to split the experts over the GPUs.",
+        " otherwise tensor_parallel",
+        help="How to split the experts across the GPUs.",
     ),
     "num_threads": engine_option(
         "--threads",
@@ -149,29 +159,29 @@ ENGINE = {
     "max_batch": engine_option(
         "--max-batch",
         type=POSITIVE,
-        show_default="256 on a GPU, 64 on the CPU, less if the memory is short",
-        help="Maximum number of requests in a forward pass.",
+        show_default="256 on a GPU, 64 on the CPU, less if memory is limited",
+        help="Maximum number of requests per forward pass.",
     ),
     "max_seq": engine_option(
         "--max-seq",
         "-c",
         type=POSITIVE,
-        show_default="the model's, less if the memory is short",
-        help="Context length: maximum tokens of a request, prompt and answer together.",
+        show_default="the model's, less if memory is limited",
+        help="Context length: maximum tokens per request, including the prompt and the answer.",
     ),
     "page_size": engine_option(
-        "--page-size", type=POSITIVE, show_default="16", help="Tokens in one KV-cache page."
+        "--page-size", type=POSITIVE, show_default="16", help="Tokens per KV-cache page."
     ),
     "num_pages": engine_option(
         "--num-pages",
         type=NOT_NEGATIVE,
         show_default="0",
-        help="Number of KV-cache pages; 0 sizes it from memory.",
+        help="Number of KV-cache pages; 0 chooses the number from the available memory.",
     ),
     "max_step_tokens": engine_option(
         "--max-step-tokens",
         type=POSITIVE,
-        show_default="8192 on a GPU, less if the memory is short; 512 on the CPU; never below"
+        show_default="8192 on a GPU, less if memory is limited; 512 on the CPU; at least"
         " twice --max-batch",
         help="Maximum tokens per forward pass.",
     ),
@@ -179,7 +189,7 @@ ENGINE = {
         "--prefill-chunk",
         type=NOT_NEGATIVE,
         show_default="0",
-        help="Maximum prompt tokens of one request per forward pass; 0 sets no limit but"
+        help="Maximum prompt tokens per request in one forward pass; 0 means no limit other than"
         " --max-step-tokens.",
     ),
     "step_budget_ms": engine_option(
@@ -188,99 +198,114 @@ ENGINE = {
         type=NOT_NEGATIVE,
         metavar="MS",
         show_default="80 on a GPU, 0 on the CPU",
-        help="Target duration of a forward pass that prefills while other requests decode; 0 sets"
+        help="Target time in milliseconds for a forward pass that both prefills and decodes; 0"
+        " means"
         " no target, for the highest throughput.",
     ),
     "kv_dtype": engine_option(
         "--kv-dtype",
-        type=click.Choice(list(KV_DTYPES)),
+        type=KvDtype(list(KV_DTYPES)),
         show_default="bfloat16 on a GPU, float32 on the CPU",
-        help="Data type of the KV cache; a GPU takes bfloat16 or fp8_e4m3, the CPU float32.",
+        help="Data type of the KV cache: bfloat16 or fp8_e4m3 on a GPU, float32 on the CPU.",
     ),
     "memory_limit": engine_option(
         "--memory-limit",
         "memory_limit",
         type=MemoryLimit(),
         show_default="0.97 on a GPU, 0.9 on the CPU",
-        help="Memory to use on each GPU, or on the CPU in all: a size, or a share of the memory"
-        " that is free. --gpu-memory-utilization is a share of all memory and is converted.",
+        help="Memory to use on each GPU, or in total on the CPU: a size, or a fraction of the free"
+        " memory. --gpu-memory-utilization is a fraction of total memory and is converted to a"
+        " size.",
     ),
     "prefix_cache": engine_option(
         "--prefix-cache/--no-prefix-cache",
         default=None,
-        show_default="prefix-cache",
-        help="Reuse the KV cache of equal prompt prefixes.",
+        show_default="on",
+        help="Reuse the KV cache for identical prompt prefixes.",
     ),
     "graphs": engine_option(
         "--graphs/--no-graphs",
         default=None,
-        show_default="graphs on a GPU",
+        show_default="on with a GPU",
         help="Run decode steps as CUDA graphs.",
     ),
     "plan_ahead": engine_option(
         "--plan-ahead/--no-plan-ahead",
         default=None,
-        show_default="plan-ahead on a GPU",
-        help="Schedule the next forward pass while one runs.",
+        show_default="on with a GPU",
+        help="Schedule the next forward pass while the current one is running.",
     ),
     "check_operations": engine_option(
         "--check-operations",
         is_flag=True,
         default=None,
-        help="Wait after each operation, so that an error names the operation (slow).",
+        help="Wait for each operation to finish, so that errors name the operation that failed"
+        " (slow).",
     ),
+}
+SAMPLING_HELP = {
+    "temperature": "Sampling temperature; 0 always takes the most likely token.",
+    "top_p": "Sample from the most likely tokens whose probabilities add up to this.",
+    "top_k": "Sample from only this many of the most likely tokens; 0 turns this off.",
+    "min_p": "Drop tokens less likely than this fraction of the most likely token's probability.",
+    "repetition_penalty": "Penalize tokens that the prompt or answer already contains; 1 turns this"
+    " off.",
+    "frequency_penalty": "Penalize tokens by how often the answer already contains them.",
+    "presence_penalty": "Penalize tokens that the answer already contains.",
+    "seed": "Random seed for sampling.",
 }
 SAMPLING = {
     "temperature": sampling_option(
         "--temperature",
         type=float,
         default=0.0,
-        help="Sampling temperature; 0 picks the most likely token.",
+        help=SAMPLING_HELP["temperature"],
     ),
     "top_p": sampling_option(
         "--top-p",
         type=float,
         default=1.0,
-        help="Sample from the most likely tokens whose probabilities sum to this.",
+        help=SAMPLING_HELP["top_p"],
     ),
     "top_k": sampling_option(
         "--top-k",
         type=NOT_NEGATIVE,
         default=0,
-        help="Sample from this many of the most likely tokens; 0 uses all.",
+        help=SAMPLING_HELP["top_k"],
     ),
     "min_p": sampling_option(
         "--min-p",
         type=float,
         default=0.0,
-        help="Drop tokens below this share of the most likely token's probability.",
+        help=SAMPLING_HELP["min_p"],
     ),
     "repetition_penalty": sampling_option(
         "--repetition-penalty",
         type=float,
         default=1.0,
-        help="Penalize tokens of the prompt and the answer; 1 is off.",
+        help=SAMPLING_HELP["repetition_penalty"],
     ),
     "frequency_penalty": sampling_option(
         "--frequency-penalty",
         type=float,
         default=0.0,
-        help="Penalize tokens by how often the answer has them.",
+        help=SAMPLING_HELP["frequency_penalty"],
     ),
     "presence_penalty": sampling_option(
         "--presence-penalty",
         type=float,
         default=0.0,
-        help="Penalize tokens that the answer already has.",
+        help=SAMPLING_HELP["presence_penalty"],
     ),
     "num_logprobs": sampling_option(
         "--logprobs",
         "num_logprobs",
         type=Whole(-1, 20),
         default=-1,
-        help="Number of most likely tokens to list for each token; -1 lists no log-probabilities.",
+        help="How many of the most likely tokens to list for each token; -1 turns log-probabilities"
+        " off.",
     ),
-    "seed": sampling_option("--seed", type=SEED, default=0, help="Seed of the sampling."),
+    "seed": sampling_option("--seed", type=SEED, default=0, help=SAMPLING_HELP["seed"]),
 }
 TOPICS = {"engine": ENGINE, "sampling": SAMPLING}
 
@@ -389,7 +414,11 @@ def unstated(name):
 
 def refuse_stated(reason, *names):
     """Raise BadInputError where the command line states one of these: it would be for nothing."""
-    params = click.get_current_context().command.params
-    stated = [stated_name(one) for one in params if one.name in names and is_stated(one.name)]
+    context = click.get_current_context()
+    stated = [
+        alias_typed(one, context) or stated_name(one)
+        for one in context.command.params
+        if one.name in names and is_stated(one.name)
+    ]
     if stated:
         raise BadInputError(f"{reason}: {', '.join(stated)}")

@@ -5,14 +5,15 @@ VERBS = {"run": "chat", "ls": "list", "start": "serve", "remove": "rm", "downloa
 ANSWERS = {
     "ps": "a server lists its model at /v1/models; `glm list` shows the models on this machine",
     "show": "use `glm inspect MODEL` or `glm plan MODEL`",
-    "stop": "end `glm serve` with Ctrl-C or SIGTERM; it finishes the requests that run",
-    "create": "glm reads a checkpoint's folder: edit chat_template.jinja and"
-    " generation_config.json there, then `glm serve FOLDER`",
+    "stop": "stop `glm serve` with Ctrl-C or SIGTERM; it finishes running requests first",
+    "create": "edit chat_template.jinja and generation_config.json in the checkpoint's folder,"
+    " then run"
+    " `glm serve FOLDER`",
     "cp": "use `glm serve MODEL --served-model-name NAME`",
-    "push": "use `hf upload` of huggingface_hub",
+    "push": "use `hf upload` from huggingface_hub",
     "signin": "set the variable HF_TOKEN",
     "signout": "unset the variable HF_TOKEN",
-    "launch": "use `glm serve MODEL` and point the program at its URL",
+    "launch": "run `glm serve MODEL` and point the program at its URL",
     "complete": "use `glm generate PROMPT`",
     "run-batch": "use `glm serve MODEL` and send the requests to it",
     "collect-env": "use `glm doctor`",
@@ -24,14 +25,15 @@ VARIABLES = {
     "OLLAMA_NUM_PARALLEL": "use --max-batch, or GLM_MAX_BATCH",
     "OLLAMA_MAX_QUEUE": "use --max-queue, or GLM_MAX_QUEUE",
     "OLLAMA_KEEP_ALIVE": "glm keeps the model loaded until the process ends",
-    "OLLAMA_MODELS": "HF_HOME or HF_HUB_CACHE names the folder of the models",
-    "OLLAMA_MAX_LOADED_MODELS": "one `glm serve` serves one model; start another for another",
+    "OLLAMA_MODELS": "HF_HOME or HF_HUB_CACHE sets the folder for models",
+    "OLLAMA_MAX_LOADED_MODELS": "each `glm serve` serves one model; start another for each"
+    " further model",
     "OLLAMA_ORIGINS": "use --allowed-origin, or GLM_ALLOWED_ORIGIN",
     "OLLAMA_KV_CACHE_TYPE": "use --kv-dtype, or GLM_KV_DTYPE",
     "OLLAMA_FLASH_ATTENTION": OWN_KERNELS,
     "OLLAMA_GPU_OVERHEAD": "use --memory-limit, or GLM_MEMORY_LIMIT",
     "OLLAMA_SCHED_SPREAD": "use --world-size, or GLM_WORLD_SIZE",
-    "OLLAMA_LOAD_TIMEOUT": "glm has no limit on the time of loading",
+    "OLLAMA_LOAD_TIMEOUT": "glm does not limit the loading time",
     "OLLAMA_DEBUG": "use --log-level debug, or GLM_LOG_LEVEL",
     "OLLAMA_NOHISTORY": "use `glm chat --no-history`, or GLM_HISTORY=false",
 }

@@ -29,7 +29,7 @@ class Answer:
     """Options without a counterpart, and what to do instead.
 
     A `flag` takes no value. What is `accepted` (values, or ALWAYS; by one `command`, or by all)
-    changes nothing here; a note says so where `is_told`.
+    changes nothing here; a note says so where `is_told`, unless the value is `DEFAULT`.
     """
 
     names: tuple
@@ -40,7 +40,7 @@ class Answer:
     command: str | None = None
 
 
-ALWAYS = ("",)
+ALWAYS, DEFAULT = ("",), "auto"
 ALIASES = {
     "model": (Alias(("--model-path", "--hf-repo", "-hf")), Alias(("-hfr",), is_shown=False)),
     "tokenizer": (Alias(("--tokenizer-path",)),),
@@ -51,6 +51,7 @@ ALIASES = {
     "api-key-file": (Alias(("--key-file",), is_shown=False),),
     "max-seq": (
         Alias(("--max-model-len", "--context-length", "--ctx-size"), convert=values.count),
+        Alias(("--n-ctx",), convert=values.count, is_shown=False),
     ),
     "max-batch": (
         Alias(
@@ -68,11 +69,11 @@ ALIASES = {
         Alias(
             ("--mem-fraction-static",),
             convert=values.share_of_free,
-            note="{name} {text}: --memory-limit {value}, a share of free memory, which holds the"
-            " workspace beside weights and KV cache",
+            note="{name} {text}: --memory-limit {value}, a fraction of free memory, which also"
+            " includes the workspace",
         ),
     ),
-    "kv-dtype": (Alias(("--kv-cache-dtype",), convert=values.kv_dtype),),
+    "kv-dtype": (Alias(("--kv-cache-dtype",)),),
     "prefix-cache": (
         Alias(("--enable-prefix-caching", "--cache-prompt"), value=True),
         Alias(
@@ -113,28 +114,32 @@ ALIASES = {
     "seed": (Alias(("--random-seed", "-s")),),
     "show-thoughts": (Alias(("--hidethinking",), value=False),),
 }
-OF_REQUESTS = "each request sets it; --override-generation-config sets the default"
+OF_REQUESTS = "set it in each request, or use --override-generation-config to set the default"
 ABSENT = {
-    "max-tokens": "each request sets max_tokens",
+    "max-tokens": "set max_tokens in each request",
     "temperature": OF_REQUESTS,
     "repetition-penalty": OF_REQUESTS,
-    "seed": "each request sets its seed",
-    "think": 'a request sets chat_template_kwargs, e.g. {"enable_thinking": false}',
-    "chat-template": "glm uses chat_template.jinja of the checkpoint",
+    "seed": "set seed in each request",
+    "think": 'set chat_template_kwargs in each request, e.g. {"enable_thinking": false}',
+    "chat-template": "glm uses the checkpoint's chat_template.jinja",
+}
+ABSENT_IN = {
+    ("load", "max-tokens"): "use --requests N for the number of requests, or --outputs N for the"
+    " output length"
 }
 ONE_HOST = "glm runs on one host; --world-size sets the number of GPUs"
 WHOLE_MODEL = (
-    "glm keeps the whole model on one kind of device; use --device cpu or cuda,"
-    " and --world-size for the number of GPUs"
+    "glm runs the whole model on either the CPU or GPUs: choose with --device, and set the"
+    " number of GPUs with --world-size"
 )
 NO_DRAFTS = "glm does not use draft tokens"
-NO_LORA = "glm loads no adapters: merge the adapter into the checkpoint first"
+NO_LORA = "glm cannot load adapters: merge the adapter into the checkpoint first"
 TEXT_ONLY = "glm serves text models only"
-ROPE = "the checkpoint's config.json sets RoPE; --max-seq sets the context length"
+ROPE = "the checkpoint's config.json configures RoPE; use --max-seq to set the context length"
 PROXY = "put a reverse proxy in front of `glm serve`, which speaks plain HTTP"
 IN_CHECKPOINT = "glm loads BF16 and FP8 weights as the checkpoint stores them"
-BATCH = "--max-step-tokens sets the tokens of a forward pass, --max-batch the requests"
-THINKING = "answers always carry thinking in reasoning_content"
+BATCH = "--max-step-tokens sets the tokens per forward pass, and --max-batch sets the requests"
+THINKING = "answers always return thinking in reasoning_content"
 ANSWERS = (
     Answer(
         ("--pipeline-parallel-size", "--pp-size", "--pp", "-pp"),
@@ -149,22 +154,22 @@ ANSWERS = (
     Answer(("--nnodes",), ONE_HOST, ("1",)),
     Answer(("--node-rank",), ONE_HOST, ("0",)),
     Answer(("--dist-init-addr", "--nccl-port", "--master-addr", "--rpc"), ONE_HOST),
-    Answer(("--distributed-executor-backend",), ONE_HOST, ("mp",)),
+    Answer(("--distributed-executor-backend",), ONE_HOST, ("mp",), is_told=True),
     Answer(("--quantization", "-q"), IN_CHECKPOINT),
-    Answer(("--dtype",), IN_CHECKPOINT, ("auto", "bfloat16")),
+    Answer(("--dtype",), IN_CHECKPOINT, (DEFAULT, "bfloat16"), is_told=True),
     Answer(("--load-format",), "glm loads safetensors only", ("auto", "safetensors")),
     Answer(
         ("--cache-type-k", "-ctk", "--cache-type-v", "-ctv"),
-        "K and V have one type: use --kv-dtype float32, bfloat16 or fp8_e4m3",
+        "keys and values have the same data type: use --kv-dtype float32, bfloat16 or fp8_e4m3",
     ),
     Answer(
         ("--swap-space", "--cpu-offload-gb", "--cache-ram", "-cram"),
-        "glm keeps the KV cache on the device: --memory-limit and --num-pages size it",
+        "glm keeps the KV cache on the device: use --memory-limit or --num-pages to size it",
         ("0",),
     ),
     Answer(
         ("--kv-cache-memory-bytes", "--max-total-tokens"),
-        "--num-pages sets the KV cache in pages of --page-size tokens",
+        "--num-pages sets the size of the KV cache in pages of --page-size tokens",
     ),
     Answer(
         (
@@ -182,7 +187,7 @@ ANSWERS = (
         NO_DRAFTS,
     ),
     Answer(
-        ("--n-gpu-layers", "--num-gpu-layers", "--gpu-layers", "-ngl"),
+        ("--n-gpu-layers", "--num-gpu-layers", "--gpu-layers", "-ngl", "--ngl"),
         WHOLE_MODEL,
         ("all", "auto", "99", "999", "-1"),
     ),
@@ -201,7 +206,7 @@ ANSWERS = (
         ),
         WHOLE_MODEL,
     ),
-    Answer(("--split-mode", "-sm"), "use --world-size N: each GPU holds a part of each layer"),
+    Answer(("--split-mode", "-sm"), "use --world-size N; each GPU gets a part of every layer"),
     Answer(("--flash-attn", "-fa"), OWN_KERNELS, ("on", "auto", "1")),
     Answer(
         (
@@ -217,7 +222,7 @@ ANSWERS = (
     ),
     Answer(
         ("--compilation-config", "-O", "--cuda-graph-max-bs", "--cuda-graph-sizes"),
-        "--no-graphs switches CUDA graphs off; glm has no other setting of them",
+        "--no-graphs turns CUDA graphs off; glm has no other settings for them",
     ),
     Answer(("--enable-torch-compile",), OWN_KERNELS, ALWAYS, is_flag=True, is_told=True),
     Answer(
@@ -233,20 +238,20 @@ ANSWERS = (
     ),
     Answer(
         ("--tool-call-parser",),
-        "glm parses the tool calls of GLM models: leave it out",
+        "glm always parses the tool calls of GLM models; omit this option",
         ("glm45", "glm47", "glm"),
     ),
     Answer(
         ("--reasoning-parser",),
-        "glm parses the thinking of GLM models: leave it out",
+        "glm always parses the reasoning of GLM models; omit this option",
         ("glm45", "glm47", "glm"),
     ),
     Answer(("--enable-auto-tool-choice",), "", ALWAYS, is_flag=True),
     Answer(("--reasoning-format",), THINKING, ("auto", "deepseek")),
-    Answer(("--reasoning-budget",), "each request sets thinking_budget", ("-1",)),
+    Answer(("--reasoning-budget",), "set thinking_budget in each request", ("-1",)),
     Answer(
         ("--chat-template-kwargs", "--default-chat-template-kwargs"),
-        "each request sets chat_template_kwargs",
+        "set chat_template_kwargs in each request",
     ),
     Answer(("--chat-template",), ABSENT["chat-template"]),
     Answer(
@@ -285,7 +290,7 @@ ANSWERS = (
     Answer(("--offline",), "set the variable HF_HUB_OFFLINE=1", is_flag=True),
     Answer(
         ("--trust-remote-code",),
-        "glm runs no code of a checkpoint",
+        "glm never runs code from a checkpoint",
         ALWAYS,
         is_flag=True,
         is_told=True,
@@ -316,7 +321,7 @@ ANSWERS = (
             "--no-webui",
             "--no-ui",
         ),
-        "glm always has this; see `glm serve --help`",
+        "this is always on in glm; see `glm serve --help`",
         is_flag=True,
     ),
     Answer(
@@ -334,15 +339,18 @@ ANSWERS = (
             "--disable-log-stats",
             "--log-requests",
         ),
-        "--log-level sets what the log holds",
+        "--log-level sets what is logged",
         ALWAYS,
         is_flag=True,
         is_told=True,
     ),
-    Answer(("--tokenizer-mode",), "glm has one tokenizer, the fast one", ("auto", "fast")),
+    Answer(("--tokenizer-mode",), "glm always uses the fast tokenizer", ("auto", "fast")),
     Answer(("--batch-size", "-b", "--ubatch-size", "-ub"), BATCH),
-    Answer(("--threads-batch", "-tb"), "--threads sets the CPU threads of all work"),
-    Answer(("--threads-http",), "glm serves HTTP in one process"),
+    Answer(
+        ("--threads-batch", "-tb"),
+        "--threads sets the number of CPU threads for both prefill and decode",
+    ),
+    Answer(("--threads-http",), "glm always serves HTTP in one process"),
     Answer(("--timeout", "-to"), "use --request-timeout, --body-timeout or --write-timeout"),
     Answer(("--verbose", "-v"), "use --log-level debug", is_flag=True),
     Answer(
@@ -359,19 +367,20 @@ ANSWERS = (
     ),
     Answer(
         ("--enable-priority-scheduling",),
-        "use --scheduling-policy priority; the lower number goes first",
+        "use --scheduling-policy priority; the lowest number goes first",
         is_flag=True,
     ),
     Answer(("--kv-events-config",), "use --kv-events ENDPOINT"),
     Answer(
-        ("--kv-transfer-config", "--disaggregation-mode"), "glm prefills and decodes in one process"
+        ("--kv-transfer-config", "--disaggregation-mode"),
+        "glm always prefills and decodes in one process",
     ),
-    Answer(("--max-logprobs",), "each request may ask for up to 20"),
+    Answer(("--max-logprobs",), "each request can ask for up to 20"),
     Answer(("--generation-config", "--override-generation-config"), OF_REQUESTS, ("auto",)),
     Answer(("--keepalive",), "glm keeps the model loaded until the process ends"),
     Answer(
         ("--format", "--json-schema", "-j", "--grammar", "--guided-decoding-backend"),
-        "a request to `glm serve` sets response_format",
+        "send response_format in a request to `glm serve`",
     ),
     Answer(
         ("--interactive", "-i", "--conversation", "-cnv"),

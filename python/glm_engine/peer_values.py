@@ -9,7 +9,6 @@ COUNT = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([kKmMgG])")
 SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 SHARE = re.compile(r"[01]|[01]?\.\d{1,9}")
 FROM_MODEL = ("auto", "0", "-1")
-KV_DTYPES = {"fp8": "fp8_e4m3", "bf16": "bfloat16"}
 SWITCHES = {"on": True, "off": False, "auto": None}
 
 
@@ -37,18 +36,14 @@ def share_of_free(text):
     """Return a share in hundredths, rounded down: SGLang's, too, is one of free memory."""
     hundredths = int(100 * share(text))
     if hundredths == 0:
-        raise ValueError(f"{text!r} is not a share from 0.01 to 1")
+        raise ValueError(f"{text!r} is not a fraction from 0.01 to 1")
     return f"{hundredths / 100:.2f}"
 
 
 def share(text):
     if not SHARE.fullmatch(text) or not 0 < Fraction(text) <= 1:
-        raise ValueError(f"{text!r} is not a share above 0 and up to 1, e.g. 0.9")
+        raise ValueError(f"{text!r} is not a fraction above 0 and up to 1, e.g. 0.9")
     return Fraction(text)
-
-
-def kv_dtype(text):
-    return None if text == "auto" else KV_DTYPES.get(text, text)
 
 
 def expert_layout(text):
@@ -66,7 +61,7 @@ def texts(text):
     except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
-        raise ValueError(f"{text!r} is not a JSON list of texts")
+        raise ValueError(f"{text!r} is not a JSON list of strings")
     return found
 
 

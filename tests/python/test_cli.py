@@ -55,7 +55,7 @@ def test_version_is_the_projects(capsys):
         (["smoke", "--device", "tpu"], "'tpu' is not one of"),
         (
             ["plan", "--memory-limit", "3q"],
-            "expected a size, e.g. 80GB or 80GiB, or a share of free memory, e.g. 0.9, got '3q'",
+            "expected a size, e.g. 80GB or 80GiB, or a fraction of free memory, e.g. 0.9, got '3q'",
         ),
         (["inspect", "--match", "("], "--match"),
         (["generate", "x", "--logit-bias", "5"], "expected ID=BIAS, e.g. 42=-1.5, got '5'"),
@@ -99,7 +99,7 @@ def test_bad_input_is_named_and_gives_2(arguments, message, capsys):
     [
         ("{", "not JSON"),
         ("[]", "expected a JSON list with at least one fact"),
-        ('[{"country": "France", "capital": 1}]', "expected a text 'capital' in fact 0"),
+        ('[{"country": "France", "capital": 1}]', "expected a string 'capital' in fact 0"),
     ],
 )
 def test_facts_that_are_no_facts(tmp_path, content, message, capsys):
@@ -152,7 +152,7 @@ def shell(line, unbuffered=""):
     ],
 )
 def test_output_that_nobody_takes_is_one_line(arguments):
-    full = "glm: standard output cannot be written: No space left on device\n"
+    full = "glm: cannot write to standard output: No space left on device\n"
     assert shell(f"GLM {arguments} > /dev/full") == (1, full)
     assert shell(f"(sleep 1; GLM {arguments}) | true") == (0, "")
 

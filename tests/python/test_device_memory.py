@@ -44,7 +44,7 @@ def test_the_smallest_gpu_counts(gpus):
 
 def test_a_gpu_without_a_size_is_an_error(gpus):
     gpus(85_000_000_000, None)
-    with pytest.raises(BadInputError, match="does not state the memory of GPU 1"):
+    with pytest.raises(BadInputError, match="does not report the memory of GPU 1"):
         device_memory.total_bytes("auto")
 
 
@@ -66,5 +66,5 @@ def test_the_tightest_group_limits_the_machine(tmp_path, monkeypatch):
     (tmp_path / "a" / "memory.max").write_text("500000\n")
     assert device_memory.machine_bytes() == 500_000
     info.write_text("")
-    with pytest.raises(BadInputError, match="expected a line MemTotal"):
+    with pytest.raises(BadInputError, match="expected a MemTotal line"):
         device_memory.machine_bytes()

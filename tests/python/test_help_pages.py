@@ -83,6 +83,23 @@ def test_every_option_has_a_text(path):
             assert re.fullmatch(r"[A-Z-].*\.", param.help, re.DOTALL), param.opts
 
 
+@pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
+def test_help_has_none_of_the_words_at_which_native_readers_stumble(path, capsys):
+    text = " ".join(printed(capsys, *path, "--help").split())
+    assert not re.search(r"\b(share of|in all|whoever|lacks?|likewise|else the)\b|, too\b", text)
+
+
+def test_the_list_of_commands_agrees_with_their_help(capsys):
+    words = "an OpenAI- and Anthropic-compatible HTTP API."
+    for arguments in (("--help",), ("serve", "--help")):
+        assert words in " ".join(printed(capsys, *arguments).split())
+
+
+def test_a_topic_is_as_wide_as_a_command(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "120")
+    assert max(map(len, printed(capsys, "help", "engine").splitlines())) > 80
+
+
 @pytest.mark.parametrize("words", [("serve",), ("deploy", "plan"), ("deploy",)])
 def test_help_of_a_command_is_its_help(words, capsys):
     assert printed(capsys, "help", *words) == printed(capsys, *words, "--help")
@@ -93,6 +110,12 @@ def test_help_of_a_command_is_its_help(words, capsys):
     ("words", "message"),
     [
         (("help", "generat"), "No such command 'generat': did you mean `glm generate`?"),
+        (
+            ("help", "metrics"),
+            "No such command 'metrics'; `glm --help` lists the commands; `glm help",
+        ),
+        (("help", "metrics"), "`glm help engine` and `glm help sampling` show the options"),
+        (("help", "deploy", "metrics"), "No such command 'metrics'.\n"),
         (("help", "serve", "me"), "`glm serve` has no commands, got 'me'"),
         (("--model", "x", "serve"), "expected `glm COMMAND --model`"),
     ],

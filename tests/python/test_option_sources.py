@@ -166,24 +166,24 @@ def test_every_option_has_a_variable_and_a_key(path, key, tmp_path, monkeypatch)
         ("[serve]\nprot = 3", "[serve]: prot is unknown; did you mean port?"),
         ("[servr]\nport = 3", "[servr] is unknown; did you mean [serve]?"),
         ("config = 'x'", "config is unknown"),
-        ("[plan.deeper]\nport = 3", "[plan]: [deeper] is unknown: expected no table here"),
+        ("[plan.deeper]\nport = 3", "[plan]: [deeper] is unknown: no table is expected here"),
         ("max-batch = 0", "max-batch: expected 1 to 2147483647, got 0"),
         ("max-batch = 2.5", "max-batch: expected a whole number, got '2.5'"),
         ("max-batch = inf", "max-batch: expected a whole number, got 'inf'"),
-        ("max-batch = true", "max-batch: expected a text or a number, got true"),
-        ("max-batch = [1]", "max-batch: expected a text or a number, got a list"),
-        ("max-batch = 1979-05-27", "max-batch: expected a text or a number, got datetime.date"),
+        ("max-batch = true", "max-batch: expected a string or a number, got true"),
+        ("max-batch = [1]", "max-batch: expected a string or a number, got a list"),
+        ("max-batch = 1979-05-27", "max-batch: expected a string or a number, got datetime.date"),
         (f"max-batch = {'9' * 400}", "max-batch: expected 1 to 2147483647, got 400 characters"),
-        (f"max-batch = {'9' * 9000}", "not TOML: "),
+        (f"max-batch = {'9' * 9000}", "invalid TOML: "),
         ("device = 'tpu'", "device: 'tpu' is not one of"),
         ("device = ''", "device: expected a value, got an empty string"),
         ("memory-limit = '3q'", "memory-limit: expected a size, e.g."),
         ("prefix-cache = 1", "prefix-cache: expected true or false, got 1"),
         ("prefix-cache = 'no'", "prefix-cache: expected true or false, got 'no'"),
         (f"prefix-cache = '{'x' * 9000}'", "prefix-cache: expected true or false, got 'xxx"),
-        ("max-batch = 1\nmax-batch = 2", "not TOML: "),
-        ("max-batch = ", "not TOML: "),
-        (f"max-batch = {'[' * 100_000}", "not TOML: "),
+        ("max-batch = 1\nmax-batch = 2", "invalid TOML: "),
+        ("max-batch = ", "invalid TOML: "),
+        (f"max-batch = {'[' * 100_000}", "invalid TOML: "),
     ],
 )
 def test_a_wrong_file_is_named_with_its_key(text, message, tmp_path, capsys):
@@ -198,15 +198,15 @@ def test_a_wrong_file_is_named_with_its_key(text, message, tmp_path, capsys):
     [
         (
             "served-model-name = 'x'",
-            "served-model-name: expected a list that is not empty, got 'x'",
+            "served-model-name: expected a non-empty list, got 'x'",
         ),
         (
             "served-model-name = []",
-            "served-model-name: expected a list that is not empty, got an empty list",
+            "served-model-name: expected a non-empty list, got an empty list",
         ),
         (
             "served-model-name = [1, true]",
-            "served-model-name: expected a text or a number, got true",
+            "served-model-name: expected a string or a number, got true",
         ),
         (
             "served-model-name = ['x', '']",
@@ -258,8 +258,8 @@ def test_a_server_is_loaded_though_variables_speak_of_engines(monkeypatch, capsy
     monkeypatch.setenv("GLM_DEVICE", "cpu")
     monkeypatch.setenv("GLM_MAX_SEQ", "64")
     arguments = ("load", "http://127.0.0.1:1", "--rate", "none")
-    assert "only with --engine" not in refused(capsys, *arguments)
-    assert "only with --engine: --max-seq" in refused(capsys, *arguments, "--max-seq", "64")
+    assert "only allowed with --engine" not in refused(capsys, *arguments)
+    assert "only allowed with --engine: --max-seq" in refused(capsys, *arguments, "--max-seq", "64")
 
 
 @pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
@@ -287,7 +287,7 @@ def test_help_states_the_engines_own_defaults(capsys):
     assert cli.main(["help", "engine"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert chosen.world_size == 0
-    assert "default: auto, the fewest of 1, 2, 4 and 8 GPUs" in printed
+    assert "default: auto: the smallest number of GPUs (1, 2, 4 or 8)" in printed
     for key in ("page-size", "num-pages", "prefill-chunk"):
         default = getattr(chosen, key.replace("-", "_"))
         assert re.search(rf"--{key} N [^\[]*\[(also: [^]]*; )?default: {default}\]", printed), key
@@ -297,7 +297,7 @@ def test_help_states_the_engines_own_defaults(capsys):
     assert re.search(
         r"--max-step-tokens [^\[]*\[also: .*; default: 8192 on a GPU, .*; 512", printed
     )
-    assert "default: the model's, less if the memory is short]" in printed
+    assert "default: the model's, less if memory is limited]" in printed
 
 
 def test_commands_state_their_own_defaults(capsys):

@@ -5,6 +5,7 @@ import pytest
 
 from glm_engine import cli
 from glm_engine.commands.bench import NumberList
+from glm_engine.option_types import SizeOfOne
 from glm_engine.options import ByteSize, FreeShare, MemoryLimit, PositiveSize, Whole, WorldSize
 
 ARGUMENTS = {"generate": ["x"]}
@@ -57,6 +58,7 @@ def test_sizes_beyond_what_64_bits_hold_are_refused(text, capsys):
         (ByteSize, "9007199254740993", 9007199254740993),
         (ByteSize, "0", 0),
         (PositiveSize, "141GB", 141_000_000_000),
+        (SizeOfOne, "141GB", 141_000_000_000),
         (MemoryLimit, "80g", 80_000_000_000),
         (MemoryLimit, "0.9", FreeShare(90)),
         (MemoryLimit, ".07", FreeShare(7)),
@@ -73,14 +75,17 @@ def test_sizes_and_shares(kind, text, value):
     [
         ("--device-memory", "0.9", "less than a byte; expected a size, e.g. 512MB or 80GiB"),
         ("--device-memory", "0", "expected a size, e.g."),
+        ("--device-memory", "4x141GB", "of one GPU, e.g. 141GB, and --world-size 4\n"),
+        ("--device-memory", "8 x 80 GiB", "of one GPU, e.g. 80 GiB, and --world-size 8\n"),
+        ("--device-memory", "4x", "expected a size, e.g. 512MB or 80GiB, got"),
         ("--memory-limit", "0", "expected a size, e.g."),
         ("--memory-limit", "0GB", "expected a size, e.g."),
         ("--device-memory", "141 GBs", "expected a size, e.g. 512MB or 80GiB, got"),
-        ("--memory-limit", "0.905", "expected a share from 0.01 to 1.0 in hundredths"),
-        ("--memory-limit", "0.0", "expected a share from 0.01 to 1.0 in hundredths"),
-        ("--memory-limit", "1.01", "expected a share from 0.01 to 1.0 in hundredths"),
-        ("--memory-limit", "90%", "or a share of free memory, e.g. 0.9"),
-        ("--memory-limit", "-0.9", "or a share of free memory, e.g. 0.9"),
+        ("--memory-limit", "0.905", "expected a fraction from 0.01 to 1.0 in hundredths"),
+        ("--memory-limit", "0.0", "expected a fraction from 0.01 to 1.0 in hundredths"),
+        ("--memory-limit", "1.01", "expected a fraction from 0.01 to 1.0 in hundredths"),
+        ("--memory-limit", "90%", "or a fraction of free memory, e.g. 0.9"),
+        ("--memory-limit", "-0.9", "or a fraction of free memory, e.g. 0.9"),
     ],
 )
 def test_sizes_that_are_none_are_named(option, text, words, capsys):

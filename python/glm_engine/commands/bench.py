@@ -41,7 +41,7 @@ class NumberList(click.ParamType):
     "contexts",
     type=NumberList(),
     default=DEFAULT_CONTEXTS,
-    help="Prompt lengths before decode starts, in tokens, comma-separated.",
+    help="Context lengths to measure decode at, in tokens, comma-separated.",
 )
 @click.option(
     "--prefill",
@@ -55,27 +55,27 @@ class NumberList(click.ParamType):
     "num_steps",
     type=options.POSITIVE,
     default=64,
-    help="Decode steps to measure at each batch size.",
+    help="Number of decode steps to measure at each batch size.",
 )
 @click.option(
     "--profile/--no-profile",
     "is_profiled",
     default=None,
-    show_default="profile with --json or --output",
+    show_default="on with --json or --output",
     help="Time each operation on the device and print a table for each measurement.",
 )
 @click.option(
     "--seed",
     type=options.SEED,
     show_default="random",
-    help="Seed of the random prompts.",
+    help="Seed for the random prompts.",
 )
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
-@click.option("--plot", type=click.Path(), help="Draw the report as PLOT.png and PLOT.svg.")
-@click.option("--show", "shown", type=click.Path(), help="Print a report that --output wrote.")
+@click.option("--plot", type=click.Path(), help="Plot the report to PATH.png and PATH.svg.")
+@click.option("--show", "shown", type=click.Path(), help="Print a report saved with --output.")
 @options.engine_options_with(
-    max_batch="the largest of --batch",
-    max_seq="as long as the measurements need",
+    max_batch="the largest value of --batch",
+    max_seq="long enough for the measurements",
     step_budget_ms="0",
 )
 @options.drawing_options

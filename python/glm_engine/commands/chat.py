@@ -7,6 +7,7 @@ from contextlib import closing
 import click
 
 from glm_engine import options
+from glm_engine.client_key import address_of
 from glm_engine.conversation.settings import (
     DEFAULT_OF_OTHERS,
     DEFAULTS,
@@ -15,9 +16,7 @@ from glm_engine.conversation.settings import (
     Settings,
 )
 from glm_engine.errors import BadInputError
-from glm_engine.values import variable
 
-DIGEST = "sha256:"
 LONGEST_PATIENCE = 10_000_000.0
 ENGINE_OPTIONS = tuple(options.ENGINE)
 SERVER_OPTIONS = ("served_model", "key_file", "patience_seconds")
@@ -41,29 +40,23 @@ def sampling_options(function):
 @click.option(
     "--served-model-name",
     "served_model",
-    show_default="the server's first model",
+    show_default="the first model that the server lists",
     help="Name of the model to use on the server.",
 )
-@click.option(
-    "--api-key-file",
-    "key_file",
-    type=click.Path(),
-    show_default="GLM_API_KEY, else none",
-    help="File that contains the server's API key.",
-)
+@options.KEY_FILE
 @click.option(
     "--timeout",
     "patience_seconds",
     type=options.Finite(min=0, min_open=True, max=LONGEST_PATIENCE),
     default=600.0,
-    help="Give up when the server sends nothing for this many seconds.",
+    help="Give up if the server sends nothing for this many seconds.",
 )
 @click.option("--system", help="System message.")
 @click.option(
     "--tools",
     "tools_file",
     type=click.Path(),
-    help="JSON file with a list of tools in OpenAI's format.",
+    help="JSON file with a list of tools in the OpenAI format.",
 )
 @click.option(
     "--think/--no-think",
@@ -76,8 +69,8 @@ def sampling_options(function):
     "--show-thoughts/--hide-thoughts",
     "shows_thoughts",
     default=None,
-    show_default="show on a terminal, hide elsewhere",
-    help="Show the model's thoughts.",
+    show_default="show on a terminal, hide otherwise",
+    help="Show or hide the model's thoughts.",
 )
 @click.option(
     "--markdown/--no-markdown",
@@ -95,21 +88,22 @@ def sampling_options(function):
     "--history/--no-history",
     "keeps_history",
     default=True,
-    help="Keep typed messages in $XDG_STATE_HOME/glm/chat_history.",
+    help="Save typed messages to $XDG_STATE_HOME/glm/chat_history.",
 )
 @sampling_options
 @options.engine_options_with(max_batch=1)
 def command(question, url, **values):
-    """Chat with a model in this process, or with --url on a server.
+    """Chat with a model loaded in this process or, with --url, on a server.
 
-    With QUESTION, answer it and exit; text piped to standard input goes before the question.
-    Without QUESTION, chat on a terminal (/help lists the commands) or answer each line of a pipe.
-    With --url, MODEL is the name of a served model and may be left out.
+    With QUESTION, answer it and exit; text piped to standard input is added before the question.
+    Without QUESTION, chat in the terminal (/help lists the commands) or answer each line piped to
+    standard input. With --url, MODEL is the name of a served model and can be omitted.
     """
     if url is None:
         options.refuse_stated("only allowed with --url", *SERVER_OPTIONS)
         if question is None and is_question(values["model_dir"]):
             values["model_dir"], question = options.unstated("model_dir"), values["model_dir"]
+        refuse_split_question(values["model_dir"], question)
         text, reader, parts = make_parts(question, values)
         run_on_engine(values["model_dir"], values["engine_values"], text, reader, parts)
     else:
@@ -140,6 +134,18 @@ def make_parts(question, values):
 def is_question(text):
     """Say whether one argument alone is a question: it has white space, and no folder is there."""
     return len(text.split()) > 1 and not os.path.exists(text)
+
+
+def refuse_split_question(model, question):
+    """Raise BadInputError where MODEL can only be the first word of a question of two words."""
+    from glm_engine.hub.names import OWN_MODEL
+
+    if question is None or "/" in model or model == OWN_MODEL or os.path.exists(model):
+        return
+    raise BadInputError(
+        f"MODEL is {model!r}: expected a checkpoint folder or ORG/NAME; if {model!r} is part of "
+        "the question, put the whole question in quotes"
+    )
 
 
 def model_and_question(values, question):
@@ -183,28 +189,11 @@ def run_on_engine(model_dir, engine_values, question, reader, parts):
 
 def run_at_server(url, model, values, question, reader, parts):
     from glm_engine.conversation.at_server import ServerBackend
-    from glm_engine.load.connection import KEY_VARIABLE, parse_address
     from glm_engine.load.target import chosen_model
 
-    key_file = values["key_file"]
-    if key_file is None:
-        address = parse_address(url, variable(KEY_VARIABLE))
-    else:
-        address = parse_address(url, read_key(key_file), key_file)
+    address = address_of(url, values["key_file"])
     backend = ServerBackend(address, chosen_model(address, model), values["patience_seconds"])
     converse(backend, question, reader, parts)
-
-
-def read_key(path):
-    """Return the one line of a file."""
-    from glm_engine.files import read_text
-
-    words = read_text(path).split()
-    if len(words) != 1:
-        raise BadInputError(f"{path}: expected one API key, got {len(words)} words")
-    if words[0].startswith(DIGEST):
-        raise BadInputError(f"{path}: expected the API key itself, got its digest")
-    return words[0]
 
 
 def converse(backend, question, reader, parts):

@@ -16,11 +16,11 @@ from glm_engine.deploy.options import (
 )
 from glm_engine.errors import ExitCode
 
-ORDER = "Runs the earlier stages first, unless --only is given."
+ORDER = "Runs the earlier steps first, unless --only is given."
 STAGES = {
     "download": "Download the checkpoint.",
-    "build": "Check engine, devices and packages.",
-    "validate": "Check shards, tokenizer, memory and known answers.",
+    "build": "Check the installation, as `glm doctor` does.",
+    "validate": "Check the shards, tokenizer and memory, and the answers to known questions.",
     "smoke": "Complete “The capital of France is” and check for “Paris”.",
     "benchmark": "Measure prefill and decode speed.",
 }
@@ -40,9 +40,9 @@ class StagesInOrder(click.Group):
 
 @click.group("deploy", cls=StagesInOrder, context_settings={"help_option_names": ["-h", "--help"]})
 def command():
-    """Download, check, measure and serve a model, on this machine (--local) or on Modal.
+    """Download, check, benchmark and serve a model, on this machine (--local) or on Modal.
 
-    The engine has run on one, two and four H200s and on two H100s; it has not run on Modal yet.
+    The engine has been tested on one, two and four H200s and on two H100s, but not yet on Modal.
     """
 
 
@@ -83,7 +83,7 @@ def stage_command(name, help_text):
 @with_options(WHERE, LOCAL, MODAL)
 @click.pass_context
 def plan_command(context, is_local, as_json, **values):
-    """Show memory, contents and cost of a deployment."""
+    """Show the memory use, contents and cost of a deployment."""
     refuse_foreign(context, is_local)
     is_alone = values["is_alone"]
     if is_local:
@@ -111,8 +111,8 @@ for stage_name, stage_help in STAGES.items():
 def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
     """Serve the model.
 
-    On this machine it runs until a signal comes, on Modal until you stop the app. Downloads the
-    checkpoint and checks the engine first, unless --only is given.
+    On this machine, it runs until it receives SIGINT or SIGTERM; on Modal, until you stop the app.
+    Downloads the checkpoint and checks the installation first, unless --only is given.
     """
     refuse_foreign(context, is_local)
     stages = () if is_alone else stages_of(BEFORE_SERVING, False)
@@ -135,11 +135,11 @@ def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
     "num_entries",
     type=options.POSITIVE,
     default=100,
-    help="Number of latest entries to show.",
+    help="Number of most recent entries to show.",
 )
 @click.option("--follow", is_flag=True, help="Keep printing new entries.")
 def logs_command(app_name, num_entries, follow):
-    """Show the logs of the app on Modal."""
+    """Show the app's logs on Modal."""
     there().show_logs(app_name, num_entries, follow)
     return ExitCode.OK
 
@@ -183,7 +183,7 @@ def show_containers(values, as_json, weights_line):
     rows, gpu = containers(deployment.gpu), deployment.gpu
     notes = [
         weights_line(deployment.job.model, gpu),
-        f"The exact requests to Modal need the package modal: {WAY_TO_MODAL}.",
+        f"Showing the exact requests to Modal requires the modal package: {WAY_TO_MODAL}.",
     ]
     if as_json:
         print_json({"containers": rows, "notes": notes})

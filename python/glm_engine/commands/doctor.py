@@ -8,9 +8,9 @@ from glm_engine.errors import ExitCode
 @options.command("doctor")
 @options.JSON
 def command(as_json):
-    """Check the installation: packages, libraries, devices and, in a checkout, build tools.
+    """Check the installation: packages, libraries, devices and, in a source checkout, build tools.
 
-    Exits with 1 if something that running needs is missing.
+    Exits with 1 if anything needed to run is missing.
     """
     from glm_engine.diagnosis import diagnose
 
@@ -31,7 +31,7 @@ def print_findings(findings, missing):
     print(
         verdict(f"Missing: {', '.join(missing)}.", False)
         if missing
-        else verdict("Everything that running needs is here.", True)
+        else verdict("Everything needed to run is here.", True)
     )
 
 

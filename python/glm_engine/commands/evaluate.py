@@ -30,16 +30,16 @@ MAX_TOKENS = 16
     "--facts",
     type=click.Path(),
     show_default=f"MODEL/{FACTS_FILE}",
-    help="JSON file of the facts to ask for.",
+    help="JSON file with the facts to ask about.",
 )
 @click.option(
     "--threshold",
     type=options.Finite(0, 1),
     default=0.95,
-    help="Accuracy below which the command fails.",
+    help="Minimum accuracy; below it, the command exits with 1.",
 )
 @click.option(
-    "--limit", type=options.POSITIVE, show_default="all", help="Ask only for this many facts."
+    "--limit", type=options.POSITIVE, show_default="all", help="Ask about only this many facts."
 )
 @options.engine_options_with(max_batch=32, max_seq=256)
 @options.JSON
@@ -77,7 +77,7 @@ def read_facts(path):
     for index, fact in enumerate(facts):
         for key in FACT_KEYS:
             if not isinstance(fact, dict) or not isinstance(fact.get(key), str):
-                raise BadInputError(f"{path}: expected a text {key!r} in fact {index}")
+                raise BadInputError(f"{path}: expected a string {key!r} in fact {index}")
     return facts
 
 

@@ -22,7 +22,9 @@ from glm_engine.errors import BadInputError
     default=0,
     help="Minimum number of tokens to generate.",
 )
-@click.option("--stop", "stop_texts", multiple=True, help="Stop before this text (repeatable).")
+@click.option(
+    "--stop", "stop_texts", multiple=True, help="Stop generating before this text (repeatable)."
+)
 @click.option("--ignore-eos", is_flag=True, help="Continue after the end-of-text token.")
 @click.option(
     "--logit-bias",
@@ -32,14 +34,17 @@ from glm_engine.errors import BadInputError
     help="Add BIAS to the logit of token ID (repeatable).",
 )
 @click.option("--chat", is_flag=True, help="Apply the model's chat template to the prompt.")
-@click.option("--system", help="System message; needs --chat.")
-@click.option("--show-special", is_flag=True, help="Print special tokens, too.")
-@click.option("--stats", is_flag=True, help="Print token counts and speed on standard error.")
+@click.option("--system", help="System message (requires --chat).")
+@click.option("--show-special", is_flag=True, help="Print special tokens as well.")
+@click.option("--stats", is_flag=True, help="Print token counts and speed to standard error.")
 @options.sampling_options
 @options.engine_options_with(max_batch=1)
 @options.JSON
 def command(prompt, model_dir, engine_values, as_json, stats, chat, system, **request_values):
-    """Complete PROMPT and stream the text. Without PROMPT, or with “-”, read standard input."""
+    """Complete PROMPT and stream the text.
+
+    Without PROMPT, or if it is “-”, the prompt is read from standard input.
+    """
     from glm_engine.generation import Runner
     from glm_engine.hub.names import find_checkpoint
     from glm_engine.loading import load_engine

@@ -9,21 +9,31 @@ from glm_engine import help_pages, options
 @click.argument("words", nargs=-1, metavar="[COMMAND|engine|sampling]")
 @click.pass_context
 def command(ctx, words):
-    """Show the help of glm, of a command, or of the engine or sampling options."""
+    """Show help for glm, for a command, or for the engine or sampling options."""
     if len(words) == 1 and words[0] in options.TOPICS:
-        click.echo(topic_page(words[0]))
+        click.echo(topic_page(words[0], ctx.find_root()))
         return
     shown = ctx.find_root()
     for word in words:
         if not isinstance(shown.command, click.Group):
             raise click.UsageError(f"`{shown.command_path}` has no commands, got {word!r}", ctx)
-        name, found, _ = shown.command.resolve_command(shown, [word])
+        name, found, _ = resolved(shown, word)
         settings = found.context_settings
         shown = found.context_class(found, info_name=name, parent=shown, **settings)
     click.echo(shown.get_help())
 
 
-def topic_page(topic):
+def resolved(ctx, word):
+    """Return the command that a word names; the error of an unknown one lists the topics."""
+    try:
+        return ctx.command.resolve_command(ctx, [word])
+    except click.UsageError as error:
+        topics = " and ".join(f"`glm help {one}`" for one in options.TOPICS)
+        text = f"{error.message}; {topics} show the options that many commands share"
+        raise click.UsageError(text if ctx.parent is None else error.message, ctx) from error
+
+
+def topic_page(topic, root):
     """Return the page of the options of a topic."""
 
     def carrier():
@@ -32,5 +42,5 @@ def topic_page(topic):
     for option in reversed(options.TOPICS[topic].values()):
         option()(carrier)
     page = options.command(topic)(carrier)
-    context = help_pages.HelpContext(page, **page.context_settings)
+    context = help_pages.HelpContext(page, parent=root, **page.context_settings)
     return help_pages.topic_page(topic, page.params[:-1], context)

@@ -24,14 +24,14 @@ SHARD_COLUMNS = ("shard", ">tensors", ">bytes")
     "--match",
     "pattern",
     default="",
-    help="List only tensors whose name matches this regular expression.",
+    help="List only tensors whose names match this regular expression.",
 )
 @click.option("--summary", is_flag=True, help="Do not list the tensors.")
 @options.JSON
 def command(model_dir, pattern, summary, as_json):
-    """List the tensors of a checkpoint and its problems. MODEL may be a config.json, too.
+    """List the tensors and the problems of a checkpoint.
 
-    Exits with 1 if the checkpoint has problems.
+    MODEL may also be a config.json. Exits with 1 if the checkpoint has problems.
     """
     from glm_engine.engine import inspect_checkpoint
     from glm_engine.hub.names import find_checkpoint

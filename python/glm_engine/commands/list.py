@@ -12,11 +12,11 @@ COLUMNS = ("model", ">size", "modified", "state")
 @options.command("list")
 @options.JSON
 def command(as_json):
-    """List the models on this machine: name, size, date of the download, and state.
+    """List the models on this machine: name, size, download date and state.
 
-    State: ready; incomplete (run `glm pull` again); unchecked (another tool downloaded the model,
-    `glm pull` checks it); config only (`glm plan` needed no more); unsupported (not a model that
-    glm runs). HF_HOME and HF_HUB_CACHE choose the folder.
+    The states are: ready; incomplete (run `glm pull` again); unchecked (downloaded by another
+    tool; run `glm pull` to check it); config only (only config.json was downloaded, for
+    `glm plan`); unsupported (glm cannot run this model). HF_HOME and HF_HUB_CACHE set the folder.
     """
     from glm_engine.hub.cache import list_models
     from glm_engine.hub.names import cache_folder

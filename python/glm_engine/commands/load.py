@@ -6,10 +6,10 @@ import sys
 import click
 
 from glm_engine import options
+from glm_engine.client_key import address_of
 from glm_engine.console import print_json
 from glm_engine.errors import BadInputError, ExitCode
 from glm_engine.load.records import LOST
-from glm_engine.values import variable
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_REQUESTS = 100
@@ -26,8 +26,8 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "--request-rate",
     "rates",
     default="inf",
-    help="Request rates in requests per second, comma-separated; inf sends all at once"
-    " (e.g. 1,2,4,inf).",
+    help="Request rates to test, in requests per second, comma-separated, e.g. 1,2,4,inf; inf sends"
+    " all requests at once.",
 )
 @click.option(
     "--requests",
@@ -35,12 +35,12 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "num_requests",
     type=options.POSITIVE,
     show_default=str(DEFAULT_REQUESTS),
-    help="Requests to send at each rate.",
+    help="Number of requests to send at each rate.",
 )
 @click.option(
     "--seconds",
     type=options.Finite(min=0, min_open=True),
-    help="Seconds to send requests at each rate, in place of --requests.",
+    help="How many seconds to send requests for at each rate, instead of --requests.",
 )
 @click.option(
     "--max-concurrency",
@@ -53,25 +53,26 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "--random-input-len",
     default="uniform:32:512",
     help="Prompt lengths in tokens: N, uniform:MIN:MAX or lognormal:MEDIAN:SIGMA[:MAX];"
-    " file:PATH sends the prompts of a JSONL file.",
+    " file:PATH sends the prompts in a JSONL file.",
 )
 @click.option(
     "--outputs",
     "--random-output-len",
     default="128",
-    help="Output lengths in tokens, in the forms of --prompts.",
+    help="Output lengths in tokens, in the same formats as --prompts.",
 )
 @click.option(
     "--shared-prefix",
     type=options.NOT_NEGATIVE,
     default=0,
-    help="Tokens of a prefix that all prompts share.",
+    help="Length in tokens of a prefix shared by all prompts.",
 )
 @click.option(
     "--burstiness",
     type=options.Finite(LEAST_BURSTINESS, MOST_BURSTINESS),
     default=1.0,
-    help="Shape of the gamma distribution of arrivals: 1 is a Poisson process, lower is burstier.",
+    help="Shape of the gamma distribution of the times between requests: 1 gives a Poisson process;"
+    " lower values give burstier traffic.",
 )
 @click.option(
     "--endpoint",
@@ -83,22 +84,22 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "--stream/--no-stream",
     "is_streaming",
     default=True,
-    help="Stream answers; without streaming there is no TTFT.",
+    help="Stream answers; without streaming, the time to first token is not measured.",
 )
 @click.option(
     "--temperature",
     type=options.Finite(min=0),
     default=0.0,
-    help="Sampling temperature; 0 is greedy.",
+    help=options.SAMPLING_HELP["temperature"],
 )
 @click.option(
     "--ignore-eos/--stop-at-eos",
     default=True,
-    help="Generate exactly the requested output length, or let the model stop.",
+    help="Generate exactly the requested output length, or let the model stop earlier.",
 )
 @click.option(
     "--goodput",
-    help="Latency limits that a request must keep to count as good (e.g. ttft:200ms,tpot:50ms).",
+    help="Latency limits that a request must meet to count as good, e.g. ttft:200ms,tpot:50ms.",
 )
 @click.option(
     "--warm-up",
@@ -106,39 +107,43 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "num_warm_up",
     type=options.NOT_NEGATIVE,
     default=4,
-    help="Requests to send before measuring.",
+    help="Number of requests to send before measuring.",
 )
 @click.option(
     "--timeout",
     type=options.Finite(min=0, min_open=True, max=LONGEST_TIMEOUT),
     default=600.0,
-    help="Give up a request after this many seconds.",
+    help="Give up on a request after this many seconds.",
 )
 @click.option(
     "--workers",
     "num_workers",
     type=options.Whole(1, 64),
     default=1,
-    help="Client processes that share the requests.",
+    help="Number of client processes to spread the requests over.",
 )
 @click.option(
     "--served-model-name",
     "served_model",
-    show_default="the first that the server lists",
-    help="Model name to put into requests.",
+    show_default="the first model that the server lists",
+    help="Model name to send in requests.",
 )
-@click.option("--base-url", help="Server to load; the same as the argument URL.")
+@options.KEY_FILE
+@click.option("--base-url", help="Server to load-test; the same as the URL argument.")
 @click.option(
-    "--seed", type=options.SEED, show_default="random", help="Seed of prompts and arrivals."
+    "--seed",
+    type=options.SEED,
+    show_default="random",
+    help="Seed for the prompts and arrival times.",
 )
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
-@click.option("--plot", type=click.Path(), help="Draw the report as PLOT.png and PLOT.svg.")
-@click.option("--show", "shown", type=click.Path(), help="Print a report that --output wrote.")
+@click.option("--plot", type=click.Path(), help="Plot the report to PATH.png and PATH.svg.")
+@click.option("--show", "shown", type=click.Path(), help="Print a report saved with --output.")
 @click.option(
     "--engine",
     "in_engine",
     is_flag=True,
-    help="Load an engine in this process instead of a server.",
+    help="Load-test an engine in this process instead of a server.",
 )
 @options.model_options
 @options.TOKENIZER
@@ -147,9 +152,9 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 def command(shown, output, plot, as_json, **values):
     """Send requests to the server at URL at fixed rates and measure throughput and latency.
 
-    Requests are sent when they are due and never wait for earlier answers. The API key comes from
-    GLM_API_KEY. With --engine the same requests go to an engine in this process, which takes the
-    model and engine options below.
+    Each request is sent when it is due, even if earlier answers are not complete. With --engine,
+    the requests go to an engine in this process instead; the model and engine options below
+    configure it.
     """
     from glm_engine.files import prepare_target, write_report
     from glm_engine.load import plots, report
@@ -183,12 +188,14 @@ def measure(as_json, in_engine, base_url, **values):
     from glm_engine.load import report
 
     if base_url is not None:
-        options.refuse_stated("--base-url is given, leave out", "url")
+        options.refuse_stated("--base-url is given; remove", "url")
         values["url"] = base_url
     if not in_engine:
-        options.refuse_stated("only with --engine", *ENGINE_OPTIONS)
+        options.refuse_stated("only allowed with --engine", *ENGINE_OPTIONS)
     else:
-        options.refuse_stated("--engine loads no server; leave out", "url", "base_url")
+        options.refuse_stated(
+            "--engine does not use a server; remove", "url", "base_url", "key_file"
+        )
     schedule = make_schedule(as_json, **values)
     run = run_in_engine if in_engine else run_at_server
     target, points = run(schedule, values)
@@ -242,11 +249,10 @@ def make_workload(
 def run_at_server(schedule, values):
     """Ask the server for its models, then send the requests of every rate to it."""
     from glm_engine.load import gauges, runs, target
-    from glm_engine.load.connection import KEY_VARIABLE, parse_address
     from glm_engine.server.lifecycle import raise_file_limit
 
     raise_file_limit()
-    address = parse_address(values["url"], variable(KEY_VARIABLE))
+    address = address_of(values["url"], values["key_file"])
     names = ("endpoint", "is_streaming", "temperature", "ignore_eos")
     model = target.chosen_model(address, values["served_model"])
     chosen = target.Target(address, model, **{name: values[name] for name in names})
@@ -269,7 +275,7 @@ def run_in_engine(schedule, values):
     from glm_engine.tokenizer import GlmTokenizer
 
     if values["endpoint"] != "completions":
-        raise BadInputError("--engine takes --endpoint completions only")
+        raise BadInputError("--engine supports only --endpoint completions")
     names = ("model_dir", "synthetic", "num_layers", "engine_values")
     source, chosen = chosen_engine(*(values[name] for name in names), DEFAULT_MAX_QUEUE)
     folder = options.CAPITALS if values["synthetic"] else source

@@ -16,9 +16,10 @@ from glm_engine.console import (
     print_json,
 )
 from glm_engine.errors import EngineError, ExitCode, Status
+from glm_engine.option_types import SizeOfOne
 from glm_engine.sizes import batch_line, context_line
 
-FEWEST = "the fewest of 1, 2, 4 and 8 GPUs that hold the model"
+FEWEST = "the smallest number (1, 2, 4 or 8) that can hold the model"
 ON_GPUS = " To plan for GPUs, state the memory of each, e.g. --device-memory 141GB."
 OPTIONS = re.compile(r"\b(max_seq|max_step_tokens|num_pages|page_size|world_size)\b")
 
@@ -28,18 +29,20 @@ OPTIONS = re.compile(r"\b(max_seq|max_step_tokens|num_pages|page_size|world_size
 @click.option(
     "--device-memory",
     "device_memory_bytes",
-    type=options.PositiveSize(),
-    show_default="the free memory of the devices here",
-    help="Plan for GPUs with this much free memory each, e.g. 141GB; this machine needs no GPU.",
+    type=SizeOfOne(),
+    show_default="the free memory of this machine's devices",
+    help="Plan for GPUs with this much free memory each, e.g. 141GB; no GPU is needed on this"
+    " machine.",
 )
-@click.option("--buffers", is_flag=True, help="List every buffer of the workspace, in bytes.")
+@click.option("--buffers", is_flag=True, help="List every workspace buffer with its size in bytes.")
 @options.engine_options
 @options.JSON
 def command(model_dir, engine_values, device_memory_bytes, buffers, as_json):
-    """Show whether MODEL fits in memory, and the context and requests that it leaves room for.
+    """Show whether MODEL fits in memory, and how long a context and how many requests it leaves
+    room for.
 
-    No weights are loaded: a config.json is enough. A GB is 10^9 bytes. Exits with 1 if the model
-    does not fit.
+    No weights are loaded: MODEL may also be a config.json or a built-in name, e.g. glm-4.7-fp8.
+    1 GB is 10^9 bytes. Exits with 1 if the model does not fit.
     """
     from glm_engine.engine import plan
     from glm_engine.hub.names import find_config

@@ -22,10 +22,10 @@ MOST_WORKERS = 64
 )
 @options.JSON
 def command(name, revision, max_workers, as_json):
-    """Download the model ORG/NAME from the Hugging Face hub, or continue an interrupted download.
+    """Download the model ORG/NAME from the Hugging Face hub, or resume an interrupted download.
 
-    ORG/NAME may also be the address of the model's page. glm checks each file against the digest
-    that the hub lists. HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as in
+    You can also give the URL of the model's page. glm checks each file against the hash that the
+    hub lists. HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as they do for
     the `hf` command.
     """
     from glm_engine.hub.pull import pull
@@ -41,7 +41,7 @@ def name_and_revision(stated, revision):
     """Return the name and the revision that the arguments state."""
     name, of_address = split_address(stated)
     if of_address and options.is_stated("revision") and revision != of_address:
-        raise BadInputError(f"{stated} names a revision, but --revision is {revision!r}")
+        raise BadInputError(f"{stated} contains a revision, but --revision is {revision!r}")
     return name, of_address or revision
 
 

@@ -21,9 +21,9 @@ def complete_name(_ctx, _param, incomplete):
 @click.option("--yes", "-y", is_flag=True, help="Delete without asking.")
 @options.JSON
 def command(models, yes, as_json):
-    """Delete MODELS (ORG/NAME) from this machine, with all their revisions.
+    """Delete MODELS (ORG/NAME) and all their revisions from this machine.
 
-    Asks first, unless --yes is given, and prints how much disk space is free again.
+    Asks first unless --yes is given, then prints how much disk space was freed.
     """
     from glm_engine.hub.cache import find_models, remove_model
 
@@ -42,8 +42,10 @@ def command(models, yes, as_json):
 def ask(models):
     """Go on only if the user agrees."""
     if not sys.stdin.isatty():
-        raise BadInputError("standard input is not a terminal: expected --yes to delete models")
+        raise BadInputError(
+            "standard input is not a terminal; use --yes to delete models without being asked"
+        )
     total = human_bytes(sum(one.size_bytes for one in models))
     listed = ", ".join(one.name for one in models)
     if not click.confirm(f"Delete {listed} ({total})?", err=True):
-        raise GlmError("kept all models")
+        raise GlmError("no models were deleted")

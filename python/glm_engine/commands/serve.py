@@ -30,9 +30,9 @@ SHOWN_FOR_UNKNOWN = "\ufffd".encode()
 @server_options
 @options.engine_options
 def command(model_dir, synthetic, tokenizer_dir, served_names, **values):
-    """Serve a model over OpenAI's and Anthropic's HTTP APIs.
+    """Serve a model over an OpenAI- and Anthropic-compatible HTTP API.
 
-    SIGTERM, SIGHUP or Ctrl-C stop the server once running requests have finished.
+    SIGTERM, SIGHUP or Ctrl-C stops the server after running requests have finished.
     """
     from glm_engine.server import lifecycle, logs
 

@@ -23,13 +23,13 @@ RUN_INSTALLED = "`glm smoke --device cuda`"
     "--timed-tokens",
     type=options.Whole(2),
     default=TIMED_TOKENS,
-    help="Number of tokens to generate when measuring the decode speed.",
+    help="Number of tokens to generate when measuring decode speed.",
 )
 @options.JSON
 def command(model_dir, engine_values, timed_tokens, as_json):
-    """Complete “The capital of France is” with the whole engine.
+    """Run the full engine end to end: complete “The capital of France is”.
 
-    Exits with 1 if the answer lacks “Paris”.
+    Exits with 1 if the answer does not contain “Paris”.
     """
     from glm_engine.generation import Runner
     from glm_engine.hub.names import find_checkpoint

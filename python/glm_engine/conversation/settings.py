@@ -20,17 +20,7 @@ SETTINGS = {
 }
 DEFAULTS = {"seed": "a new seed for each answer", "max_tokens": "the rest of the context"}
 DEFAULT_OF_OTHERS = "the model's default"
-HELP = {
-    "temperature": "Sampling temperature; 0 always takes the most likely token.",
-    "top_p": "Sample from the most likely tokens whose probabilities add up to this.",
-    "top_k": "Sample from only this many of the most likely tokens; 0 turns this off.",
-    "min_p": "Drop tokens less likely than this fraction of the most likely token's probability.",
-    "repetition_penalty": "Penalize tokens that the prompt or answer contains; 1 turns this off.",
-    "frequency_penalty": "Penalize tokens by how often the answer already contains them.",
-    "presence_penalty": "Penalize tokens that the answer already contains.",
-    "seed": "Random seed.",
-    "max_tokens": "Maximum number of tokens in an answer.",
-}
+HELP = {**options.SAMPLING_HELP, "max_tokens": "Maximum number of tokens in an answer."}
 DEFAULT = "default"
 
 

@@ -19,30 +19,35 @@ here_option = options.grouped("With --local")
 modal_option = options.grouped("On Modal")
 
 WHERE = (
-    click.option(
-        "--local", "is_local", is_flag=True, help="Run on this machine; send nothing to Modal."
-    ),
+    click.option("--local", "is_local", is_flag=True, help="Run on this machine, without Modal."),
     click.option(
         "--dry-run",
         "is_dry_run",
         is_flag=True,
-        help="Show what would be sent to Modal; send nothing.",
+        help="Show what would be sent to Modal, without sending it.",
     ),
     click.option(
         "--json",
         "as_json",
         is_flag=True,
-        help="Print the dry run as one JSON object; stages always print JSON.",
+        help="Print the plan or dry run as JSON; step reports are always JSON.",
     ),
-    click.option("--only", "is_alone", is_flag=True, help="Run this stage alone."),
+    click.option(
+        "--only",
+        "is_alone",
+        is_flag=True,
+        help="Run only this command, without the steps before it.",
+    ),
     options.with_argument(
         options.model_option(
             "--model",
             "-m",
             envvar="GLM_MODEL",
             shell_complete=options.complete_path,
-            show_default=f"{MODEL_ON_MODAL}; with --local {OWN_MODEL}",
-            help=f"ORG/NAME on the Hugging Face hub, or {OWN_MODEL}; with --local also a folder.",
+            show_default=f"{MODEL_ON_MODAL}, or {OWN_MODEL} with --local",
+            help=f"ORG/NAME on the Hugging Face hub, or “{OWN_MODEL}” (the small built-in test"
+            f" model);"
+            " with --local, also a folder.",
         ),
         target="model",
     ),
@@ -69,20 +74,20 @@ LOCAL = (
         "--device",
         type=click.Choice(options.DEVICES),
         default="auto",
-        help="Device to run on; auto uses the GPU if there is one, else the CPU.",
+        help="Device to run on; auto uses CUDA if there is an NVIDIA GPU, otherwise the CPU.",
     ),
     here_option(
         "--world-size",
         type=options.WorldSize(1),
         metavar="N|auto",
         default="auto",
-        help="GPUs to split the model over.",
+        help="Number of GPUs to split the model across.",
     ),
     here_option(
         "--port",
         type=options.Whole(0, 65535),
         default=Job.port,
-        help="Port of the server on 127.0.0.1; 0 picks a free one.",
+        help="Port of the server on 127.0.0.1; 0 picks a free port.",
     ),
 )
 LOCAL_NAMES = ("device", "world_size", "port")
@@ -93,33 +98,33 @@ def stated(flag, name, kind, help_text):
     return modal_option(flag, name, type=kind, default=getattr(Deployment, name), help=help_text)
 
 
-APP = stated("--app", "app_name", str, "Name of the app.")
+APP = stated("--app", "app_name", str, "Name of the Modal app.")
 MODAL = (
     APP,
     modal_option(
         "--gpu",
         default="B200:8",
-        help="GPUs of a container: H100, H200 or B200 with :1, :2, :4 or :8 (e.g. H200:4).",
+        help="GPUs per container: H100, H200 or B200, followed by :1, :2, :4 or :8.",
     ),
     modal_option(
         "--ship",
         type=click.Choice(SHIPS),
-        show_default="artifacts; index where glm was installed from a wheel",
-        help="How the image gets the engine: artifacts sends a wheel, source sends the checkout"
-        f" and builds there, index installs {RELEASE} from the package index.",
+        show_default="artifacts, or index if glm was installed from a wheel",
+        help="How the image gets the engine: artifacts sends a wheel; source sends the checkout"
+        f" and builds it there; index installs {RELEASE} from the package index.",
     ),
     modal_option(
         "--wheel",
         shell_complete=options.complete_path,
-        show_default="the one in build/wheel",
-        help="Wheel with the CUDA device to send.",
+        show_default="the wheel in build/wheel",
+        help="Wheel to send; it must be built with CUDA support.",
     ),
-    modal_option("--hub-secret", help="Modal secret that holds HF_TOKEN, for gated models."),
+    modal_option("--hub-secret", help="Modal secret that contains HF_TOKEN, for gated models."),
     stated(
         "--keys-secret",
         "keys_secret",
         str,
-        "Modal secret that holds GLM_API_KEYS, the API keys of the server.",
+        "Modal secret that contains GLM_API_KEYS, the server's API keys.",
     ),
     stated(
         "--min-replicas",
@@ -138,7 +143,7 @@ MODAL = (
         "--concurrent-requests",
         "concurrent_requests",
         options.POSITIVE,
-        "Requests in a container at once before Modal starts another.",
+        "Concurrent requests per container before Modal starts another container.",
     ),
 )
 MODAL_NAMES = (

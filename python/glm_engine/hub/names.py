@@ -15,6 +15,7 @@ LETTERS = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?"
 NAME = re.compile(rf"(?!.*(?:--|\.\.))(?!.*\.git\Z)(?=.{{1,96}}\Z){LETTERS}/{LETTERS}")
 SITE = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/")
 PAGE = re.compile(r"(?P<name>[^/?#]+/[^/?#]+)(?:/tree/(?P<revision>[^?#]+?))?/?(?:[?#].*)?")
+ELSEWHERE = re.compile(r"(?P<hub>https?://[^/?#]+)/(?P<name>[^/?#]+/[^/?#]+)/?")
 MAIN = "main"
 OWNER = "zai-org/"
 CONFIG = "config.json"
@@ -50,8 +51,16 @@ def find_config(wanted):
     `wanted` is a path, the name of a config that ships, or a model of the hub, of which only
     config.json is downloaded.
     """
-    shipped = None if os.path.exists(wanted) else shipped_config(split_address(wanted)[0])
-    return shipped or find_part(wanted, CONFIG_FILES)
+    if os.path.exists(wanted):
+        return wanted
+    found = shipped_config(split_address(wanted)[0]) or find_part(wanted, CONFIG_FILES)
+    if "/" not in found:
+        known = ", ".join((OWN_MODEL, *sorted(path.stem for path in CONFIGS.glob("*.json"))))
+        raise BadInputError(
+            f"{wanted}: not a folder or a known name; expected a checkpoint folder, ORG/NAME of a "
+            f"model on the Hugging Face hub, or one of {known}"
+        )
+    return found
 
 
 def tokenizer_of(stated, checkpoint):
@@ -90,7 +99,17 @@ def model_name(wanted):
             f"{wanted}: expected ORG/NAME, got a revision with it. "
             f"Run `glm pull {name} --revision {revision}`, then use {name}."
         )
+    refuse_elsewhere(name)
     return name if NAME.fullmatch(name) else None
+
+
+def refuse_elsewhere(text):
+    """Raise BadInputError for the address of a model's page on another hub."""
+    if found := ELSEWHERE.fullmatch(text):
+        raise BadInputError(
+            f"{text}: expected ORG/NAME, got the URL of another host. To use that hub, set "
+            f"HF_ENDPOINT={found['hub']} and give {found['name']} as the model."
+        )
 
 
 def split_address(text):

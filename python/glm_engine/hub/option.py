@@ -30,7 +30,8 @@ def no_download_option(group):
         ["--no-download"],
         is_flag=True,
         group=group,
-        help="Fail instead of downloading a model that is not in the cache.",
+        help="Fail if the model is not in the cache, instead of downloading it. HF_HOME sets the"
+        " cache folder, and HF_ENDPOINT sets the hub's URL.",
     )
 
 

@@ -21,6 +21,7 @@ from glm_engine.hub.names import (
     cache_folder,
     find_pulled,
     hub_constants,
+    refuse_elsewhere,
     storage_of,
 )
 from glm_engine.hub.supported import require_supported
@@ -60,6 +61,7 @@ class Counter:
 
 def check_names(name, revision):
     """Refuse a malformed name or revision before the hub is asked."""
+    refuse_elsewhere(name)
     if not NAME.fullmatch(name):
         raise BadInputError(f"{name}: not a model's name; expected ORG/NAME")
     if not REVISION.fullmatch(revision):

@@ -90,21 +90,23 @@ SERVER = (
         "api_keys",
         multiple=True,
         show_default="no keys",
-        help="API key that requests must send (repeatable); --api-key-file keeps it out of the "
-        "process list.",
+        help="API key that clients must send (repeatable). Other users of this machine can see it"
+        " in "
+        "the process list, but not keys in --api-key-file, GLM_API_KEY or GLM_API_KEYS.",
     ),
     server_option(
         "--api-key-file",
         type=click.Path(),
         show_default="no keys",
-        help="File with one API key per line, plain or as sha256:HEX; GLM_API_KEYS adds more.",
+        help="File with one API key per line, either plain or as sha256:HEX. Keys in GLM_API_KEYS, "
+        "separated by spaces, are accepted in addition.",
     ),
     server_option(
         "--allowed-host",
         "allowed_hosts",
         multiple=True,
-        show_default="localhost; any with API keys or beyond the loopback",
-        help="Extra Host header to accept (repeatable; * = any).",
+        show_default="localhost; any host if API keys are set or --host is not a loopback address",
+        help="Additional value of the Host header to accept (repeatable; * accepts any).",
     ),
     server_option(
         "--allowed-origin",
@@ -112,30 +114,30 @@ SERVER = (
         type=Origin(),
         multiple=True,
         show_default="none",
-        help="Web origin that may call the API from a browser (CORS; repeatable; * = any).",
+        help="Web origin that may call the API from a browser (CORS; repeatable; * allows any).",
     ),
     setting(
         "--scheduling-policy",
         "scheduling_policy",
         click.Choice(["fcfs", "priority"]),
-        "Order of waiting requests: first come, first served, or by their priority field "
-        "(lower first).",
+        "Order in which waiting requests start: first come, first served (fcfs), or by the "
+        "priority field of the request, lowest first (priority).",
     ),
     server_option(
         "--any-whitespace",
         is_flag=True,
-        help="Allow any whitespace between tokens of JSON in structured outputs.",
+        help="Allow any whitespace between JSON tokens in structured outputs.",
     ),
     server_option(
         "--strict-fields",
         is_flag=True,
-        help="Reject requests with unknown fields instead of logging and ignoring the fields.",
+        help="Reject requests with unknown fields instead of logging and ignoring those fields.",
     ),
     setting(
         "--drain-seconds",
         "drain_seconds",
         SECONDS,
-        "Time to let running requests finish after SIGTERM.",
+        "Seconds to let running requests finish after SIGTERM, SIGHUP or Ctrl-C.",
     ),
 )
 DEFAULTS = (
@@ -150,14 +152,15 @@ DEFAULTS = (
         "--generation-config",
         metavar="auto|none|FOLDER",
         default="auto",
-        help="Source of default sampling values: the checkpoint's generation_config.json, none "
-        "(OpenAI's defaults), or another folder.",
+        help="Where default sampling values come from: auto (the checkpoint's"
+        " generation_config.json), "
+        "none (OpenAI's defaults), or a folder with another generation_config.json.",
     ),
     default_option(
         "--override-generation-config",
         "sampling_overrides",
         type=JsonObject('{"temperature": 0.7}'),
-        help="Default sampling values, which override generation_config.json; fields: "
+        help="Default sampling values that override generation_config.json. Fields: "
         "temperature, top_p, top_k, min_p, repetition_penalty, do_sample.",
     ),
     default_option(
@@ -170,14 +173,15 @@ DEFAULTS = (
     default_option(
         "--reasoning-budget",
         type=click.Choice(["0", "-1"]),
-        help="Same as --no-think (0) or --think (-1), as in llama.cpp.",
+        help="As in llama.cpp: 0 is the same as --no-think, and -1 is the same as --think.",
     ),
     default_option(
         "--default-chat-template-kwargs",
         "--chat-template-kwargs",
         "template_variables",
         type=JsonObject('{"enable_thinking": false}'),
-        help="Default variables of the chat template; a request's chat_template_kwargs win.",
+        help="Default variables for the chat template; a request's chat_template_kwargs take "
+        "precedence.",
     ),
 )
 LIMITS = (
@@ -185,32 +189,34 @@ LIMITS = (
         "--max-choices",
         "max_choices",
         options.POSITIVE,
-        "Maximum number of choices per request (prompts times n).",
+        "Maximum number of choices per request (number of prompts times n).",
     ),
     options.grouped("Limits")(
         "--max-queue",
         type=options.POSITIVE,
         default=DEFAULT_MAX_QUEUE,
-        help="Maximum number of waiting requests; further requests get status 429.",
+        help="Maximum number of waiting requests; further requests get HTTP status 429.",
     ),
     limit("--max-body-size", "max_body_bytes", options.ByteSize(), "Maximum request body size."),
     limit(
         "--max-bodies-size",
         "max_bodies_bytes",
         options.ByteSize(),
-        "Maximum memory for all request bodies being read, beyond 64 KiB per request.",
+        "Maximum total memory for request bodies being read, not counting the first 64 KiB of"
+        " each.",
     ),
     limit(
         "--max-connections",
         "max_connections",
         options.POSITIVE,
-        "Maximum number of open connections; a new one replaces the longest idle one.",
+        "Maximum number of open connections; a new one replaces the one that has been idle"
+        " longest.",
     ),
     limit(
         "--request-timeout",
         "request_seconds",
         POSITIVE_SECONDS,
-        "Maximum time for a request, including time in the queue, in seconds.",
+        "Maximum time for a request in seconds, including time in the queue.",
         shown="no limit",
     ),
     limit(
@@ -229,45 +235,47 @@ LIMITS = (
         "--write-timeout",
         "stalled_write_seconds",
         POSITIVE_SECONDS,
-        "Close a connection when the client reads nothing for this many seconds.",
+        "Close a connection if the client reads nothing for this many seconds.",
     ),
     limit(
         "--keep-alive-comments",
         "keep_alive_comment_seconds",
         POSITIVE_SECONDS,
-        "Send a keep-alive event after this many seconds without output on a stream.",
+        "Send a keep-alive event after a stream has had no output for this many seconds.",
     ),
 )
 LOGS = (
-    log_option("--log-level", "log_level", click.Choice(LOG_LEVELS), "Lowest level to log."),
+    log_option("--log-level", "log_level", click.Choice(LOG_LEVELS), "Minimum level to log."),
     log_option(
         "--log-format",
         "log_format",
         click.Choice(LOG_FORMATS),
-        "Format of the log; auto is text on a terminal and JSON otherwise.",
+        "Log format; auto means text on a terminal and JSON otherwise.",
     ),
     log_option(
         "--log-stats-interval",
         "throughput_seconds",
         SECONDS,
-        "Seconds between two lines of throughput while there is work; 0 turns them off.",
+        "Seconds between throughput log lines while requests are running; 0 turns them off.",
     ),
     options.grouped("Logs and events")(
         "--kv-events",
         type=Endpoint(),
         is_flag=False,
         flag_value=KV_EVENTS_ENDPOINT,
-        help="Publish prefix-cache events over ZeroMQ in vLLM's format; the default address is "
-        f"{KV_EVENTS_ENDPOINT}.",
+        show_default="off",
+        help="Publish prefix-cache events over ZeroMQ on this address, in vLLM's format (without a "
+        f"value: {KV_EVENTS_ENDPOINT}).",
     ),
     options.grouped("Logs and events")(
         "--kv-events-replay",
         type=Endpoint(),
         is_flag=False,
         flag_value=REPLAY_ENDPOINT,
-        help=f"Replay missed events on this address; the default address is {REPLAY_ENDPOINT}.",
+        show_default="off",
+        help=f"Replay missed events on this address (without a value: {REPLAY_ENDPOINT}).",
     ),
-    log_option("--kv-events-topic", "kv_events_topic", str, "ZeroMQ topic of the events."),
+    log_option("--kv-events-topic", "kv_events_topic", str, "ZeroMQ topic for the events."),
 )
 
 

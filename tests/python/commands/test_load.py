@@ -126,6 +126,18 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
     assert glm_json("load", server.url, *SMALL)["points"][0]["num_completed"] == 6
 
 
+def test_a_key_in_a_file_wins_over_the_variable(server, monkeypatch, tmp_path):
+    server.reset(api_key="secret")
+    path = tmp_path / "key"
+    path.write_text("secret\n")
+    monkeypatch.setitem(ENVIRONMENT, "GLM_API_KEY", "another")
+    made = glm_json("load", server.url, *SMALL, "--api-key-file", str(path))
+    assert made["points"][0]["num_completed"] == 6
+    path.write_text("another\n")
+    line = refused("load", server.url, *SMALL, "--api-key-file", str(path))
+    assert f"401, the server does not accept the API key in {path}" in line
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -142,13 +154,18 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
         ([NOBODY, "--seconds", "5"], "--rate inf needs --requests"),
         (
             [NOBODY, "--threads", "2", "--layers", "1"],
-            "only with --engine: --layers, --threads",
+            "only allowed with --engine: --layers, --threads",
         ),
-        ([NOBODY, "--model", "x"], "only with --engine: --model"),
-        (["--engine", NOBODY], "--engine loads no server; leave out: URL"),
-        (["--engine", "--base-url", NOBODY], "--engine loads no server; leave out: --base-url"),
-        ([NOBODY, "--base-url", NOBODY], "--base-url is given, leave out: URL"),
-        ([NOBODY, *CPU], "only with --engine: --device"),
+        ([NOBODY, "--model", "x"], "only allowed with --engine: --model"),
+        (["--engine", NOBODY], "--engine does not use a server; remove: URL"),
+        (
+            ["--engine", "--api-key-file", "x"],
+            "--engine does not use a server; remove: --api-key-file",
+        ),
+        ([NOBODY, "--api-key-file", "absent"], "absent: cannot be read"),
+        (["--engine", "--base-url", NOBODY], "--engine does not use a server; remove: --base-url"),
+        ([NOBODY, "--base-url", NOBODY], "--base-url is given; remove: URL"),
+        ([NOBODY, *CPU], "only allowed with --engine: --device"),
         ([NOBODY, "--rate", "1e-300"], "expected 1e-06 to 1e+09, or inf, got '1e-300'"),
         (
             [NOBODY, "--outputs", "fixed:2147483648"],
@@ -157,7 +174,7 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
         ([NOBODY, "--no-stream", "--goodput", "e2e:1s,tpot:1s"], "ttft and tpot need --stream"),
         (["http://a..b"], "'http://a..b': invalid URL"),
         (["--show", "absent.json"], "absent.json: cannot be read"),
-        (["--engine", "--endpoint", "chat"], "--engine takes --endpoint completions only"),
+        (["--engine", "--endpoint", "chat"], "--engine supports only --endpoint completions"),
         (["--engine", "--synthetic", "glm-4.7-fp8", "--model", "x"], "cannot be used together"),
         (["--engine", "--model", "absent"], "absent: not a folder"),
     ],

@@ -75,7 +75,7 @@ SERVE = {
         (("--parallel", "-1"), "max_batch", None),
         (("-t", "8"), "num_threads", 8),
         (("--threads", "8"), "num_threads", 8),
-        (("-ngl", "40"), "--device cpu or cuda", None),
+        (("-ngl", "40"), "choose with --device", None),
         (("--n-gpu-layers", "all"), NOTHING, None),
         (("-fa", "on"), NOTHING, None),
         (("-b", "2048"), "--max-step-tokens", None),
@@ -194,31 +194,97 @@ def test_the_machine_has_as_much_memory_as_the_engine_says():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--gpu-memory-utilization", "90"), "'90' is not a share above 0 and up to 1, e.g. 0.9"),
-        (("--gpu-memory-utilization", "0"), "'0' is not a share above 0"),
-        (("--mem-fraction-static", "0.001"), "'0.001' is not a share from 0.01 to 1"),
+        (
+            ("--gpu-memory-utilization", "90"),
+            "'90' is not a fraction above 0 and up to 1, e.g. 0.9",
+        ),
+        (("--gpu-memory-utilization", "0"), "'0' is not a fraction above 0"),
+        (("--mem-fraction-static", "0.001"), "'0.001' is not a fraction from 0.01 to 1"),
         (("--max-model-len", "0.5q"), "expected a whole number, got '0.5q'"),
         (("--max-model-len", "12", "--max-seq", "13"), "--max-seq and --max-model-len set"),
-        (("--ctx-size", "12", "--max-model-len", "13"), "--max-seq and --max-model-len set"),
+        (("--ctx-size", "12", "--max-model-len", "13"), "--ctx-size and --max-model-len set"),
         (("--gpu-memory-utilization", "1", "--mem-fraction-static", "1"), "use one of them"),
         (("--gpu-memory-utilization", "1", "--memory-limit", "1GB"), "use one of them"),
         (("-m", "a", "-hf", "b"), "--model and -hf set the same option"),
         (("--enforce-eager", "--graphs"), "--graphs and --enforce-eager set"),
-        (("--kv-cache-dtype", "fp8_e5m2"), "'fp8_e5m2' is not one of"),
+        (("--kv-cache-dtype", "fp8_e5m2"), "for '--kv-cache-dtype': 'fp8_e5m2' is not one of"),
+        (("--kv-dtype", "fp8_e5m2"), "for '--kv-dtype': 'fp8_e5m2' is not one of"),
+        (("--context-length", "0.5q"), "for '--context-length': expected a whole number"),
+        (("--tp", "0"), "for '--tp': expected 1 to"),
         (("--ep-size", "many"), "'many' is not a number of GPUs"),
         (("--tensor-parallel-size", "0"), "expected 1 to 2147483647, got 0"),
         (("--tensor-parallel-size", ""), "--tensor-parallel-size: expected a value"),
         (("--tensor-parallel-size",), "'--tensor-parallel-size' requires an argument"),
-        (("--allowed-origins", "[1]"), "'[1]' is not a JSON list of texts"),
+        (("--allowed-origins", "[1]"), "'[1]' is not a JSON list of strings"),
         (("--tensor-parallel-sizes", "2"), "Did you mean --tensor-parallel-size?"),
         (("--max-bach", "2"), "Did you mean --max-batch?"),
         (("--frobnicate",), "No such option '--frobnicate'.\n"),
-        (("--max-tokens", "2"), "each request sets max_tokens"),
+        (("--max-tokens", "2"), "glm: `glm serve` has no --max-tokens; set max_tokens in each"),
+        (("--n-predict", "2"), "No such option '--n-predict': `glm serve` has no --max-tokens;"),
+        (("--temperature", "1"), "glm: `glm serve` has no --temperature; set it in each request"),
+        (
+            ("--max_model_len", "2"),
+            "No such option '--max_model_len'. Did you mean --max-model-len?",
+        ),
+        (("--n_predict", "2"), "No such option '--n_predict': `glm serve` has no --max-tokens;"),
+        (("--ngl", "40"), "No such option '--ngl': glm runs the whole model on either"),
     ],
 )
 def test_wrong_values_and_names_are_told(words, message, capsys):
     line = line_of(capsys, "serve", *words)
     assert message in line
+
+
+@pytest.mark.parametrize("name", ["--kv-dtype", "--kv-cache-dtype"])
+def test_types_of_the_cache_have_the_names_of_peers(name):
+    values = ("fp8", "bf16", "auto", "bfloat16")
+    found = [parsed(name, value).params["kv_dtype"] for value in values]
+    assert found == ["fp8_e4m3", "bfloat16", None, "bfloat16"]
+
+
+def test_an_option_that_a_command_cannot_use_is_told_by_the_name_that_was_typed(capsys):
+    line = line_of(capsys, "chat", "--url", "http://127.0.0.1:9", "--max-model-len", "9", "x")
+    assert line == "glm: not allowed with --url: --max-model-len\n"
+    line = line_of(capsys, "chat", "--url", "http://127.0.0.1:9", "--max-seq", "9", "x")
+    assert line == "glm: not allowed with --url: --max-seq\n"
+
+
+@pytest.mark.parametrize("name", ["-n", "--max-tokens"])
+def test_a_load_test_says_how_to_set_numbers(name, capsys):
+    line = line_of(capsys, "load", name, "50")
+    assert "use --requests N for the number of requests, or --outputs N for the output" in line
+
+
+def test_a_name_of_context_that_is_not_shown():
+    assert parsed("--n-ctx", "4k").params["max_seq"] == 4000
+
+
+def test_what_has_no_effect_is_told_unless_it_is_the_default(capsys):
+    for words in (("--dtype", "bfloat16"), ("--distributed-executor-backend", "mp")):
+        parsed(*words)
+        assert capsys.readouterr().err.startswith(f"glm: {words[0]} has no effect: glm ")
+    for words in (("--dtype", "auto"), ("--pipeline-parallel-size", "1")):
+        parsed(*words)
+        assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "rest"),
+    [
+        (("chat", "What", "is", "the", "capital"), "the capital"),
+        (("generate", "a", "b"), "b"),
+    ],
+)
+def test_unquoted_words_are_told_to_be_quoted(words, rest, capsys):
+    line = line_of(capsys, *words)
+    end = f'put the whole text in quotes, e.g. `glm {words[0]} "Hello, world"`\n'
+    assert line == f"glm: Got unexpected words ({rest}): {end}"
+
+
+def test_a_question_of_two_words_without_quotes_is_told_so(capsys):
+    line = line_of(capsys, "chat", "Hello", "there")
+    assert line.startswith("glm: MODEL is 'Hello': expected a checkpoint folder or ORG/NAME; if ")
+    assert line.endswith(" put the whole question in quotes\n")
 
 
 def test_a_repeated_option_takes_both_names():
@@ -266,7 +332,7 @@ def test_a_client_takes_a_key_and_warns(words, monkeypatch, capsys):
     command, *rest = words
     parsed(*rest, "--api-key", "secret", command=command)
     assert os.environ["GLM_API_KEY"] == "secret"
-    assert "use the variable GLM_API_KEY\n" in capsys.readouterr().err
+    assert "use --api-key-file or the variable GLM_API_KEY instead\n" in capsys.readouterr().err
     line = line_of(capsys, *words, "--api-key", "a b")
     assert line.endswith("expected one key without spaces\n")
 

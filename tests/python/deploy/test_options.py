@@ -76,7 +76,7 @@ def test_a_plan_from_an_installed_wheel_needs_neither_a_checkout_nor_modal(monke
     printed = capsys.readouterr().out
     assert "  serve: H200:4, 16 cores, 64 GiB, $19.42 per hour\n" in printed
     assert "about 88.7 GB on each of 4 H200" in printed
-    assert "need the package modal: " in printed.splitlines()[-1]
+    assert "requires the modal package: " in printed.splitlines()[-1]
     assert cli.main(["deploy", "plan", "--dry-run", "--gpu", "H200:4", "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in planned["containers"]][-2:] == ["benchmark", "serve"]

@@ -81,6 +81,22 @@ def test_the_variable_takes_a_name(cache, monkeypatch, capsys):
     assert f"`glm pull {ABSENT}`" in capsys.readouterr().err
 
 
+def test_a_plan_of_an_unknown_name_lists_the_known_ones(cache, capsys):
+    assert not cache.exists()
+    assert cli.main(["plan", "glm-4.6-fp8"]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("glm: glm-4.6-fp8: not a folder or a known name; expected a checkpoint")
+    assert line.endswith("or one of capitals, glm-4.5-air-fp8, glm-4.7-fp8\n")
+
+
+@pytest.mark.parametrize("command", ["serve", "plan", "chat", "pull"])
+def test_the_address_of_another_hub_is_told_the_variable(cache, command, capsys):
+    assert not cache.exists()
+    assert cli.main([command, "http://127.0.0.1:9/zai-org/X"]) == 2
+    line = capsys.readouterr().err
+    assert line.endswith("set HF_ENDPOINT=http://127.0.0.1:9 and give zai-org/X as the model.\n")
+
+
 def test_a_name_is_the_folder_that_was_pulled(storage):
     assert find_checkpoint(MODEL) == str(storage / "snapshots" / COMMIT)
 

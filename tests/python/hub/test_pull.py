@@ -152,7 +152,7 @@ def test_the_address_of_a_page_is_a_name(hub, nursery, name, site):
     assert nursery.pull(f"{page}/tree/v1")["revision"] == "v1"
     assert nursery.pull(f"{page}/tree/v1", "--revision", "v1")["revision"] == "v1"
     refused = nursery.run("pull", f"{page}/tree/v1", "--revision", "main")
-    assert (refused.code, f"{page}/tree/v1 names a revision, but" in refused.line()) == (2, True)
+    assert (refused.code, f"{page}/tree/v1 contains a revision, but" in refused.line()) == (2, True)
     shown = nursery.run("inspect", f"{page}/tree/v1")
     assert f"Run `glm pull {name} --revision v1`, then use {name}." in shown.line()
 

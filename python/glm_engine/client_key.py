@@ -1,0 +1,27 @@
+"""The API key that a client sends: from a file, or from the variable GLM_API_KEY."""
+
+from glm_engine.errors import BadInputError
+from glm_engine.values import variable
+
+DIGEST = "sha256:"
+
+
+def address_of(url, key_file=None):
+    """Return the address of a server, with the key to send to it."""
+    from glm_engine.load.connection import KEY_VARIABLE, parse_address
+
+    if key_file is None:
+        return parse_address(url, variable(KEY_VARIABLE))
+    return parse_address(url, read_key(key_file), key_file)
+
+
+def read_key(path):
+    """Return the one line of a file."""
+    from glm_engine.files import read_text
+
+    words = read_text(path).split()
+    if len(words) != 1:
+        raise BadInputError(f"{path}: expected one API key, got {len(words)} words")
+    if words[0].startswith(DIGEST):
+        raise BadInputError(f"{path}: expected the API key itself, got its digest")
+    return words[0]
