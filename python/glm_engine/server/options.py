@@ -99,7 +99,7 @@ SERVER = (
         type=click.Path(),
         show_default="no keys",
         help="File with one API key per line, either plain or as sha256:HEX. Keys in GLM_API_KEYS, "
-        "separated by spaces, are accepted in addition.",
+        "separated by spaces, are also accepted.",
     ),
     server_option(
         "--allowed-host",
