@@ -45,7 +45,7 @@ def test_auto_never_falls_back_where_a_gpu_is(driver, arguments):
     message = refused(*arguments, code=3)
     assert REFUSAL in message
     assert message.endswith(
-        "; in a checkout, `tools/develop --with cuda scons engine cuda` builds it\n"
+        "; in a source checkout, build it with `tools/develop --with cuda scons engine cuda`\n"
     )
 
 
@@ -92,7 +92,10 @@ def test_doctor_names_the_least_driver_where_an_older_one_is(driver):
 def test_a_wheel_leads_to_the_gpu_without_the_checkouts_tools(monkeypatch):
     monkeypatch.setenv("GLM_ENGINE_LIBRARY", ENVIRONMENT["GLM_ENGINE_LIBRARY"])
     monkeypatch.setattr(layout, "IS_WHEEL", True)
-    assert way_to_cuda() == "the wheel whose version has no +cpu, then `glm smoke --device cuda`"
+    assert (
+        way_to_cuda()
+        == "install the wheel whose version has no +cpu, then `glm smoke --device cuda`"
+    )
     library = find_engine_library().path.parent / "libglm_cuda.so"
     library.write_bytes(b"")
     assert way_to_cuda() == "`glm smoke --device cuda`"
