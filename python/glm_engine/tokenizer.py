@@ -31,7 +31,7 @@ class GlmTokenizer:
         if not model_dir or not Path(model_dir).is_dir():
             raise no_checkpoint(model_dir)
         if not path.is_file():
-            raise BadInputError(f"{path}: no such file; expected the tokenizer of the checkpoint")
+            raise BadInputError(f"{path}: no such file; expected the checkpoint's tokenizer")
         text = read_text(path)
         with faults_as_bad_input(f"{path}: not a valid tokenizer"), error_output_dropped():
             self.tokenizer = Tokenizer.from_str(text)

@@ -187,7 +187,10 @@ def test_an_end_that_alone_is_allowed_ends_before_min_tokens() -> None:
         ({"bad_words": [[1, VOCAB]]}, "bad_word_tokens[1] is token 2048, which is outside"),
         ({"bad_words": [[1]] * 4097}, "num_bad_words is 4097; expected 0 to 4096"),
         ({"thought": ThoughtLimit(-2, 1)}, "max_thought_tokens is -2; expected -1"),
-        ({"thought": ThoughtLimit(0, VOCAB)}, "thought_end_token[0] is token 2048, which is outside"),
+        (
+            {"thought": ThoughtLimit(0, VOCAB)},
+            "thought_end_token[0] is token 2048, which is outside",
+        ),
         ({"thought": ThoughtLimit(0, 1, VOCAB)}, "thought_begin_token is 2048; expected -1"),
     ],
 )

@@ -102,7 +102,7 @@ def test_configuration_must_be_an_object(tmp_path):
     with pytest.raises(BadInputError, match="expected a JSON object, got list"):
         tokenizer_config(tmp_path)
     path.write_text("{")
-    with pytest.raises(BadInputError, match="not JSON"):
+    with pytest.raises(BadInputError, match="invalid JSON"):
         tokenizer_config(tmp_path)
 
 

@@ -188,7 +188,9 @@ def run_at_server(url, model, values, question, reader, parts):
 
     key_file = values["key_file"]
     if key_file is None:
-        address = parse_address(url, variable(KEY_VARIABLE))
+        key = variable(KEY_VARIABLE)
+        source = KEY_VARIABLE if key else f"{KEY_VARIABLE} or use --api-key-file"
+        address = parse_address(url, key, source)
     else:
         address = parse_address(url, read_key(key_file), key_file)
     backend = ServerBackend(address, chosen_model(address, model), values["patience_seconds"])
@@ -203,7 +205,7 @@ def read_key(path):
     if len(words) != 1:
         raise BadInputError(f"{path}: expected one API key, got {len(words)} words")
     if words[0].startswith(DIGEST):
-        raise BadInputError(f"{path}: expected the API key itself, got its digest")
+        raise BadInputError(f"{path}: expected the API key itself, got its hash")
     return words[0]
 
 

@@ -31,7 +31,7 @@ def print_findings(findings, missing):
     print(
         verdict(f"Missing: {', '.join(missing)}.", False)
         if missing
-        else verdict("Everything that running needs is here.", True)
+        else verdict("Everything needed to run is here.", True)
     )
 
 

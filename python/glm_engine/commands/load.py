@@ -269,7 +269,7 @@ def run_in_engine(schedule, values):
     from glm_engine.tokenizer import GlmTokenizer
 
     if values["endpoint"] != "completions":
-        raise BadInputError("--engine takes --endpoint completions only")
+        raise BadInputError("--engine supports only --endpoint completions")
     names = ("model_dir", "synthetic", "num_layers", "engine_values")
     source, chosen = chosen_engine(*(values[name] for name in names), DEFAULT_MAX_QUEUE)
     folder = options.CAPITALS if values["synthetic"] else source

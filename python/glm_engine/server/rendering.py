@@ -30,7 +30,7 @@ async def rendered(
     if service.template is None:
         raise ApiError(
             422,
-            "this model has no chat template; --chat-template sets one",
+            "this model has no chat template; set one with --chat-template",
             code="no_chat_template",
         )
     if not will_be_cut:

@@ -83,7 +83,7 @@ def check_token_ids(service, fields):
     if len(forbidden.union(fields.logit_bias or ())) > MAX_BIASES:
         message = (
             f"logit_bias: its token ids and the {len(forbidden)} end-of-text ids that min_tokens "
-            f"suppresses are more than {MAX_BIASES}"
+            f"suppresses exceed {MAX_BIASES}"
         )
         raise ApiError(400, message, "logit_bias")
 

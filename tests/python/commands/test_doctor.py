@@ -32,7 +32,7 @@ def test_a_checkout_shows_what_is_for_development_under_a_heading_of_its_own():
     development = [*(name for name, *_ in (*TOOLS, *NVIDIA_LIBRARIES))]
     assert [name for name in names if name in development] == development
     assert not {line.split()[0] for line in to_run.splitlines() if line} & set(development)
-    assert shown.splitlines()[-1] == "Everything that running needs is here."
+    assert shown.splitlines()[-1] == "Everything needed to run is here."
 
 
 def test_a_wheel_leaves_out_what_is_for_development(monkeypatch):

@@ -23,7 +23,7 @@ def driver(tmp_path, monkeypatch):
     """Puts a driver on the loader's path and takes the CUDA device's library away."""
     folder, built = tmp_path / "engine", find_engine_library().path.parent
     folder.mkdir()
-    for name in ("engine.so", "libglm_cpu.so"):
+    for name in ("engine.so", "libglm_cpu.so", "libglm_cuda_plan.so"):
         shutil.copy2(built / name, folder)
     monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(folder / "engine.so"))
 

@@ -64,7 +64,7 @@ def json_constraint(param, schema):
         try:
             schema = orjson.loads(schema)
         except ValueError as error:
-            raise ApiError(400, f"{param}: not JSON: {error}", param) from error
+            raise ApiError(400, f"{param}: invalid JSON: {error}", param) from error
     return [Constraint(param, "json_schema", (schema,), {"name": param})]
 
 

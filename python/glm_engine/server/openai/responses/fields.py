@@ -29,8 +29,8 @@ OF_HOSTED_TOOLS = (
     "computer_call_output.output.image_url",
     "code_interpreter_call.outputs",
 )
-STATELESS = "this server stores no responses: send the whole conversation as input"
-NOT_LATER = "this server stores no responses, so none can be fetched later"
+STATELESS = "this server does not store responses: send the whole conversation as input"
+NOT_LATER = "this server does not store responses, so none can be fetched later"
 ELSEWHERE = "use text.format instead"
 NO_HOSTED_PROMPTS = "this server stores no prompts: send instructions and input"
 MAX_METADATA = 16
