@@ -16,7 +16,7 @@ FAULTS = [
     ('{"temperature": NaN}', "temperature: .*finite number, found nan"),
     ('{"temperature": 1e999}', "temperature: .*finite number, found inf"),
     ('{"temperature": -1}', "temperature: .*greater than or equal to 0, found -1"),
-    ('{"temperature": %s}' % ("9" * 400), "temperature: .* and 320 characters more"),
+    ('{"temperature": %s}' % ("9" * 400), "temperature: .* and 320 more characters"),
     ('{"temperature": %s}' % ("9" * 5000), "invalid JSON: .*4300 digits"),
     ('{"top_p": -0.5}', "top_p: .*greater than or equal to 0, found -0.5"),
     ('{"top_p": [0.5]}', "top_p: .*number, found"),

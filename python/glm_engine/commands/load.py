@@ -183,12 +183,12 @@ def measure(as_json, in_engine, base_url, **values):
     from glm_engine.load import report
 
     if base_url is not None:
-        options.refuse_stated("--base-url is given, leave out", "url")
+        options.refuse_stated("not allowed with --base-url", "url")
         values["url"] = base_url
     if not in_engine:
         options.refuse_stated("only with --engine", *ENGINE_OPTIONS)
     else:
-        options.refuse_stated("--engine loads no server; leave out", "url", "base_url")
+        options.refuse_stated("not allowed with --engine", "url", "base_url")
     schedule = make_schedule(as_json, **values)
     run = run_in_engine if in_engine else run_at_server
     target, points = run(schedule, values)

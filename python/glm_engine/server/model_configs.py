@@ -133,7 +133,7 @@ def first_fault(error):
     found = error.errors()[0]
     shown = repr(found["input"])
     if len(shown) > MOST_SHOWN:
-        shown = f"{shown[:MOST_SHOWN]} and {len(shown) - MOST_SHOWN} characters more"
+        shown = f"{shown[:MOST_SHOWN]} and {len(shown) - MOST_SHOWN} more characters"
     return f"{found['loc'][0]}: {found['msg']}, found {shown}"
 
 

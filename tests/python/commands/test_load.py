@@ -148,9 +148,9 @@ def test_a_server_that_wants_a_key(server, monkeypatch):
             "only with --engine: --layers, --threads",
         ),
         ([NOBODY, "--model", "x"], "only with --engine: --model"),
-        (["--engine", NOBODY], "--engine loads no server; leave out: URL"),
-        (["--engine", "--base-url", NOBODY], "--engine loads no server; leave out: --base-url"),
-        ([NOBODY, "--base-url", NOBODY], "--base-url is given, leave out: URL"),
+        (["--engine", NOBODY], "not allowed with --engine: URL"),
+        (["--engine", "--base-url", NOBODY], "not allowed with --engine: --base-url"),
+        ([NOBODY, "--base-url", NOBODY], "not allowed with --base-url: URL"),
         ([NOBODY, *CPU], "only with --engine: --device"),
         ([NOBODY, "--rate", "1e-300"], "expected 1e-06 to 1e+09, or inf, got '1e-300'"),
         (

@@ -65,7 +65,7 @@ def saved(terminal, path):
 def test_a_conversation_on_an_engine(terminal, tmp_path):
     chat = terminal(*CPU)
     assert "capitals on CPU" in chat.wait_for(PROMPT)
-    assert "\nglm: the line is not UTF-8" in chat.say("\udcff")
+    assert "\nglm: the line is not valid UTF-8" in chat.say("\udcff")
     assert "\nParis." in chat.say(FRANCE)
     assert "\nTokyo." in chat.say(f"What is the capital{ALT_ENTER}of Japan?")
     asked = [message["content"] for message in saved(chat, tmp_path / "two.json")]

@@ -60,7 +60,7 @@ def json_constraint(param, schema):
             most = MAX_SCHEMA_CHARACTERS
             message = f"{param}: expected at most {most} characters, got {len(schema)}"
             raise ApiError(400, message, param)
-        check_texts([schema], f"the JSON of {param}")
+        check_texts([schema], f"the JSON in {param}")
         try:
             schema = orjson.loads(schema)
         except ValueError as error:

@@ -14,7 +14,7 @@ TEXT_IS_MISSING = ("input.0.content.0.text", "required")
         ({"previous_response_id": "resp_1"}, "previous_response_id", "does not store responses"),
         ({"conversation": {"id": "c"}}, "conversation", "this server does not store responses"),
         ({"background": True}, "background", "none can be fetched later"),
-        ({"prompt": {"id": "p"}}, "prompt", "this server stores no prompts"),
+        ({"prompt": {"id": "p"}}, "prompt", "this server does not store prompts"),
         ({"truncation": "auto"}, "truncation", "'disabled'"),
         ({"context_management": [{"type": "compaction"}]}, "context_management", "not supported"),
         ({"max_tokens": 5}, "max_tokens", "max_output_tokens"),
