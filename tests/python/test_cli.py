@@ -66,7 +66,7 @@ def test_version_is_the_projects(capsys):
         ),
         (["generate", "x", "--top-k", "many"], "expected a whole number, got 'many'"),
         (["generate", "x", "--model", "absent"], "absent: no such folder"),
-        (["generate", "x", "--model", "."], "tokenizer.json: no such file"),
+        (["generate", "x", "--model", "."], "neither config.json nor tokenizer.json"),
         (["evaluate", "--facts", "absent.json"], "absent.json: cannot be read"),
         (["evaluate", "--limit", "0"], "--limit"),
         (["evaluate", "--threshold", "2"], "2.0 is not in the range 0<=x<=1"),
