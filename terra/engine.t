@@ -29,19 +29,19 @@ local terra open_engine(engine : &Engine, wanted : &C.engine_options, result : &
   engine.load_ns = threads.now_ns() - begin
   @result = [&C.glm_engine](handles.open([handles.engine_kind], engine, nil))
   if @result == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the engine's handle")
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to create the engine")
   end
   return C.GLM_OK
 end
 
 terra exports.init_engine_with(wanted : &C.engine_options, result : &&C.glm_engine, message : &C.glm_message) : int32
   if result == nil then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "engine is null: expected a pointer that receives the handle")
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "engine is null: expected a pointer to receive the handle")
   end
   @result = nil
   var engine = [&Engine](C.calloc(1, sizeof(Engine)))
   if engine == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the engine")
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to create the engine")
   end
   var code = open_engine(engine, wanted, result, message)
   if code ~= C.GLM_OK then
@@ -98,7 +98,7 @@ end
 local require_pointer = macro(function(pointer, name, message)
   return quote
     if pointer == nil then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is null: expected a pointer that receives the result", name)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s is null: expected a pointer to receive the result", name)
     end
   end
 end)
@@ -227,7 +227,7 @@ terra exports.prefill(
   @state = [&C.engine_state](handles.open([handles.state_kind], item, engine))
   if @state == nil then
     engine.loop:free_state(item)
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the state's handle")
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to create the state")
   end
   return C.GLM_OK
 end
@@ -265,7 +265,7 @@ terra exports.run_batch_decode(
   status.try(engine.loop:check_batch_arguments(num_states, states, sampling, num_steps, tokens, message))
   var items = find_states(states, num_states)
   if items == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d states", num_states)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to create %d states", num_states)
   end
   var code = engine.loop:run_batch_decode(num_states, items, sampling, num_steps, tokens, message)
   C.free(items)

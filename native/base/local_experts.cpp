@@ -28,7 +28,7 @@ void expect_local_experts(const char* where, int32_t most,
                args.num_local_experts);
   const int64_t index = int64_t{args.shared_expert_id} - args.expert_begin;
   if (index >= 0 && index < args.num_local_experts)
-    reject(where, "shared_expert_id", "an id that no local routed expert has",
+    reject(where, "shared_expert_id", "an id that no local routed expert uses",
            std::to_string(args.shared_expert_id));
 }
 

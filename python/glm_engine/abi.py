@@ -318,7 +318,7 @@ def resolve(types, c_type):
     """Return the ctypes type of a C type, pointers to known types included."""
     if c_type not in types:
         if not c_type.endswith("*"):
-            raise KeyError(f"abi.py names the C type {c_type!r}, which no table declares")
+            raise KeyError(f"abi.py uses the C type {c_type!r}, which is not declared in any table")
         target = c_type[:-1].removesuffix(" const").removeprefix("const ")
         types[c_type] = ctypes.POINTER(resolve(types, target))
     return types[c_type]

@@ -101,7 +101,7 @@ class BoundedProcess:
             return read_line(self.receive(until))
         except TimeoutError as error:
             self.stop()
-            raise NoAnswerError(f"{self.name} did not answer in time") from error
+            raise NoAnswerError(f"{self.name} did not respond in time") from error
         except (BrokenPipeError, EOFError) as error:
             if self.stop() in OVERSPENT:
                 raise OverspentError from error

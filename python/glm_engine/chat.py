@@ -62,7 +62,7 @@ class ChatTemplate:
         try:
             return ask_once_more(take, question, self.bounds.patience_seconds)
         except OverspentError as error:
-            message = f"{self.source}: {fault}: it takes more than {self.bounds}"
+            message = f"{self.source}: {fault}: rendering takes more than {self.bounds}"
             raise BadInputError(message) from error
 
     def text_of(self, answer, fault):
@@ -125,7 +125,7 @@ def template_text(model_dir, config, template_file=None):
         found = named.get("default")
     if not isinstance(found, str):
         raise BadInputError(
-            f"{model_dir}: no chat template: expected {TEMPLATE_FILE}, or chat_template in "
+            f"{model_dir}: no chat template found; expected {TEMPLATE_FILE}, or chat_template in "
             f"{TOKENIZER_CONFIG_FILE}"
         )
     return model_dir / TOKENIZER_CONFIG_FILE, found

@@ -25,7 +25,7 @@ COMMANDS = {
     "list": "List the models on this machine.",
     "rm": "Delete models from this machine.",
     "plan": "Show whether a model fits in memory, without loading it.",
-    "inspect": "List the tensors and the problems of a checkpoint.",
+    "inspect": "List a checkpoint's tensors and report any problems with it.",
     "bench": "Measure prefill and decode speed.",
     "load": "Load-test a server.",
     "smoke": "Check that the engine answers a question correctly.",

@@ -11,7 +11,9 @@ def address_of(url, key_file=None):
     from glm_engine.load.connection import KEY_VARIABLE, parse_address
 
     if key_file is None:
-        return parse_address(url, variable(KEY_VARIABLE))
+        key = variable(KEY_VARIABLE)
+        source = KEY_VARIABLE if key else f"{KEY_VARIABLE} or use --api-key-file"
+        return parse_address(url, key, source)
     return parse_address(url, read_key(key_file), key_file)
 
 
@@ -23,5 +25,5 @@ def read_key(path):
     if len(words) != 1:
         raise BadInputError(f"{path}: expected one API key, got {len(words)} words")
     if words[0].startswith(DIGEST):
-        raise BadInputError(f"{path}: expected the API key itself, got its digest")
+        raise BadInputError(f"{path}: expected the API key itself, got its hash")
     return words[0]

@@ -55,7 +55,7 @@ class BadInputError(GlmError):
 def no_checkpoint(path):
     """Return the error of a path that is not even a folder."""
     shown = path or "an empty path"
-    return BadInputError(f"{shown}: not a folder; expected a checkpoint folder or ORG/NAME")
+    return BadInputError(f"{shown}: no such folder; expected a checkpoint folder or ORG/NAME")
 
 
 class EngineLibraryError(GlmError):

@@ -31,7 +31,7 @@ def read_text(path):
         return read_bytes(path).decode()
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x} at offset {error.start}"
-        raise BadInputError(f"{path}: not UTF-8: {found}") from error
+        raise BadInputError(f"{path}: invalid UTF-8: {found}") from error
 
 
 def read_json(path):
@@ -39,7 +39,7 @@ def read_json(path):
     try:
         return json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{path}: not JSON: {error}") from error
+        raise BadInputError(f"{path}: invalid JSON: {error}") from error
 
 
 def read_object(path):
@@ -60,7 +60,7 @@ def read_report(path, command, completed):
         json.dumps(report, allow_nan=False)
         return completed(report)
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-        raise BadInputError(f"{path}: not a report of {command}: {error!r}") from error
+        raise BadInputError(f"{path}: not a {command} report: {error!r}") from error
 
 
 def prepare_target(path):

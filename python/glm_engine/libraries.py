@@ -34,7 +34,7 @@ def find_engine_library():
     if path.is_file():
         return FoundLibrary(path, "part of the wheel" if layout.IS_WHEEL else "built here")
     raise EngineLibraryError(
-        f"engine.so is not at {path}: build it with `scons`, or name it in {VARIABLE}"
+        f"engine.so not found at {path}; build it with `scons`, or set {VARIABLE} to its path"
     )
 
 
@@ -64,7 +64,7 @@ def load(path):
         library = ctypes.CDLL(str(path), mode=os.RTLD_LOCAL | os.RTLD_NOW)
         declare_functions(library)
     except (OSError, AttributeError) as error:
-        raise EngineLibraryError(f"{path} cannot be used: {error}") from error
+        raise EngineLibraryError(f"cannot load {path}: {error}") from error
     check_struct_sizes(path, library)
     return library
 
@@ -79,6 +79,6 @@ def check_struct_sizes(path, library):
         size = struct.from_buffer(room).struct_size
         if size != ctypes.sizeof(struct):
             raise EngineLibraryError(
-                f"{path}: its {name} has {size} bytes, this package's {ctypes.sizeof(struct)}: "
-                "the two were built from different versions of engine.h"
+                f"{path}: its {name} has {size} bytes, but this package's has "
+                f"{ctypes.sizeof(struct)}: they were built from different versions of engine.h"
             )

@@ -178,7 +178,7 @@ def layout_number(name):
         return abi.EXPERT_LAYOUTS[name]
     except KeyError:
         known = ", ".join(abi.EXPERT_LAYOUTS)
-        raise BadInputError(f"expert_layout is {name!r}, expected one of {known}") from None
+        raise BadInputError(f"expert_layout is {name!r}; expected one of {known}") from None
 
 
 def int32_array(name, values):
@@ -212,10 +212,10 @@ def checked_number(name, value, c_type="int32_t"):
     try:
         number = operator.index(value)
     except TypeError:
-        raise BadInputError(f"{name} is {value!r}, expected an integer") from None
+        raise BadInputError(f"{name} is {value!r}; expected an integer") from None
     known = INTEGER_RANGES[c_type]
     if number not in known:
-        raise BadInputError(f"{name} is {number}, expected {known.start} to {known.stop - 1}")
+        raise BadInputError(f"{name} is {number}; expected {known.start} to {known.stop - 1}")
     return number
 
 

@@ -31,7 +31,10 @@ class GlmTokenizer:
         if not model_dir or not Path(model_dir).is_dir():
             raise no_checkpoint(model_dir)
         if not path.is_file():
-            raise BadInputError(f"{path}: no such file; expected the tokenizer of the checkpoint")
+            if not path.with_name("config.json").is_file():
+                absent = f"this folder has neither config.json nor {TOKENIZER_FILE}"
+                raise BadInputError(f"{model_dir}: not a checkpoint: {absent}")
+            raise BadInputError(f"{path}: no such file; expected the checkpoint's tokenizer")
         text = read_text(path)
         with faults_as_bad_input(f"{path}: not a valid tokenizer"), error_output_dropped():
             self.tokenizer = Tokenizer.from_str(text)

@@ -6,7 +6,7 @@ local check = {}
 check.is_debug = rawget(_G, "GLM_BUILD") == "debug"
 
 terra check.fail(file : rawstring, line : int32, text : rawstring)
-  C.fprintf(C.fdopen(2, "w"), "%s:%d: invariant broken: %s\n", file, line, text)
+  C.fprintf(C.fdopen(2, "w"), "%s:%d: invariant violated: %s\n", file, line, text)
   C.abort()
 end
 
@@ -33,7 +33,7 @@ check.bounds = macro(function(index, count)
   local file, line = source_name(index.tree), index.tree.linenumber
   return quote
     if [int64](index) < 0 or [int64](index) >= [int64](count) then
-      check.fail(file, line, "index outside its bounds")
+      check.fail(file, line, "index out of bounds")
     end
   end
 end)

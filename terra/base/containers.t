@@ -72,12 +72,12 @@ containers.Vector = terralib.memoize(function(T)
   end
 
   terra Vector:last() : &T
-    check.invariant(self.size > 0, "the last element of an empty vector")
+    check.invariant(self.size > 0, "last was called on an empty vector")
     return &self.data[self.size - 1]
   end
 
   terra Vector:pop() : T
-    check.invariant(self.size > 0, "a pop from an empty vector")
+    check.invariant(self.size > 0, "pop was called on an empty vector")
     self.size = self.size - 1
     return self.data[self.size]
   end

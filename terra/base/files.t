@@ -78,7 +78,7 @@ local terra file_size(descriptor : int32, path : rawstring, size : &int64, messa
     return fail_call(path, "fstat", error_number(), message)
   end
   if (info.st_mode and format_mask) ~= regular_format then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s: this is not a regular file", path)
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "%s: not a regular file", path)
   end
   if info.st_size == 0 then
     return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: the file is empty", path)
@@ -151,7 +151,7 @@ local terra read_descriptor(self : &ReadFile, descriptor : int32, path : rawstri
   var size : int64 = 0
   status.try(file_size(descriptor, path, &size, message))
   if size > most then
-    return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: the file has %lld bytes, the maximum is %lld", path, size, most)
+    return status.fail(message, C.GLM_INVALID_CHECKPOINT, "%s: the file has %lld bytes; the maximum is %lld", path, size, most)
   end
   self.data = [&uint8](C.malloc(size))
   if self.data == nil then

@@ -22,14 +22,14 @@ terra Document:scan_number(is_integer : &bool) : int32
   var starts_with_zero = self:peek() == [code("0")]
   var num_digits = self:skip_digits()
   if num_digits == 0 or (starts_with_zero and num_digits > 1) then
-    return self:fail("a number has no digits or a leading zero")
+    return self:fail("a number has no digits or has a leading zero")
   end
   @is_integer = true
   if self:peek() == [code(".")] then
     @is_integer = false
     self.position = self.position + 1
     if self:skip_digits() == 0 then
-      return self:fail("a number has no digit after its decimal point")
+      return self:fail("a number has no digits after its decimal point")
     end
   end
   if self:peek() == [code("e")] or self:peek() == [code("E")] then
@@ -39,7 +39,7 @@ terra Document:scan_number(is_integer : &bool) : int32
       self.position = self.position + 1
     end
     if self:skip_digits() == 0 then
-      return self:fail("a number has no digit in its exponent")
+      return self:fail("a number has no digits in its exponent")
     end
   end
   return 0

@@ -132,7 +132,7 @@ terra Document:decode_string(first : int64, last : int64, result : &Slice) : int
       end
       if point == failed then
         self.position = position
-        return self:fail("a string contains an invalid escape")
+        return self:fail("a string contains an invalid escape sequence")
       end
       size = size + encode_utf8(target + size, point)
     else

@@ -61,7 +61,7 @@ terra Parser:parse_atom(depth : int32) : int32
     end
     return self:tree(kind.finish, failed, failed)
   elseif byte == [code("*")] or byte == [code("+")] or byte == [code("?")] or byte == [code("{")] then
-    return self:fail("there is nothing to repeat")
+    return self:fail("a repeat operator has nothing to repeat")
   end
   return self:parse_single(byte)
 end
@@ -132,7 +132,7 @@ terra Parser:parse_repeated(depth : int32) : int32
   if self:peek() == [code("?")] then
     self.position = self.position + 1
   elseif self:peek() == [code("*")] or self:peek() == [code("+")] or self:peek() == [code("{")] then
-    return self:fail("a repetition cannot be repeated")
+    return self:fail("a repeat operator cannot follow another repeat operator")
   end
   var tree = self:tree(kind.many, atom, failed)
   if tree ~= failed then
@@ -170,7 +170,7 @@ end
 terra Parser:parse() : int32
   var tree = parse_either(self, 0)
   if tree ~= failed and self.position ~= self.pattern.size then
-    return self:fail("a closing parenthesis has no opening one")
+    return self:fail("a closing parenthesis has no matching opening parenthesis")
   end
   return tree
 end

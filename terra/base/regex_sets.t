@@ -170,7 +170,7 @@ terra Parser:check_escape() : bool
     end
   end
   if not is_known then
-    self:fail("this escape is not supported")
+    self:fail("this escape sequence is not supported")
   end
   return is_known
 end
@@ -225,7 +225,7 @@ terra Parser:parse_members(set : &ByteSet) : int32
   while is_first or self:peek() ~= [code("]")] do
     is_first = false
     if self:peek() < 0 then
-      return self:fail("a bracket is not closed")
+      return self:fail("a bracket expression is not closed")
     end
     var member : ByteSet
     var first = self:class_member(&member)
@@ -237,7 +237,7 @@ terra Parser:parse_members(set : &ByteSet) : int32
       and self.pattern.data[self.position + 1] ~= [code("]")]
     if is_range and (first < 0 or self:class_range(first, &member) == failed) then
       if first < 0 then
-        return self:fail("a character range cannot start with a class")
+        return self:fail("a character range cannot start with a character class")
       end
       return failed
     end

@@ -199,7 +199,7 @@ terra ModelConfig:add_eos_token(from : &ConfigReader, node : &json.Node) : int32
     return C.GLM_OK
   end
   if self.num_eos_tokens >= config.max_eos_tokens then
-    return status.fail(from.message, C.GLM_NOT_SUPPORTED, "%s: eos_token_id lists more than %d tokens, the maximum", from.path, [int32](config.max_eos_tokens))
+    return status.fail(from.message, C.GLM_NOT_SUPPORTED, "%s: eos_token_id lists more than the maximum of %d tokens", from.path, [int32](config.max_eos_tokens))
   end
   self.eos_tokens[self.num_eos_tokens] = [int32](node.integer)
   self.num_eos_tokens = self.num_eos_tokens + 1
@@ -246,13 +246,13 @@ local terra check_relations(self : &ModelConfig, from : &ConfigReader) : int32
   end
   if self.rotary_dim < 2 or self.rotary_dim % 2 ~= 0 then
     return status.fail(
-      from.message, C.GLM_INVALID_CHECKPOINT, "%s: partial_rotary_factor rotates %d of the %d dimensions of a head; expected an even number, 2 or more",
+      from.message, C.GLM_INVALID_CHECKPOINT, "%s: partial_rotary_factor rotates %d of the %d dimensions of each head; expected an even number of at least 2",
       from.path, self.rotary_dim, self.head_dim
     )
   end
   if self.top_k > self.num_experts then
     return status.fail(
-      from.message, C.GLM_INVALID_CHECKPOINT, "%s: num_experts_per_tok %d is more than n_routed_experts %d",
+      from.message, C.GLM_INVALID_CHECKPOINT, "%s: num_experts_per_tok %d exceeds n_routed_experts %d",
       from.path, self.top_k, self.num_experts
     )
   end
@@ -263,7 +263,7 @@ local terra check_extent(self : &ModelConfig, from : &ConfigReader) : int32
   var num_experts = [int64](self.num_layers + self.num_nextn_predict_layers) * self.num_experts
   if num_experts > config.max_experts then
     return status.fail(
-      from.message, C.GLM_NOT_SUPPORTED, "%s: num_hidden_layers %d with n_routed_experts %d makes %lld experts; the maximum is %lld",
+      from.message, C.GLM_NOT_SUPPORTED, "%s: num_hidden_layers %d and n_routed_experts %d give %lld experts; the maximum is %lld",
       from.path, self.num_layers, self.num_experts, num_experts, [int64](config.max_experts)
     )
   end

@@ -204,7 +204,7 @@ end
 terra Model:cut(num_layers : int32, message : &C.glm_message) : int32
   var c = &self.config
   if num_layers > c.num_layers then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "option num_layers is %d, but %s has %d layers", num_layers, self.config_path, c.num_layers)
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_layers is %d, but %s has only %d layers", num_layers, self.config_path, c.num_layers)
   end
   c.num_layers = num_layers
   c.num_nextn_predict_layers = 0

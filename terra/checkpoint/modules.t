@@ -218,7 +218,7 @@ terra ModuleList:build(
     add_prediction(self, model.num_layers + extra, 0)
   end
   if self.has_failed then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the table of %d layers", model.num_layers)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to list the weights of %d layers", model.num_layers)
   end
   return C.GLM_OK
 end

@@ -39,7 +39,7 @@ terra safetensors.weight_map(document : &json.Document, contents : Slice, messag
       status.fail(
         message,
         C.GLM_INVALID_CHECKPOINT,
-        "%s: weight_map must name a plain file for %.*s",
+        "%s: expected weight_map to map %.*s to a file name without a folder",
         safetensors.index_name,
         [int32](entry.key.size),
         entry.key.data

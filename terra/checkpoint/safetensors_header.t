@@ -81,7 +81,7 @@ end)
 terra HeaderReader:locate_header(size : &int64) : bool
   var available = self.contents.size - header.length_bytes
   if available < 0 then
-    complain(self, "", "the file has %lld bytes, but the header length alone takes 8", self.contents.size)
+    complain(self, "", "the file has %lld bytes; expected at least 8 for the header length", self.contents.size)
     return false
   end
   var length : uint64 = 0
@@ -145,7 +145,7 @@ terra HeaderReader:read_shape(view : &TensorView, entry : &json.Node) : bool
   var child = self.document:child(node)
   while child ~= nil do
     if not child.is_integer or child.integer < 0 or child.integer > max_elements or (child.integer > 0 and count > max_elements / child.integer) then
-      complain(self, view.name, "dimension %d of the shape is not an integer of 0 or more, or the shape is too large", view.num_dimensions)
+      complain(self, view.name, "dimension %d of the shape is not a non-negative integer, or the shape is too large", view.num_dimensions)
       return false
     end
     count = count * child.integer
@@ -162,7 +162,7 @@ terra HeaderReader:check_range(view : &TensorView, first : int64, last : int64) 
     return false
   end
   if last > self.data_bytes then
-    complain(self, view.name, "data_offsets [%lld, %lld] go past the end of the data (%lld bytes)", first, last, self.data_bytes)
+    complain(self, view.name, "data_offsets [%lld, %lld] extend past the end of the data (%lld bytes)", first, last, self.data_bytes)
     return false
   end
   var expected = view:num_elements() * dtypes.bytes(view.dtype)
@@ -185,7 +185,7 @@ end
 terra HeaderReader:read_offsets(view : &TensorView, entry : &json.Node) : bool
   var node = self.document:find(entry, "data_offsets")
   if node == nil or node.kind ~= json.array_kind or node.num_children ~= 2 then
-    complain(self, view.name, "the header has no pair of data_offsets for this tensor")
+    complain(self, view.name, "the header has no valid data_offsets for this tensor")
     return false
   end
   var first = self.document:child(node)
@@ -257,13 +257,13 @@ terra HeaderReader:check_coverage() : bool
       return false
     end
     if view.offset > covered then
-      complain(self, view.name, "%lld bytes before this tensor's data belong to no tensor", view.offset - covered)
+      complain(self, view.name, "the %lld bytes before this tensor's data do not belong to any tensor", view.offset - covered)
       return false
     end
     covered, previous = view.offset + view.bytes, view.name
   end
   if covered ~= self.contents.size then
-    complain(self, "", "the last %lld bytes of the file belong to no tensor", self.contents.size - covered)
+    complain(self, "", "the last %lld bytes of the file do not belong to any tensor", self.contents.size - covered)
     return false
   end
   return true
@@ -278,7 +278,7 @@ terra HeaderReader:read_metadata(entry : &json.Node) : bool
     value = self.document:next(value)
   end
   if entry.kind ~= json.object_kind or value ~= nil then
-    complain(self, metadata_key, "expected an object of strings")
+    complain(self, metadata_key, "expected an object whose values are strings")
     return false
   end
   return true

@@ -33,7 +33,7 @@ terra Cursor:measure(matrix : &C.glm_matrix, bytes : &int64) : int32
     return status.fail(
       self.message,
       code,
-      "the device does not support a matrix of %d rows, %d columns, dtype %d, role %d",
+      "the device does not support a matrix with %d rows, %d columns, dtype %d and role %d",
       matrix.rows,
       matrix.columns,
       matrix.dtype,

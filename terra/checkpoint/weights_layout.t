@@ -189,10 +189,10 @@ local terra check_split(name : rawstring, value : int32, world_size : int32, mes
     return status.fail(
       message,
       C.GLM_INVALID_ARGUMENT,
-      "world_size %d does not divide %s, which is %d",
-      world_size,
+      "%s is %d, which is not divisible by world_size %d",
       name,
-      value
+      value,
+      world_size
     )
   end
   return C.GLM_OK
@@ -218,7 +218,7 @@ terra Layout:check(message : &C.glm_message) : int32
     return C.GLM_OK
   end
   status.try(check_split(
-    "the width of the shared experts (n_shared_experts * moe_intermediate_size)", model:shared_width(), world_size, message
+    "n_shared_experts * moe_intermediate_size", model:shared_width(), world_size, message
   ))
   if self:is_expert_parallel() then
     return check_split("n_routed_experts (expert_layout expert_parallel)", model.num_experts, world_size, message)

@@ -100,12 +100,12 @@ terra Validator:check_quantisation(module : &Module, view : &TensorView) : bool
     return false
   end
   if is_quantised and not module.is_quantised then
-    complain(self, file, view.name, "the weight is F8_E4M3, but quantization_config in config.json leaves %s unquantised", module.name)
+    complain(self, file, view.name, "the weight is F8_E4M3, but quantization_config in config.json leaves %s unquantized", module.name)
     return false
   end
   if module.is_quantised and not is_quantised then
     complain(
-      self, file, view.name, "the weight is %s, but quantization_config in config.json says that %s is quantised",
+      self, file, view.name, "the weight is %s, but quantization_config in config.json says that %s is quantized",
       dtypes.name(view.dtype), module.name
     )
     return false
@@ -143,7 +143,7 @@ terra Validator:check_known(module : &Module, view : &TensorView) : bool
   end
   complain(
     self, self.checkpoint:file_of(view), view.name,
-    "expected dtype F8_E4M3 (or BF16 or F32, if quantization_config in config.json leaves this linear unquantised), got %s",
+    "expected dtype F8_E4M3 (or BF16 or F32, if quantization_config in config.json leaves this linear layer unquantized), got %s",
     dtypes.name(view.dtype)
   )
   return false

@@ -118,7 +118,7 @@ terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
       hint = "device auto chose cuda because this machine has an NVIDIA GPU (use device cpu to run on the CPU); "
     end
     return status.fail(
-      message, C.GLM_NOT_SUPPORTED, "%scannot open the library of device %s: %.700s; in a checkout, `%s` builds it", hint,
+      message, C.GLM_NOT_SUPPORTED, "%scannot open the library for device %s: %.700s; in a source checkout, build it with `%s`", hint,
       &self.kind[0], C.dlerror(), builds
     )
   end
@@ -129,7 +129,7 @@ terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
   var open = [C.glm_backend_open_function](symbol)
   status.try(open(C.GLM_BACKEND_ABI_VERSION, &self.backend, message))
   if self.backend == nil or self.backend.abi_version ~= C.GLM_BACKEND_ABI_VERSION or self.backend.struct_size ~= sizeof(C.glm_backend) then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "%.800s was built for another version of backend.h", &self.path[0])
+    return status.fail(message, C.GLM_NOT_SUPPORTED, "%.800s was built for a different version of backend.h", &self.path[0])
   end
   return C.GLM_OK
 end
@@ -248,7 +248,7 @@ terra Library:describe_kind(
   info.struct_size = sizeof(C.glm_device_info)
   var code = self.backend.device_info(nil, info)
   if code ~= C.GLM_OK then
-    return status.fail(message, code, "%.800s cannot describe its device without opening one", &self.path[0])
+    return status.fail(message, code, "%.800s cannot describe a device without opening one", &self.path[0])
   end
   info.memory_total_bytes = memory_bytes
   info.memory_free_bytes = memory_bytes

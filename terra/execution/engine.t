@@ -40,7 +40,7 @@ terra Engine:start_loop(message : &C.glm_message) : int32
   var input_bytes = batch.StepInputs.bytes_for(&planned.shape)
   self.plan_memory = [&int8](C.calloc(1, input_bytes + batch.StepOutputs.bytes_for(&planned.shape)))
   if self.plan_memory == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the plan of a forward pass")
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to plan a forward pass")
   end
   var chosen : loop.LoopOptions
   chosen.num_pages = planned.num_pages
@@ -193,7 +193,7 @@ terra Engine:end_profile(target : &&C.engine_text, message : &C.glm_message) : i
   var made = self.ranks.ranks[0].profile
   var code : int32
   if made == nil then
-    code = status.fail(message, C.GLM_INVALID_ARGUMENT, "no profile is running: begin one first")
+    code = status.fail(message, C.GLM_INVALID_ARGUMENT, "no profile is running; start one first")
   else
     code = report.write_profile(made, target, message)
   end

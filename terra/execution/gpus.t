@@ -103,7 +103,7 @@ terra Gpus:ask_driver(message : &C.glm_message) : int32
   var initialise = C.dlsym(self.handle, "cuInit")
   var count = C.dlsym(self.handle, "cuDeviceGetCount")
   if initialise == nil or count == nil then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "%s is not an NVIDIA driver: it lacks cuInit or cuDeviceGetCount", library)
+    return status.fail(message, C.GLM_NOT_SUPPORTED, "%s is not an NVIDIA driver: it does not export cuInit or cuDeviceGetCount", library)
   end
   self:name_driver(initialise)
   C.setenv("CUDA_MODULE_LOADING", "EAGER", 0)

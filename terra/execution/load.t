@@ -54,7 +54,7 @@ local terra bind_buffers(self : &Rank, loading : &Loading, message : &C.glm_mess
   self.buffers:bind(&shape, [&int8](self.buffer_memory))
   call(self, message, "set_workspace", "set_workspace", &planned.workspace, self.buffers.workspace, planned.workspace_bytes)
   if self.world_size > 1 then
-    call(self, message, "exchange of the ranks' buffers", "group_bind", self.buffer_memory, bytes)
+    call(self, message, "exchange of buffers between ranks", "group_bind", self.buffer_memory, bytes)
   end
   if self.index == 0 then
     call(self, message, "allocation of pinned host memory", "host_allocate", planned.host_bytes, &self.host_memory)
@@ -97,7 +97,7 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   status.try(weights.assign(&layout, [&int8](self.weight_memory), &self.weights, &bytes, message))
   if bytes ~= planned.weight_bytes then
     return status.fail(
-      message, C.GLM_INTERNAL_ERROR, "rank %d has %lld bytes of weights, but the plan has %lld for each rank", self.index, bytes, planned.weight_bytes
+      message, C.GLM_INTERNAL_ERROR, "rank %d has %lld bytes of weights, but the plan expects %lld on each rank", self.index, bytes, planned.weight_bytes
     )
   end
   var progress = weights.Progress { report = nil, context = nil, bytes_done = 0, bytes_total = bytes }

@@ -106,14 +106,14 @@ end
 
 terra Profile:end_step(message : &C.glm_message) : int32
   if self.has_failed then
-    return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot time the operations of a forward pass: recorded %d, the maximum is %d", self.size, self.capacity)
+    return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot time the operations of a forward pass: %d were recorded; the maximum is %d", self.size, self.capacity)
   end
   for i = 0, self.size do
     var milliseconds : float = 0.0f
     var code = self.backend.event_elapsed(self.device, self.begins[i], self.ends[i], &milliseconds)
     var total = self:total_of(self.names[i])
     if code ~= C.GLM_OK or total == nil then
-      return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot read the time of %s", self.names[i])
+      return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot read the duration of %s", self.names[i])
     end
     total.num_calls = total.num_calls + 1
     total.nanoseconds = total.nanoseconds + [int64](milliseconds * 1e6)

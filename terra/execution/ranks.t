@@ -245,7 +245,7 @@ end
 
 terra RankGroup:run(job : Job, context : &opaque, message : &C.glm_message) : int32
   if not self.is_usable then
-    return status.fail(message, C.GLM_DEVICE_ERROR, "the group of devices was lost in an earlier failure; free the engine and start a new one")
+    return status.fail(message, C.GLM_DEVICE_ERROR, "the devices were lost in an earlier failure; free the engine and create a new one")
   end
   self.job = job
   self.context = context

@@ -45,9 +45,9 @@ end
 local terra upload_inputs(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
   var plan = launch.plan
   var host, device = staged(launch.staging, plan:is_decode()), self.inputs
-  call(self, message, "upload of the step's inputs", "upload", device.data, host.data, host:unbiased_bytes(&plan.shape))
+  call(self, message, "upload of the inputs", "upload", device.data, host.data, host:unbiased_bytes(&plan.shape))
   if plan.num_biases > 0 then
-    call(self, message, "upload of the step's biases", "upload", device.bias_tokens, host.bias_tokens, host:bias_bytes())
+    call(self, message, "upload of the biases", "upload", device.bias_tokens, host.bias_tokens, host:bias_bytes())
   end
   var stride : int64 = plan.shape.max_pages_per_sequence
   var begin, finish = plan.page_table_row_begin * stride, plan.page_table_row_end * stride
@@ -78,10 +78,10 @@ local terra upload_masks(self : &Rank, launch : &Launch, message : &C.glm_messag
   var plan = launch.plan
   var host, device = staged(launch.staging, plan:is_decode()), self.inputs
   if plan:awaits_masks() then
-    call(self, message, "upload of the rows' masks", "upload", device.count_row, host.count_row, host:row_control_bytes())
+    call(self, message, "upload of the mask rows", "upload", device.count_row, host.count_row, host:row_control_bytes())
   end
   if plan.num_masks > 0 then
-    call(self, message, "upload of the step's masks", "upload", device.masks, host.masks, plan:mask_bytes())
+    call(self, message, "upload of the masks", "upload", device.masks, host.masks, plan:mask_bytes())
   end
   return C.GLM_OK
 end
@@ -119,7 +119,7 @@ local terra compute_or_replay(self : &Rank, launch : &Launch, message : &C.glm_m
   if not launch.flight.is_graph then
     return forward.step(self, launch.plan, message)
   end
-  call(self, message, "replay of the step's graph", "graph_replay", self.graphs[launch.plan.num_tokens - 1])
+  call(self, message, "replay of the graph", "graph_replay", self.graphs[launch.plan.num_tokens - 1])
   return C.GLM_OK
 end
 
@@ -167,7 +167,7 @@ terra RankGroup:run_launch(job : ranks.Job, context : &opaque, message : &C.glm_
 end
 
 terra RankGroup:launch(plan : &StepPlan, message : &C.glm_message) : int32
-  check.invariant(self:num_in_flight() < num_stagings, "more steps in flight than stagings")
+  check.invariant(self:num_in_flight() < num_stagings, "there are more forward passes in flight than staging buffers")
   var launch = self:launch_of(plan, self.num_launched)
   var host, flight = staged(launch.staging, plan:is_decode()), launch.flight
   host:pack(plan)
@@ -197,7 +197,7 @@ end
 
 local terra await_forward_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var index = @[&int32](context)
-  call(self, message, "forward pass (option check_operations 1 names the operation and its layer)", "event_synchronise", self.forward_end[index])
+  call(self, message, "forward pass (set check_operations to 1 to see the operation and its layer)", "event_synchronise", self.forward_end[index])
   return C.GLM_OK
 end
 
@@ -208,7 +208,7 @@ end
 
 local terra land_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var index = @[&int32](context)
-  call(self, message, "forward pass (option check_operations 1 names the operation and its layer)", "event_synchronise", self.step_end[index])
+  call(self, message, "forward pass (set check_operations to 1 to see the operation and its layer)", "event_synchronise", self.step_end[index])
   if self.profile ~= nil then
     status.try(self.profile:end_step(message))
   end
@@ -260,7 +260,7 @@ terra RankGroup:take_results(index : int32, outputs : &batch.StepOutputs)
 end
 
 terra RankGroup:land(outputs : &batch.StepOutputs, message : &C.glm_message) : int32
-  check.invariant(self:num_in_flight() > 0, "no step is in flight")
+  check.invariant(self:num_in_flight() > 0, "no forward pass is in flight")
   var index = [int32](self.num_landed % num_stagings)
   self.num_landed = self.num_landed + 1
   status.try(self:run(land_job, &index, message))

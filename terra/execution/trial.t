@@ -36,7 +36,7 @@ terra Trial:init(shape : &batch.StepShape, page_size : int32, num_pages : int32,
   self.tokens = [&int32](C.calloc(self.num_tokens, sizeof(int32)))
   if self.memory == nil or self.tokens == nil then
     self:free()
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the plan of a forward pass")
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to plan a forward pass")
   end
   self.plan.inputs:bind(shape, self.memory)
   self.plan.outputs:bind(shape, self.memory + input_bytes)

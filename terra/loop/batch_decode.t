@@ -24,13 +24,13 @@ return function(Loop)
   terra Loop:check_batch_arguments(num_states : int32, states : &opaque, sampling : &C.engine_sampling, num_steps : int32, tokens : &int32, message : &C.glm_message) : int32
     var most = self.step.shape.max_logit_rows
     if num_states < 0 or num_states > most then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d, expected 0 to %d", num_states, most)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d; expected 0 to %d", num_states, most)
     end
     if num_steps < 0 then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_steps is %d, expected 0 or more", num_steps)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_steps is %d; expected 0 or more", num_steps)
     end
     if num_states > self.step.shape.max_step_tokens then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d, but a forward pass has room for %d tokens", num_states, self.step.shape.max_step_tokens)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d, but a forward pass supports only %d tokens", num_states, self.step.shape.max_step_tokens)
     end
     if num_states > 0 and (states == nil or sampling == nil or (tokens == nil and num_steps > 0)) then
       return status.fail(message, C.GLM_INVALID_ARGUMENT, "states, sampling or tokens is null")

@@ -62,7 +62,7 @@ terra EventRing:make_room(count : int64) : bool
 end
 
 terra EventRing:push(event : &Event)
-  check.invariant(self.size < self.capacity, "an event is pushed into a full ring")
+  check.invariant(self.size < self.capacity, "an event was pushed into a full ring buffer")
   @self:at(self.size) = @event
   self.size = self.size + 1
 end

@@ -21,10 +21,10 @@ return function(Loop)
       return status.fail(message, C.GLM_INVALID_ARGUMENT, "request %llu was submitted without a mask and does not accept one", item.id)
     end
     if index ~= item.num_given_masks then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but request %llu needs the mask of output token %d next", index, item.id, item.num_given_masks)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but request %llu needs the mask for output token %d next", index, item.id, item.num_given_masks)
     end
     if index > item.num_known_outputs then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but request %llu has sampled only %d tokens; set the mask of a token after the token before it was sampled", index, item.id, item.num_known_outputs)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled", index, item.id, item.num_known_outputs)
     end
     return C.GLM_OK
   end

@@ -48,11 +48,11 @@ return function(Loop)
 
   terra Loop:check_resize(num_pages : int32, message : &C.glm_message) : int32
     if num_pages < 0 or num_pages > self.options.num_pages then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_pages is %d, expected 0 to %d (the number planned at start)", num_pages, self.options.num_pages)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_pages is %d; expected 0 to %d (the number planned at start)", num_pages, self.options.num_pages)
     end
     var held = self.scheduler:count_references(&self.scheduler.states)
     if held > num_pages then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "a pool of %d pages is too small for the %lld pages that states hold", num_pages, held)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "a pool of %d pages is too small for the %lld pages that states use", num_pages, held)
     end
     if not self.events:make_room(2 * self.max_live) then
       return status.fail(message, C.GLM_QUEUE_FULL, "%lld events are waiting to be polled", self.events.size)

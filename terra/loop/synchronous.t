@@ -35,7 +35,7 @@ return function(Loop)
       if item ~= nil then
         request.delete_sequence(item)
       end
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for a state of %d tokens", self.options.max_seq)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for a state with %d tokens", self.options.max_seq)
     end
     item.owner = self
     item.state = [sequence.RUNNING]
@@ -190,7 +190,7 @@ return function(Loop)
       return status.fail(message, C.GLM_INVALID_ARGUMENT, "the state is null, already freed or from another engine")
     end
     if item.tokens.size + num_new_tokens > self.options.max_seq then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "a state of %lld tokens cannot take %d more: max_seq is %d", item.tokens.size, num_new_tokens, self.options.max_seq)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "a state with %lld tokens has no room for %d more: max_seq is %d", item.tokens.size, num_new_tokens, self.options.max_seq)
     end
     return C.GLM_OK
   end

@@ -83,7 +83,7 @@ terra options.expect_own_devices(given : &C.engine_options, message : &C.glm_mes
   return status.fail(
     message,
     C.GLM_INVALID_ARGUMENT,
-    "option device_memory_bytes is %lld; only engine_plan accepts this option",
+    "device_memory_bytes is %lld; only engine_plan accepts this option",
     given.device_memory_bytes
   )
 end
@@ -96,7 +96,7 @@ terra options.check_ranges(given : &C.engine_options, message : &C.glm_message) 
           return status.fail(
             message,
             C.GLM_INVALID_ARGUMENT,
-            ["option " .. field.name .. " is %lld; expected %lld to %lld"],
+            [field.name .. " is %lld; expected %lld to %lld"],
             [int64](given.[field.name]),
             [int64]([field.least]),
             [int64]([field.most])
@@ -119,16 +119,16 @@ terra options.resolve(
   options.fill_defaults(resolved)
   status.try(options.check_ranges(resolved, message))
   if resolved.num_layers > 0 and resolved.synthetic == 0 then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "option num_layers is %d, but only synthetic models can have fewer layers", resolved.num_layers)
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_layers is %d, but only synthetic models can have fewer layers", resolved.num_layers)
   end
   if resolved.memory_limit_bytes > 0 and resolved.memory_limit_percent > 0 then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "options memory_limit_bytes and memory_limit_percent cannot be used together")
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "memory_limit_bytes and memory_limit_percent cannot be used together")
   end
   if resolved.max_seq > model.max_position_embeddings then
     return status.fail(
       message,
       C.GLM_INVALID_ARGUMENT,
-      "option max_seq is %d, but max_position_embeddings in config.json is %d",
+      "max_seq %d exceeds the model's maximum context length, %d (max_position_embeddings in config.json)",
       resolved.max_seq,
       model.max_position_embeddings
     )

@@ -128,7 +128,7 @@ terra Plan:check_page_tables(message : &C.glm_message) : int32
   var o = &self.options
   if [int64](o.max_batch) * self.pages_per_request > max_slots then
     return status.fail(
-      message, C.GLM_INVALID_ARGUMENT, "options max_batch %d, max_seq %d and page_size %d need page tables of more than %lld entries",
+      message, C.GLM_INVALID_ARGUMENT, "max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries",
       o.max_batch, o.max_seq, o.page_size, [int64](max_slots)
     )
   end
@@ -170,7 +170,7 @@ terra Plan:shape_workspace(message : &C.glm_message) : int32
   w.vocab_size = c.vocab_size
   var code = self.backend.workspace_bytes(w, &self.workspace_bytes)
   if code ~= C.GLM_OK then
-    return status.fail(message, code, "the device supports no workspace for max_step_tokens %d and max_seq %d", o.max_step_tokens, o.max_seq)
+    return status.fail(message, code, "the device does not support a workspace for max_step_tokens %d and max_seq %d", o.max_step_tokens, o.max_seq)
   end
   return C.GLM_OK
 end
@@ -178,7 +178,7 @@ end
 terra Plan:choose_course(info : &C.glm_device_info, message : &C.glm_message) : int32
   var o = &self.options
   if o.graphs > 0 and info.supports_graphs == 0 then
-    return status.fail(message, C.GLM_NOT_SUPPORTED, "option graphs is 1, but the device (%s) cannot capture graphs", &info.name[0])
+    return status.fail(message, C.GLM_NOT_SUPPORTED, "graphs is 1, but the device (%s) cannot capture graphs", &info.name[0])
   end
   self.uses_graphs = info.supports_graphs ~= 0 and o.graphs ~= 0 and o.check_operations == 0
   var layout = self:layout(0)
@@ -192,7 +192,7 @@ terra Plan:choose_course(info : &C.glm_device_info, message : &C.glm_message) : 
   end
   if info.page_size_multiple > 0 and o.page_size % info.page_size_multiple ~= 0 then
     return status.fail(
-      message, C.GLM_INVALID_ARGUMENT, "option page_size is %d; the device (%s) needs a multiple of %d tokens",
+      message, C.GLM_INVALID_ARGUMENT, "page_size is %d; the device (%s) requires a multiple of %d tokens",
       o.page_size, &info.name[0], info.page_size_multiple
     )
   end
@@ -206,7 +206,7 @@ terra Plan:measure_page(message : &C.glm_message) : int32
     return status.fail(
       message,
       C.GLM_NOT_SUPPORTED,
-      "the device does not support KV cache pages of kv_dtype %s, page_size %d, %d KV heads, head_dim %d",
+      "the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d",
       dtypes.name(self.kv_dtype),
       cache.page_size,
       cache.num_kv_heads,
@@ -311,7 +311,7 @@ terra Plan:choose_pages()
   if self.options.num_pages > 0 and num_pages < self.pages_per_request then
     self:refuse_pool(num_pages)
   elseif num_pages > most then
-    self:refuse("num_pages times page_size is more than 2147483647 tokens", "A smaller num_pages fits.")
+    self:refuse("num_pages times page_size exceeds 2147483647 tokens", "Use a smaller num_pages.")
   elseif num_pages < self.pages_per_request then
     self:refuse_memory(self.pages_per_request)
     num_pages = 0
@@ -331,7 +331,7 @@ terra Plan:choose_memory(info : &C.glm_device_info, message : &C.glm_message) : 
     refusals.write_size(&wanted, self.memory_available)
     refusals.write_size(&excess, self.memory_available - info.memory_free_bytes)
     return status.fail(
-      message, C.GLM_OUT_OF_MEMORY, "option memory_limit_bytes is %s, %s more than the device (%s) has free", &wanted[0], &excess[0], &info.name[0]
+      message, C.GLM_OUT_OF_MEMORY, "memory_limit_bytes is %s, which is %s more than the free memory of the device (%s)", &wanted[0], &excess[0], &info.name[0]
     )
   end
   if self.memory_available == 0 then

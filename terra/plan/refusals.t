@@ -44,7 +44,7 @@ function refusals.extend(Plan)
       &reason[0], 512, "a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages", num_pages,
       o.page_size, o.max_seq, self.pages_per_request
     )
-    C.snprintf(&advice[0], 128, "num_pages %d fits, or a max_seq of %lld.", self.pages_per_request, num_pages * o.page_size)
+    C.snprintf(&advice[0], 128, "Use num_pages %d or max_seq %lld.", self.pages_per_request, num_pages * o.page_size)
     self:refuse(&reason[0], &advice[0])
   end
 
@@ -98,7 +98,7 @@ function refusals.extend(Plan)
     write_size(&missing, self.needed_bytes - self.memory_available)
     self:write_request(&request[0], 64, num_pages)
     C.snprintf(
-      &reason[0], 512, "weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but %s are available: %s are missing", &weights[0],
+      &reason[0], 512, "weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but only %s is available (%s short)", &weights[0],
       &buffers[0], &cache[0], &request[0], &needed[0], terralib.select(self.shares_memory, "", " on each GPU"), &available[0], &missing[0]
     )
     self:advise(&advice[0], 128)

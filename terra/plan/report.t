@@ -34,13 +34,13 @@ local terra finish(out : &JsonWriter, target : &&C.engine_text, message : &C.glm
   if result == nil or out.text.has_failed then
     C.free(result)
     out:free()
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the report")
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to write the report")
   end
   result.builder = out.text
   @target = [&C.engine_text](handles.open([handles.text_kind], result, nil))
   if @target == nil then
     close_text(result)
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the report's handle")
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to write the report")
   end
   return C.GLM_OK
 end

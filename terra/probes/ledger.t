@@ -212,7 +212,7 @@ terra LedgerRanks:launch(plan : &StepPlan, message : &C.glm_message) : int32
   self.step_calls = self.step_calls + 1
   if self.step_calls - 1 == self.failing_step then
     self.is_usable = not self.breaks_for_good
-    return status.fail(message, C.GLM_DEVICE_ERROR, "linear failed in layer 3 on rank 1: step %d was told to fail", self.failing_step)
+    return status.fail(message, C.GLM_DEVICE_ERROR, "linear failed in layer 3 on rank 1: step %d was set to fail", self.failing_step)
   end
   self:upload_table(plan)
   self:select_tokens(plan)
@@ -269,7 +269,7 @@ end
 terra LedgerRanks:begin_transfer(name : rawstring, message : &C.glm_message) : int32
   self.transfer_calls = self.transfer_calls + 1
   if self.transfer_calls - 1 == self.failing_transfer then
-    return status.fail(message, C.GLM_DEVICE_ERROR, "%s failed on rank 0: transfer %d was told to fail", name, self.failing_transfer)
+    return status.fail(message, C.GLM_DEVICE_ERROR, "%s failed on rank 0: transfer %d was set to fail", name, self.failing_transfer)
   end
   return C.GLM_OK
 end

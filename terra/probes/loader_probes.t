@@ -43,7 +43,7 @@ local terra loader_parse_header(data : &uint8, size : int64, message : &C.glm_me
   var is_sound = reader:read()
   var code = found:report(".", message)
   if is_sound ~= (code == C.GLM_OK) then
-    code = status.fail(message, C.GLM_INTERNAL_ERROR, "a header that is not sound left no problem")
+    code = status.fail(message, C.GLM_INTERNAL_ERROR, "an invalid header was accepted without an error")
   end
   found:free()
   tensors:free()

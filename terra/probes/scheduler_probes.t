@@ -300,7 +300,7 @@ local terra measure_plans(self : &Scheduler, num_sequences : int32, num_steps : 
     self:plan()
     times_ns[i] = threads.now_ns() - begin
     if self.step.num_decode_tokens ~= num_sequences then
-      return status.fail(message, C.GLM_INTERNAL_ERROR, "step %d has %d decode rows, expected %d", i, self.step.num_decode_tokens, num_sequences)
+      return status.fail(message, C.GLM_INTERNAL_ERROR, "step %d has %d decode rows; expected %d", i, self.step.num_decode_tokens, num_sequences)
     end
     accept_step(self)
   end

@@ -24,7 +24,7 @@ terra Scheduler:register_pages(item : &Sequence)
   if not self.options.prefix_cache then
     return
   end
-  check.invariant(item.num_computed <= item.tokens.size, "pages of tokens that are not known enter the prefix cache")
+  check.invariant(item.num_computed <= item.tokens.size, "pages with unknown tokens entered the prefix cache")
   var page_size = self.options.page_size
   var computed = item.num_computed
   if not self.options.caches_answers and computed > item.prompt_length then
@@ -112,12 +112,12 @@ terra Scheduler:fail_without_token(item : &Sequence)
   if item:mask_allows_nothing() then
     code, cause = C.GLM_INVALID_ARGUMENT, "the mask allows no token"
     if item.rules:is_active() then
-      cause = "allowed tokens, bad words and the mask leave no token"
+      cause = "the allowed tokens, bad words and mask leave no token to sample"
     end
   elseif item:is_restricted() then
     cause = "penalties and biases exclude every token that the mask allows"
   end
-  C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "%s for token %d of the output", cause, item:num_outputs())
+  C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "%s at output position %d", cause, item:num_outputs())
   self:fail(item, code, &text[0])
 end
 
@@ -132,7 +132,7 @@ terra Scheduler:accept(item : &Sequence, row : int32)
     return
   end
   check.bounds(token, self.step.shape.vocab_size)
-  check.invariant(item.tokens.size < item.tokens.capacity, "a sequence outgrows its list of tokens")
+  check.invariant(item.tokens.size < item.tokens.capacity, "a sequence outgrew its token list")
   self:post_token(item, C.ENGINE_EVENT_TOKEN, row, token, item.sampling.num_logprobs)
   item:take_token(token)
   var reason = item:finish_reason()
@@ -178,7 +178,7 @@ terra Scheduler:count_segment(segment : &scheduler.Segment)
 end
 
 terra Scheduler:launch()
-  check.invariant(not self:is_in_flight(), "a step is launched while another is in flight")
+  check.invariant(not self:is_in_flight(), "a forward pass was launched while another was in flight")
   for i = 0, self.segments.size do
     var segment = &self.segments.data[i]
     self:count_segment(segment)
@@ -194,7 +194,7 @@ terra Scheduler:launch()
 end
 
 terra Scheduler:land(now_ns : int64)
-  check.invariant(not self.is_unsampled, "a step lands before it was sampled")
+  check.invariant(not self.is_unsampled, "a forward pass completed before its tokens were sampled")
   self.now_ns = now_ns
   self.counters.num_steps = self.counters.num_steps + 1
   for i = 0, self.launched.size do

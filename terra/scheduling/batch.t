@@ -226,7 +226,7 @@ terra StepPlan:page_table_of(table_row : int32) : &int32
 end
 
 terra StepPlan:add_segment(table_row : int32, position : int32, num_tokens : int32, tokens : &int32, page_size : int32)
-  check.invariant(num_tokens > 0 and num_tokens <= self:room(), "a segment does not fit its step")
+  check.invariant(num_tokens > 0 and num_tokens <= self:room(), "a segment does not fit in its forward pass")
   check.bounds(self.num_segments, self.shape.max_sequences)
   var pages = self:page_table_of(table_row)
   for i = 0, num_tokens do
@@ -244,7 +244,7 @@ terra StepPlan:add_segment(table_row : int32, position : int32, num_tokens : int
 end
 
 terra StepPlan:add_decode_segment(table_row : int32, position : int32, tokens : &int32, page_size : int32)
-  check.invariant(self.num_decode_segments == self.num_segments, "a decode segment comes after a prefill segment")
+  check.invariant(self.num_decode_segments == self.num_segments, "a decode segment came after a prefill segment")
   self.inputs.source_rows[self.num_tokens] = -1
   self:add_segment(table_row, position, 1, tokens, page_size)
   self.num_decode_segments = self.num_decode_segments + 1
@@ -265,7 +265,7 @@ terra StepPlan:add_logit_row(row : int32) : int32
 end
 
 terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, position : int32, count_row : int32) : int32
-  check.invariant(self.num_sample_rows == self.num_logit_rows, "a sampled row comes after a row that is not sampled")
+  check.invariant(self.num_sample_rows == self.num_logit_rows, "a sampled row came after a row that is not sampled")
   var index = self:add_logit_row(row)
   var inputs = &self.inputs
   var takes_best = sampling.top_p == 0

@@ -7,8 +7,8 @@ local PagePool = pages.PagePool
 local none = pages.none
 
 terra PagePool:plan_resize(num_pages : int32) : int32
-  check.invariant(num_pages >= 0 and num_pages <= self.capacity, "a pool size outside its capacity")
-  check.invariant(self.num_owned <= num_pages, "a pool shrinks below the pages in use")
+  check.invariant(num_pages >= 0 and num_pages <= self.capacity, "the requested pool size is out of range")
+  check.invariant(self.num_owned <= num_pages, "the page pool would shrink below the number of pages in use")
   while self.num_owned + self.num_cached > num_pages do
     self:evict_oldest()
   end
@@ -75,12 +75,12 @@ terra PagePool:count_cached_list() : int32
   var count, page, newer = 0, self.newest, none
   while page ~= none do
     check.invariant(self:is_cached(page), "a page in the list of cached pages is not cached")
-    check.invariant(self:at(page).newer == newer, "the list of cached pages is torn")
+    check.invariant(self:at(page).newer == newer, "the links in the list of cached pages are inconsistent")
     count = count + 1
     newer = page
     page = self:at(page).older
   end
-  check.invariant(self.oldest == newer, "the list of cached pages loses its end")
+  check.invariant(self.oldest == newer, "the list of cached pages has the wrong last page")
   return count
 end
 
@@ -90,7 +90,7 @@ terra PagePool:count_registered() : int32
     var page = self.buckets[bucket]
     while page ~= none do
       check.invariant(self:at(page).is_registered, "a page in the prefix cache is not registered")
-      check.invariant(self:find(self:at(page).parent, self:tokens_of(page)) == page, "a cached page is not found by its tokens")
+      check.invariant(self:find(self:at(page).parent, self:tokens_of(page)) == page, "a cached page was not found by its tokens")
       count = count + 1
       page = self:at(page).bucket_next
     end

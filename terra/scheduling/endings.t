@@ -12,7 +12,7 @@ local insert_in_order = scheduler.insert_in_order
 local remove = scheduler.remove
 
 terra Scheduler:new_event(item : &Sequence, kind : int32) : &C.engine_event
-  check.invariant(self.events.size < self.events.capacity, "more events than were reserved")
+  check.invariant(self.events.size < self.events.capacity, "there are more events than reserved slots")
   var event = &self.events.data[self.events.size]
   self.events.size = self.events.size + 1
   C.memset(event, 0, sizeof(C.engine_event))
@@ -40,7 +40,7 @@ terra Scheduler:leave_lists(item : &Sequence)
 end
 
 terra Scheduler:retire(item : &Sequence)
-  check.invariant(item.state ~= [sequence.ENDED], "a sequence ends twice")
+  check.invariant(item.state ~= [sequence.ENDED], "a sequence ended twice")
   self:forget(item)
   self:leave_lists(item)
   self:release_pages(item)
@@ -77,8 +77,8 @@ terra Scheduler:fail_all(code : int32, text : rawstring)
 end
 
 terra Scheduler:preempt(item : &Sequence)
-  check.invariant(item.state == [sequence.RUNNING], "a sequence that does not run is preempted")
-  check.invariant(self.launched.size == 0, "a sequence is preempted while a step is in flight")
+  check.invariant(item.state == [sequence.RUNNING], "a sequence that was not running was preempted")
+  check.invariant(self.launched.size == 0, "a sequence was preempted while a forward pass was in flight")
   var num_saved = self:pages_for(item.num_computed)
   item.saved_pages:clear()
   for i = 0, num_saved do

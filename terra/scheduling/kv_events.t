@@ -56,7 +56,7 @@ terra KvEventRing:place(index : int64) : int64
 end
 
 terra KvEventRing:push(event : Event, tokens : &int32)
-  check.invariant(self.size < self.capacity, "a KV event is pushed into a full ring")
+  check.invariant(self.size < self.capacity, "a KV event was pushed into a full ring buffer")
   var place = self:place(self.size)
   self.events[place] = event
   if tokens ~= nil then

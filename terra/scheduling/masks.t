@@ -55,7 +55,7 @@ terra Scheduler:write_awaited_mask(segment : &scheduler.Segment, is_overdue : bo
 end
 
 terra Scheduler:write_awaited_masks(is_overdue : bool)
-  check.invariant(self.is_unsampled, "masks are written of a step that awaits none")
+  check.invariant(self.is_unsampled, "masks were written for a forward pass that does not expect any")
   for i = 0, self.launched.size do
     if self.launched.data[i].awaits_mask then
       self:write_awaited_mask(&self.launched.data[i], is_overdue)

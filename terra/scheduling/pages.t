@@ -160,7 +160,7 @@ end
 
 terra PagePool:unregister(page : int32)
   var entry = self:at(page)
-  check.invariant(entry.num_children == 0, "a page with cached children leaves the prefix cache")
+  check.invariant(entry.num_children == 0, "a page with cached children left the prefix cache")
   var link = self:bucket_of(entry.hash)
   while @link ~= page do
     link = &self.pages[@link].bucket_next
@@ -182,7 +182,7 @@ end
 
 terra PagePool:evict_oldest()
   var page = self.oldest
-  check.invariant(page ~= none, "an eviction from an empty prefix cache")
+  check.invariant(page ~= none, "a page was evicted from an empty prefix cache")
   self:remove_cached(page)
   self:unregister(page)
   self:add_free(page)
@@ -217,7 +217,7 @@ end
 
 terra PagePool:release(page : int32)
   var entry = self:at(page)
-  check.invariant(entry.reference_count > 0, "a page without owner is released")
+  check.invariant(entry.reference_count > 0, "a page without an owner was released")
   entry.reference_count = entry.reference_count - 1
   self.version = self.version + 1
   if entry.reference_count > 0 then
@@ -267,8 +267,8 @@ terra PagePool:register(page : int32, parent : int32, tokens : &int32) : int32
     return existing
   end
   var entry = self:at(page)
-  check.invariant(entry.reference_count > 0, "a page without owner enters the prefix cache")
-  check.invariant(not entry.is_registered, "a page enters the prefix cache twice")
+  check.invariant(entry.reference_count > 0, "a page without an owner entered the prefix cache")
+  check.invariant(not entry.is_registered, "a page entered the prefix cache twice")
   var bucket = self:bucket_of(hash)
   entry.hash = hash
   entry.parent = parent

@@ -51,46 +51,46 @@ terra request.default(target : &C.engine_request)
 end
 
 terra request.check_tokens(name : rawstring, tokens : &int32, num_tokens : int32, vocab_size : int32, message : &C.glm_message) : int32
-  refuse(message, tokens == nil and num_tokens > 0, "%s is null, expected %d tokens", name, num_tokens)
+  refuse(message, tokens == nil and num_tokens > 0, "%s is null; expected %d tokens", name, num_tokens)
   for i = 0, num_tokens do
-    refuse(message, tokens[i] < 0 or tokens[i] >= vocab_size, "%s[%d] is token %d, outside the vocabulary of %d tokens", name, i, tokens[i], vocab_size)
+    refuse(message, tokens[i] < 0 or tokens[i] >= vocab_size, "%s[%d] is token %d, which is outside the vocabulary of %d tokens", name, i, tokens[i], vocab_size)
   end
   return C.GLM_OK
 end
 
 terra request.check_prompt(tokens : &int32, num_tokens : int32, limits : &Limits, message : &C.glm_message) : int32
-  refuse(message, num_tokens < 1, "the prompt is empty (%d tokens), expected at least one token", num_tokens)
+  refuse(message, num_tokens < 1, "the prompt is empty (%d tokens); expected at least one token", num_tokens)
   refuse(message, num_tokens > limits.max_seq, "the prompt has %d tokens, but the context length (max_seq) is %d", num_tokens, limits.max_seq)
   return request.check_tokens("prompt", tokens, num_tokens, limits.vocab_size, message)
 end
 
 local terra check_unit_range(name : rawstring, value : float, message : &C.glm_message) : int32
-  refuse(message, not (value >= 0.0f and value <= 1.0f), "%s is %g, expected a number from 0 to 1", name, [double](value))
+  refuse(message, not (value >= 0.0f and value <= 1.0f), "%s is %g; expected a number from 0 to 1", name, [double](value))
   return C.GLM_OK
 end
 
 terra request.check_sampling(s : &C.engine_sampling, message : &C.glm_message) : int32
-  refuse(message, not (s.temperature >= 0.0f and is_finite(s.temperature)), "temperature is %g, expected a finite number of 0 or more", [double](s.temperature))
+  refuse(message, not (s.temperature >= 0.0f and is_finite(s.temperature)), "temperature is %g; expected a finite number of 0 or more", [double](s.temperature))
   status.try(check_unit_range("top_p", s.top_p, message))
   status.try(check_unit_range("min_p", s.min_p, message))
-  refuse(message, s.top_k < 0, "top_k is %d, expected 0 (all tokens) or more", s.top_k)
-  refuse(message, not (s.repetition_penalty > 0.0f and is_finite(s.repetition_penalty)), "repetition_penalty is %g, expected a finite number greater than 0", [double](s.repetition_penalty))
-  refuse(message, not is_finite(s.frequency_penalty), "frequency_penalty is %g, expected a finite number", [double](s.frequency_penalty))
-  refuse(message, not is_finite(s.presence_penalty), "presence_penalty is %g, expected a finite number", [double](s.presence_penalty))
-  refuse(message, s.num_logprobs < -1 or s.num_logprobs > C.ENGINE_MAX_LOGPROBS, "num_logprobs is %d, expected -1 (none) to %d", s.num_logprobs, C.ENGINE_MAX_LOGPROBS)
+  refuse(message, s.top_k < 0, "top_k is %d; expected 0 (all tokens) or more", s.top_k)
+  refuse(message, not (s.repetition_penalty > 0.0f and is_finite(s.repetition_penalty)), "repetition_penalty is %g; expected a finite number greater than 0", [double](s.repetition_penalty))
+  refuse(message, not is_finite(s.frequency_penalty), "frequency_penalty is %g; expected a finite number", [double](s.frequency_penalty))
+  refuse(message, not is_finite(s.presence_penalty), "presence_penalty is %g; expected a finite number", [double](s.presence_penalty))
+  refuse(message, s.num_logprobs < -1 or s.num_logprobs > C.ENGINE_MAX_LOGPROBS, "num_logprobs is %d; expected -1 (none) to %d", s.num_logprobs, C.ENGINE_MAX_LOGPROBS)
   return C.GLM_OK
 end
 
 local terra check_sequences(name : rawstring, begin : &int32, tokens : &int32, count : int32, most : int32, limits : &Limits, message : &C.glm_message) : int32
-  refuse(message, count < 0 or count > most, "num_%ss is %d, expected 0 to %d", name, count, most)
+  refuse(message, count < 0 or count > most, "num_%ss is %d; expected 0 to %d", name, count, most)
   if count == 0 then
     return C.GLM_OK
   end
-  refuse(message, begin == nil, "%s_begin is null, expected %d offsets", name, count + 1)
-  refuse(message, begin[0] ~= 0, "%s_begin[0] is %d, expected 0", name, begin[0])
+  refuse(message, begin == nil, "%s_begin is null; expected %d offsets", name, count + 1)
+  refuse(message, begin[0] ~= 0, "%s_begin[0] is %d; expected 0", name, begin[0])
   for i = 0, count do
     var length = begin[i + 1] - begin[i]
-    refuse(message, length < 1, "%s %d has %d tokens, expected at least one", name, i, length)
+    refuse(message, length < 1, "%s %d has %d tokens; expected at least one", name, i, length)
   end
   var tokens_name : int8[64]
   C.snprintf(&tokens_name[0], 64, "%s_tokens", name)
@@ -98,16 +98,16 @@ local terra check_sequences(name : rawstring, begin : &int32, tokens : &int32, c
 end
 
 local terra check_thought(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
-  refuse(message, r.max_thought_tokens < -1, "max_thought_tokens is %d, expected -1 (no limit) or more", r.max_thought_tokens)
+  refuse(message, r.max_thought_tokens < -1, "max_thought_tokens is %d; expected -1 (no limit) or more", r.max_thought_tokens)
   if r.max_thought_tokens < 0 then
     return C.GLM_OK
   end
-  refuse(message, r.thought_begin_token < -1 or r.thought_begin_token >= limits.vocab_size, "thought_begin_token is %d, expected -1 (none) or a token in the vocabulary of %d", r.thought_begin_token, limits.vocab_size)
+  refuse(message, r.thought_begin_token < -1 or r.thought_begin_token >= limits.vocab_size, "thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens", r.thought_begin_token, limits.vocab_size)
   return request.check_tokens("thought_end_token", &r.thought_end_token, 1, limits.vocab_size, message)
 end
 
 local terra check_rules(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
-  refuse(message, r.num_allowed_tokens < 0, "num_allowed_tokens is %d, expected 0 (all) or more", r.num_allowed_tokens)
+  refuse(message, r.num_allowed_tokens < 0, "num_allowed_tokens is %d; expected 0 (all) or more", r.num_allowed_tokens)
   status.try(request.check_tokens("allowed_tokens", r.allowed_tokens, r.num_allowed_tokens, limits.vocab_size, message))
   status.try(check_sequences("bad_word", r.bad_word_begin, r.bad_word_tokens, r.num_bad_words, most_bad_words, limits, message))
   return check_thought(r, limits, message)
@@ -115,11 +115,11 @@ end
 
 local terra check_biases(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
   var most = terralib.select(limits.max_biases < most_request_biases, limits.max_biases, most_request_biases)
-  refuse(message, r.num_biases < 0 or r.num_biases > most, "num_biases is %d, expected 0 to %d", r.num_biases, most)
+  refuse(message, r.num_biases < 0 or r.num_biases > most, "num_biases is %d; expected 0 to %d", r.num_biases, most)
   status.try(request.check_tokens("bias_tokens", r.bias_tokens, r.num_biases, limits.vocab_size, message))
-  refuse(message, r.num_biases > 0 and r.bias_values == nil, "bias_values is null, expected %d values", r.num_biases)
+  refuse(message, r.num_biases > 0 and r.bias_values == nil, "bias_values is null; expected %d values", r.num_biases)
   for i = 0, r.num_biases do
-    refuse(message, not is_finite(r.bias_values[i]), "bias_values[%d] is %g, expected a finite number", i, [double](r.bias_values[i]))
+    refuse(message, not is_finite(r.bias_values[i]), "bias_values[%d] is %g; expected a finite number", i, [double](r.bias_values[i]))
     for j = 0, i do
       refuse(message, r.bias_tokens[j] == r.bias_tokens[i], "bias_tokens[%d] repeats token %d", i, r.bias_tokens[i])
     end
@@ -134,18 +134,18 @@ end
 
 terra request.check_pool(num_pages_needed : int32, limits : &Limits, message : &C.glm_message) : int32
   if num_pages_needed > limits.num_pages then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "the request may need %d KV cache pages of %d tokens, but the pool has %d", num_pages_needed, limits.page_size, limits.num_pages)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "the request may need %d KV cache pages of %d tokens, but the pool has only %d", num_pages_needed, limits.page_size, limits.num_pages)
   end
   return C.GLM_OK
 end
 
 local terra check_lengths(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
   status.try(request.check_prompt(r.prompt, r.prompt_length, limits, message))
-  refuse(message, r.max_tokens < 0, "max_tokens is %d, expected 0 or more", r.max_tokens)
-  refuse(message, r.min_tokens < 0 or r.min_tokens > r.max_tokens, "min_tokens is %d, expected 0 to max_tokens (%d)", r.min_tokens, r.max_tokens)
-  refuse(message, r.deadline_ns < 0, "deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC", r.deadline_ns)
-  refuse(message, r.logits_capacity < 0, "logits_capacity is %d, expected 0 or more", r.logits_capacity)
-  refuse(message, r.logits_capacity > 0 and r.logits == nil, "logits is null, expected room for %d rows of %d", r.logits_capacity, limits.vocab_size)
+  refuse(message, r.max_tokens < 0, "max_tokens is %d; expected 0 or more", r.max_tokens)
+  refuse(message, r.min_tokens < 0 or r.min_tokens > r.max_tokens, "min_tokens is %d; expected 0 to max_tokens (%d)", r.min_tokens, r.max_tokens)
+  refuse(message, r.deadline_ns < 0, "deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time", r.deadline_ns)
+  refuse(message, r.logits_capacity < 0, "logits_capacity is %d; expected 0 or more", r.logits_capacity)
+  refuse(message, r.logits_capacity > 0 and r.logits == nil, "logits is null; expected a buffer for %d rows of %d values", r.logits_capacity, limits.vocab_size)
   var num_outputs = request.most_outputs(r, limits)
   var num_tokens = r.prompt_length + terralib.select(num_outputs > 0, num_outputs - 1, 0)
   return request.check_pool((num_tokens + limits.page_size - 1) / limits.page_size, limits, message)
@@ -153,11 +153,11 @@ end
 
 terra request.check(r : &C.engine_request, limits : &Limits, message : &C.glm_message) : int32
   refuse(message, r == nil, "the request is null")
-  refuse(message, r.struct_size ~= sizeof(C.engine_request), "engine_request.struct_size is %u, expected %u", r.struct_size, [uint32](sizeof(C.engine_request)))
+  refuse(message, r.struct_size ~= sizeof(C.engine_request), "engine_request.struct_size is %u; expected %u", r.struct_size, [uint32](sizeof(C.engine_request)))
   status.try(check_lengths(r, limits, message))
   status.try(request.check_sampling(&r.sampling, message))
-  refuse(message, r.num_prompt_logprobs < -1 or r.num_prompt_logprobs > C.ENGINE_MAX_LOGPROBS, "num_prompt_logprobs is %d, expected -1 (none) to %d", r.num_prompt_logprobs, C.ENGINE_MAX_LOGPROBS)
-  refuse(message, r.num_stop_tokens < 0, "num_stop_tokens is %d, expected 0 or more", r.num_stop_tokens)
+  refuse(message, r.num_prompt_logprobs < -1 or r.num_prompt_logprobs > C.ENGINE_MAX_LOGPROBS, "num_prompt_logprobs is %d; expected -1 (none) to %d", r.num_prompt_logprobs, C.ENGINE_MAX_LOGPROBS)
+  refuse(message, r.num_stop_tokens < 0, "num_stop_tokens is %d; expected 0 or more", r.num_stop_tokens)
   status.try(request.check_tokens("stop_tokens", r.stop_tokens, r.num_stop_tokens, limits.vocab_size, message))
   status.try(check_sequences("stop_sequence", r.stop_sequence_begin, r.stop_sequence_tokens, r.num_stop_sequences, most_stop_sequences, limits, message))
   status.try(check_rules(r, limits, message))
@@ -273,7 +273,7 @@ terra request.copy(r : &C.engine_request, model : &ModelConfig, limits : &Limits
   if item.early_biases.size > most then
     var count = item.early_biases.size
     request.delete_sequence(item)
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "min_tokens needs %lld biases for the stop tokens, but a forward pass has room for %d", count, most)
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "min_tokens needs %lld biases for the stop tokens, but a forward pass supports only %d", count, most)
   end
   @result = item
   return C.GLM_OK

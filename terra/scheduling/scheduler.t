@@ -103,7 +103,7 @@ local terra remove(list : &SequenceList, item : &Sequence) : bool
 end
 
 local terra append(list : &SequenceList, item : &Sequence)
-  check.invariant(list.size < list.capacity, "a list of sequences outgrows what was reserved")
+  check.invariant(list.size < list.capacity, "a list of sequences outgrew its reserved size")
   list.data[list.size] = item
   list.size = list.size + 1
 end
@@ -138,7 +138,7 @@ terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C
   self.step = step
   self.dirty_begin = options.max_sequences
   if options.max_sequences > step.shape.max_sequences then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "max_batch is %d, but the plan has %d page table rows", options.max_sequences, step.shape.max_sequences)
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "max_batch is %d, but the plan has only %d page table rows", options.max_sequences, step.shape.max_sequences)
   end
   status.try(self.pool:init(options.num_pages, options.page_size, message))
   if options.kv_events then
@@ -209,7 +209,7 @@ terra Scheduler:set_page(item : &Sequence, index : int32, page : int32)
 end
 
 terra Scheduler:push_page(item : &Sequence, page : int32)
-  check.invariant(item.pages.size < item.pages.capacity, "a sequence outgrows its list of pages")
+  check.invariant(item.pages.size < item.pages.capacity, "a sequence outgrew its page list")
   item.pages.data[item.pages.size] = page
   item.pages.size = item.pages.size + 1
   self:set_page(item, item.pages.size - 1, page)
@@ -234,7 +234,7 @@ terra Scheduler:give_row(item : &Sequence)
 end
 
 terra Scheduler:add(item : &Sequence)
-  check.invariant(self:num_live() < self.options.max_live, "more live sequences than were planned for")
+  check.invariant(self:num_live() < self.options.max_live, "there are more live sequences than planned")
   item.state = [sequence.WAITING]
   if item.deadline_ns > 0 then
     self.num_deadlines = self.num_deadlines + 1

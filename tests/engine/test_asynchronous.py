@@ -158,13 +158,13 @@ def test_the_event_fd_wakes_a_poller(engine):
 BAD = {
     "the prompt is empty": question(prompt=[]),
     "but the context length (max_seq) is 1024": question(prompt=[1] * 1025),
-    "prompt[1] is token 2048, outside the vocabulary of 2048": question(prompt=[1, 2048]),
-    "prompt[0] is token -1, outside the vocabulary of 2048": question(prompt=[-1]),
-    "temperature is -1,": question(sampling=Sampling(temperature=-1.0)),
-    "temperature is nan,": question(sampling=Sampling(temperature=NAN)),
-    "max_tokens is -1, expected 0 or more": question(max_tokens=-1),
-    "top_p is -1,": question(sampling=Sampling(top_p=-1.0)),
-    "num_logprobs is 21,": question(sampling=Sampling(num_logprobs=21)),
+    "prompt[1] is token 2048, which is outside the vocabulary of 2048": question(prompt=[1, 2048]),
+    "prompt[0] is token -1, which is outside the vocabulary of 2048": question(prompt=[-1]),
+    "temperature is -1;": question(sampling=Sampling(temperature=-1.0)),
+    "temperature is nan;": question(sampling=Sampling(temperature=NAN)),
+    "max_tokens is -1; expected 0 or more": question(max_tokens=-1),
+    "top_p is -1;": question(sampling=Sampling(top_p=-1.0)),
+    "num_logprobs is 21;": question(sampling=Sampling(num_logprobs=21)),
     "bias_tokens[0] is token 2048": question(biases={2048: 1.0}),
 }
 

@@ -96,7 +96,7 @@ def index_entry(name: str, file: object) -> Damage:
 SHARD_DAMAGE: dict[str, tuple[Damage, list[str]]] = {
     "truncated by a byte": (lambda d: truncated(d, 1), [FIRST_SHARD, "past the end"]),
     "truncated in its header": (lambda d: cut_to(d, 100), [FIRST_SHARD, "header length"]),
-    "seven bytes": (lambda d: cut_to(d, 7), [FIRST_SHARD, "7 bytes", "takes 8"]),
+    "seven bytes": (lambda d: cut_to(d, 7), [FIRST_SHARD, "7 bytes", "at least 8"]),
     "empty": (lambda d: cut_to(d, 0), [FIRST_SHARD, "empty"]),
     "header longer than the file": (lambda d: long_length(d, 10**8), [FIRST_SHARD, "100000000"]),
     "header of 2^63 bytes": (lambda d: long_length(d, 2**63), [FIRST_SHARD, "9223372036854775808"]),
@@ -156,8 +156,11 @@ INDEX_DAMAGE: dict[str, tuple[Damage, list[str]]] = {
         lambda d: tamper.change_index(d, lambda m: m.pop(WEIGHT)),
         [WEIGHT, "does not list"],
     ),
-    "a path instead of a name": (index_entry(WEIGHT, "../x"), [INDEX_NAME, WEIGHT, "plain file"]),
-    "a number for a name": (index_entry(WEIGHT, 3), [INDEX_NAME, WEIGHT, "plain file"]),
+    "a path instead of a name": (
+        index_entry(WEIGHT, "../x"),
+        [INDEX_NAME, WEIGHT, "without a folder"],
+    ),
+    "a number for a name": (index_entry(WEIGHT, 3), [INDEX_NAME, WEIGHT, "without a folder"]),
     "no weight_map": (
         lambda d: tamper.rewrite_json(d / INDEX_NAME, lambda _: {"metadata": {}}),
         [INDEX_NAME, "weight_map"],

@@ -117,7 +117,7 @@ def test_both_faces_agree():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--page-size", "24"], "needs a multiple of 16 tokens"),
+        (["--page-size", "24"], "requires a multiple of 16 tokens"),
         (["--memory-limit", "1MB"], "are missing"),
     ],
 )

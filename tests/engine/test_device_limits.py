@@ -131,7 +131,7 @@ def test_types_of_pages_are_refused_before_a_weight_is_read(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(small_config()), encoding="utf-8")
     with pytest.raises(
-        EngineError, match="does not support KV cache pages of kv_dtype BF16"
+        EngineError, match="does not support KV cache pages with kv_dtype BF16"
     ) as caught:
         Engine(EngineOptions(path, device="cpu", kv_dtype=1, synthetic=True))
     assert caught.value.status == Status.GLM_NOT_SUPPORTED

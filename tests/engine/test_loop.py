@@ -294,7 +294,7 @@ def test_misuse_of_states_is_refused():
         ) as caught:
             ledger.prefill(list(range(6)))
         assert caught.value.status == Status.GLM_OUT_OF_MEMORY
-        with pytest.raises(EngineError, match="state of 14 tokens cannot take 51 more"):
+        with pytest.raises(EngineError, match="state with 14 tokens has no room for 51 more"):
             ledger.run_batch_decode([state], [Sampling()], 51)
         with pytest.raises(EngineError, match="12 more KV cache pages are needed"):
             ledger.run_batch_decode([state], [Sampling()], 50)

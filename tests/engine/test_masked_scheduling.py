@@ -165,7 +165,7 @@ def test_a_mask_outlives_a_plan_that_is_made_again(transfer):
         ledger.set_masks([(subject, 2, words_at(subject, 2))])
         events = ledger.run()
     ends = ends_of(events)
-    assert f"transfer {transfer} was told to fail" in ends[other].message
+    assert f"transfer {transfer} was set to fail" in ends[other].message
     assert ends[subject].finish_reason == "length"
     assert outputs_of(events)[subject] == expected_under_masks(masked(5, 3), subject)
 

@@ -484,7 +484,7 @@ def test_a_failed_transfer_fails_only_its_request(transfer):
     ends, outputs = ends_of(events), outputs_of(events)
     failed = [i for i in ids if ends[i].kind == "failed"]
     assert len(failed) == 1
-    assert f"transfer {transfer} was told to fail" in ends[failed[0]].message
+    assert f"transfer {transfer} was set to fail" in ends[failed[0]].message
     for request_id, request in zip(ids, requests, strict=True):
         if request_id not in failed:
             assert outputs[request_id] == expected_tokens(request)
@@ -512,11 +512,11 @@ def test_a_pool_cannot_shrink_below_what_a_live_request_may_need():
         request_id = ledger.submit(Request(prompt=prompt_of(9), max_tokens=8, ignore_eos=True))
         with pytest.raises(EngineError, match=f"too small for request {request_id}.* need 4"):
             ledger.resize_pool(3)
-        with pytest.raises(EngineError, match="num_pages is 65, expected 0 to 64"):
+        with pytest.raises(EngineError, match="num_pages is 65; expected 0 to 64"):
             ledger.resize_pool(65)
         ledger.run()
         ledger.resize_pool(0)
-        with pytest.raises(EngineError, match="the pool has 0"):
+        with pytest.raises(EngineError, match="the pool has only 0"):
             ledger.submit(Request(prompt=[1]))
         ledger.resize_pool(64)
         assert ledger.info()["free_pages"] == 64

@@ -58,4 +58,4 @@ def test_a_failed_load_under_valgrind_leaves_nothing(tmp_path):
     command = [*VALGRIND, SOAK, RELEASE_LIBRARY, broken, NUM_REQUESTS, 2]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     assert done.returncode == 1, done.stderr[-4000:]
-    assert "go past the end" in done.stderr
+    assert "extend past the end" in done.stderr

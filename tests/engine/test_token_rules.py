@@ -181,14 +181,17 @@ def test_an_end_that_alone_is_allowed_ends_before_min_tokens() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"allowed_tokens": [1, VOCAB]}, "allowed_tokens[1] is token 2048, outside"),
-        ({"allowed_tokens": [-1]}, "allowed_tokens[0] is token -1, outside"),
-        ({"bad_words": [[1], []]}, "bad_word 1 has 0 tokens, expected at least one"),
-        ({"bad_words": [[1, VOCAB]]}, "bad_word_tokens[1] is token 2048, outside"),
-        ({"bad_words": [[1]] * 4097}, "num_bad_words is 4097, expected 0 to 4096"),
-        ({"thought": ThoughtLimit(-2, 1)}, "max_thought_tokens is -2, expected -1"),
-        ({"thought": ThoughtLimit(0, VOCAB)}, "thought_end_token[0] is token 2048, outside"),
-        ({"thought": ThoughtLimit(0, 1, VOCAB)}, "thought_begin_token is 2048, expected -1"),
+        ({"allowed_tokens": [1, VOCAB]}, "allowed_tokens[1] is token 2048, which is outside"),
+        ({"allowed_tokens": [-1]}, "allowed_tokens[0] is token -1, which is outside"),
+        ({"bad_words": [[1], []]}, "bad_word 1 has 0 tokens; expected at least one"),
+        ({"bad_words": [[1, VOCAB]]}, "bad_word_tokens[1] is token 2048, which is outside"),
+        ({"bad_words": [[1]] * 4097}, "num_bad_words is 4097; expected 0 to 4096"),
+        ({"thought": ThoughtLimit(-2, 1)}, "max_thought_tokens is -2; expected -1"),
+        (
+            {"thought": ThoughtLimit(0, VOCAB)},
+            "thought_end_token[0] is token 2048, which is outside",
+        ),
+        ({"thought": ThoughtLimit(0, 1, VOCAB)}, "thought_begin_token is 2048; expected -1"),
     ],
 )
 def test_what_is_out_of_range_is_refused(fields, message) -> None:
@@ -209,5 +212,5 @@ def test_rules_that_leave_nothing_fail_their_request_alone() -> None:
             engine.wait(1)
             ends |= {one.request_id: one for one in engine.poll() if one.ends_request}
     assert ends[ids[0]].status == Status.GLM_INVALID_ARGUMENT
-    assert "allowed tokens, bad words and the mask leave no token" in ends[ids[0]].message
+    assert "the allowed tokens, bad words and mask leave no token" in ends[ids[0]].message
     assert ends[ids[1]].finish_reason == "length"

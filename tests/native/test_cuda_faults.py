@@ -51,7 +51,7 @@ def run_alone(script: str, **variables: str) -> list[str]:
 def test_no_gpu_is_one_line():
     (line,) = run_alone(OPENING, CUDA_VISIBLE_DEVICES="")
     assert line in (
-        "status 4: device cuda: no NVIDIA driver found; install one or use device cpu",
+        "status 4: device cuda: no NVIDIA driver found; install one, or use device cpu",
         "status 4: device cuda: no GPU found; use device cpu to run on the CPU",
     )
 

@@ -146,8 +146,8 @@ def test_one_as_wide_as_the_others_gives_the_bits_of_a_routed_one(device, num_to
     ("shared_id", "text"),
     [
         (-2, "shared_expert_id: expected -1 to 2147483647, got -2"),
-        (BEGIN, f"expected an id that no local routed expert has, got {BEGIN}"),
-        (BEGIN + 1, f"expected an id that no local routed expert has, got {BEGIN + 1}"),
+        (BEGIN, f"expected an id that no local routed expert uses, got {BEGIN}"),
+        (BEGIN + 1, f"expected an id that no local routed expert uses, got {BEGIN + 1}"),
     ],
 )
 def test_ids_that_cannot_be_its_own_are_refused(device, shared_id, text):

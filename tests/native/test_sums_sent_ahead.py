@@ -353,7 +353,7 @@ def test_a_graph_that_ends_with_a_part_that_was_sent_is_refused(sending):
 
     for status, message in on_ranks(sending, 2, work):
         assert status == INVALID
-        assert "a partial sum that no operation adds" in message
+        assert "a partial sum that is never added" in message
 
 
 def test_a_capture_that_is_dropped_leaves_nothing_reserved(sending):

@@ -65,14 +65,14 @@ def test_version_is_the_projects(capsys):
             "'--seed': expected 0 to 18446744073709551615, got -1",
         ),
         (["generate", "x", "--top-k", "many"], "expected a whole number, got 'many'"),
-        (["generate", "x", "--model", "absent"], "absent: not a folder"),
-        (["generate", "x", "--model", "."], "tokenizer.json: no such file"),
+        (["generate", "x", "--model", "absent"], "absent: no such folder"),
+        (["generate", "x", "--model", "."], "neither config.json nor tokenizer.json"),
         (["evaluate", "--facts", "absent.json"], "absent.json: cannot be read"),
         (["evaluate", "--limit", "0"], "--limit"),
         (["evaluate", "--threshold", "2"], "2.0 is not in the range 0<=x<=1"),
-        (["evaluate", "--model", "absent"], "absent: not a folder; expected"),
-        (["bench", "--model", "absent"], "absent: not a folder; expected"),
-        (["serve", "--model", "absent"], "absent: not a folder; expected"),
+        (["evaluate", "--model", "absent"], "absent: no such folder; expected"),
+        (["bench", "--model", "absent"], "absent: no such folder; expected"),
+        (["serve", "--model", "absent"], "absent: no such folder; expected"),
         (["serve", "--drain-seconds", "nan"], "expected a finite number, got 'nan'"),
         (["serve", "--write-timeout", "inf"], "inf is not in the range 0<x<=86400"),
         (["smoke", "--world-size", "0"], "'--world-size': expected 1 to 2147483647, got 0"),
@@ -97,7 +97,7 @@ def test_bad_input_is_named_and_gives_2(arguments, message, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "not JSON"),
+        ("{", "invalid JSON"),
         ("[]", "expected a JSON list with at least one fact"),
         ('[{"country": "France", "capital": 1}]', "expected a string 'capital' in fact 0"),
     ],
@@ -178,7 +178,7 @@ def test_prompt_that_is_not_utf8(capsys, monkeypatch):
 
     monkeypatch.setattr(sys, "stdin", Input)
     assert cli.main(["generate"]) == 2
-    assert "standard input: not UTF-8" in capsys.readouterr().err
+    assert "standard input is not valid UTF-8" in capsys.readouterr().err
 
 
 def test_unexpected_errors_have_no_traceback(capsys, monkeypatch):

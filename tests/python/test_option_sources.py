@@ -223,7 +223,7 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
     absent = str(tmp_path / "absent.toml")
     assert f"{absent}: cannot be read: No such file" in refused(capsys, "plan", "--config", absent)
     (tmp_path / "latin.toml").write_bytes(b"device = '\xe9'")
-    assert "not UTF-8" in refused(capsys, "plan", "--config", str(tmp_path / "latin.toml"))
+    assert "invalid UTF-8" in refused(capsys, "plan", "--config", str(tmp_path / "latin.toml"))
     assert "--config: expected a value" in refused(capsys, "plan", "--config", "")
 
 

@@ -92,8 +92,8 @@ def test_id_beyond_32_bits_names_its_place(value):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"prompt": [1, 2.5]}, r"prompt\[1\] is 2.5, expected an integer"),
-        ({"max_tokens": 2**32 + 1}, "max_tokens is 4294967297, expected -2147483648 to 2147483647"),
+        ({"prompt": [1, 2.5]}, r"prompt\[1\] is 2.5; expected an integer"),
+        ({"max_tokens": 2**32 + 1}, "max_tokens is 4294967297; expected -2147483648 to 2147483647"),
         ({"min_tokens": 1.5}, "min_tokens is 1.5"),
         ({"priority": -(2**31) - 1}, "priority is -2147483649"),
         ({"deadline_ns": 2**63}, "deadline_ns is 9223372036854775808"),
@@ -144,7 +144,7 @@ def test_options_say_zero_and_false():
     [
         ({"max_batch": 2**31}, "max_batch is 2147483648"),
         ({"max_batch": 1.5}, "max_batch is 1.5"),
-        ({"expert_layout": "round"}, "expert_layout is 'round', expected one of"),
+        ({"expert_layout": "round"}, "expert_layout is 'round'; expected one of"),
         ({"model_dir": "a\0b"}, "model_dir is .*, which contains a zero byte"),
     ],
 )

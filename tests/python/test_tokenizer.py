@@ -76,7 +76,14 @@ def test_text_that_is_no_unicode_is_refused(tokenizer):
         tokenizer.encode(b"caf\xff".decode("utf-8", "surrogateescape"))
 
 
+def test_a_folder_that_is_no_checkpoint_is_named(tmp_path):
+    absent = "not a checkpoint: this folder has neither config.json nor tokenizer.json"
+    with pytest.raises(BadInputError, match=f"^{tmp_path}: {absent}$"):
+        GlmTokenizer(tmp_path)
+
+
 def test_missing_file_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
     with pytest.raises(BadInputError, match=r"tokenizer\.json: no such file"):
         GlmTokenizer(tmp_path)
 
@@ -102,7 +109,7 @@ def test_configuration_must_be_an_object(tmp_path):
     with pytest.raises(BadInputError, match="expected a JSON object, got list"):
         tokenizer_config(tmp_path)
     path.write_text("{")
-    with pytest.raises(BadInputError, match="not JSON"):
+    with pytest.raises(BadInputError, match="invalid JSON"):
         tokenizer_config(tmp_path)
 
 

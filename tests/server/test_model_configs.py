@@ -16,8 +16,8 @@ FAULTS = [
     ('{"temperature": NaN}', "temperature: .*finite number, found nan"),
     ('{"temperature": 1e999}', "temperature: .*finite number, found inf"),
     ('{"temperature": -1}', "temperature: .*greater than or equal to 0, found -1"),
-    ('{"temperature": %s}' % ("9" * 400), "temperature: .* and 320 characters more"),
-    ('{"temperature": %s}' % ("9" * 5000), "not JSON: .*4300 digits"),
+    ('{"temperature": %s}' % ("9" * 400), "temperature: .* and 320 more characters"),
+    ('{"temperature": %s}' % ("9" * 5000), "invalid JSON: .*4300 digits"),
     ('{"top_p": -0.5}', "top_p: .*greater than or equal to 0, found -0.5"),
     ('{"top_p": [0.5]}', "top_p: .*number, found"),
     ('{"top_k": 1.5}', "top_k: .*integer, found 1.5"),
@@ -28,9 +28,9 @@ FAULTS = [
     ('{"repetition_penalty": true}', "repetition_penalty: .*number, found True"),
     ('{"do_sample": "false"}', "do_sample: .*boolean, found 'false'"),
     ("[]", "expected a JSON object, got list"),
-    ("{", "not JSON"),
-    ("[" * 100_000, "not JSON"),
-    ("\ufffe", "not JSON"),
+    ("{", "invalid JSON"),
+    ("[" * 100_000, "invalid JSON"),
+    ("\ufffe", "invalid JSON"),
 ]
 
 

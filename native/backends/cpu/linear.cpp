@@ -13,7 +13,7 @@ void expect_activation(const char* where, const glm_matrix& matrix,
     expect_pointer(where, "codes for an FP8 matrix", input.codes);
     expect_pointer(where, "row_scale for an FP8 matrix", input.row_scale);
   } else {
-    expect_pointer(where, "plain for an unquantised matrix", input.plain);
+    expect_pointer(where, "plain for an unquantized matrix", input.plain);
   }
 }
 

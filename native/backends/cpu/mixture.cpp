@@ -216,7 +216,7 @@ void experts(glm_device& device, const glm_experts_args& args) {
     expect_pointer(kExperts, "codes for FP8 experts", args.input.codes);
     expect_pointer(kExperts, "row_scale for FP8 experts", args.input.row_scale);
   } else {
-    expect_pointer(kExperts, "plain for unquantised experts", args.input.plain);
+    expect_pointer(kExperts, "plain for unquantized experts", args.input.plain);
   }
   const void* initial = args.initial;
   if (has_shared_expert(args)) {

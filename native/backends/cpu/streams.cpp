@@ -27,8 +27,7 @@ Event& recorded(const char* what, void* event) {
   expect_pointer("event_elapsed", what, event);
   Event& found = *static_cast<Event*>(event);
   if (!found.is_recorded)
-    reject("event_elapsed", what, "a recorded event",
-           "one that was not recorded");
+    reject("event_elapsed", what, "a recorded event", "an unrecorded event");
   return found;
 }
 

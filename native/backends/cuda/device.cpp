@@ -33,10 +33,10 @@ std::string version_text(int32_t version) {
 
 void expect_driver() {
   int32_t driver = 0, runtime = 0;
-  check(cudaDriverGetVersion(&driver), "device cuda: version of the driver");
-  check(cudaRuntimeGetVersion(&runtime), "device cuda: version of the runtime");
+  check(cudaDriverGetVersion(&driver), "device cuda: driver version");
+  check(cudaRuntimeGetVersion(&runtime), "device cuda: runtime version");
   if (driver == 0)
-    refuse("no NVIDIA driver found; install one or use device cpu");
+    refuse("no NVIDIA driver found; install one, or use device cpu");
   if (driver / 1000 < runtime / 1000)
     refuse("expected an NVIDIA driver for CUDA " + version_text(runtime) +
            " or newer, got one for CUDA " + version_text(driver));

@@ -86,9 +86,9 @@ void expect_loaded_kernels() {
                       std::to_string(static_cast<int>(result)));
   if (mode != CU_MODULE_EAGER_LOADING)
     refuse(
-        "CUDA loads kernels lazily, and ranks that wait for each other can "
-        "then deadlock: set CUDA_MODULE_LOADING=EAGER before the process "
-        "first calls CUDA");
+        "CUDA is set to load kernels lazily, which can deadlock ranks that "
+        "wait for each other: set CUDA_MODULE_LOADING=EAGER before the "
+        "process first calls CUDA");
 }
 
 }

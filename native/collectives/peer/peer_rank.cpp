@@ -78,7 +78,7 @@ void PeerRank::expect_equal_regions(const char* where) const {
 
 void PeerRank::expect_bound(const char* where) const {
   if (memories_.empty())
-    reject(where, "group", "memory that group_bind has exchanged", "none");
+    reject(where, "group", "memory exchanged by group_bind", "none");
   group_.expect_running(where);
 }
 
@@ -155,7 +155,7 @@ bool PeerRank::can_send_ahead(const PartOfSum& part) const {
 void PeerRank::expect_none_reserved(const char* where) const {
   if (!reserved_) return;
   reject(where, "call",
-         "reduce_add_norm_quantise of the partial sum already sent, " +
+         "reduce_add_norm_quantise for the partial sum already sent, " +
              text_of(reserved_->part),
          "another call");
 }
@@ -193,7 +193,7 @@ int32_t PeerRank::end_graph() {
   const int32_t last_turn = turns_.end_graph();
   if (is_left)
     reject("graph_end", "last exchange", "reduce_add_norm_quantise",
-           "a partial sum that no operation adds");
+           "a partial sum that is never added");
   return last_turn;
 }
 

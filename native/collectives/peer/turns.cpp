@@ -32,8 +32,8 @@ int32_t Turns::end_graph() {
   if (num_captured_ == 1)
     throw Failure(
         GLM_NOT_SUPPORTED,
-        "graph_end: expected a graph with no exchange between ranks, or "
-        "with two or more, got 1");
+        "graph_end: expected no exchanges between ranks in the graph, or "
+        "at least two, got 1");
   return last_of_graph;
 }
 

@@ -83,7 +83,7 @@ glm_status RankGroup::enter(int32_t rank, const Contribution& contribution,
 
 glm_status RankGroup::leave(std::string* problem) {
   if (meet()) return GLM_OK;
-  *problem = "the group was aborted during a collective";
+  *problem = "the group was aborted during a collective operation";
   return GLM_CANCELLED;
 }
 

@@ -12,7 +12,7 @@ void clear_row_ends(const Context& context, const glm_matrix& matrix) {
                           static_cast<size_t>(pitch), 0,
                           static_cast<size_t>(pitch - bytes),
                           static_cast<size_t>(matrix.rows), context.stream),
-        "blackwell: ends of rows");
+        "blackwell: row padding");
 }
 
 }

@@ -51,7 +51,7 @@ void expect_memory(const glm_experts_args& args) {
     expect_pointer(kExperts, "down data", args.down->data);
   }
   if (args.gate_up->dtype != GLM_DTYPE_F8_E4M3)
-    return expect_pointer(kExperts, "plain for unquantised experts",
+    return expect_pointer(kExperts, "plain for unquantized experts",
                           args.input.plain);
   expect_pointer(kExperts, "codes for FP8 experts", args.input.codes);
   expect_pointer(kExperts, "row_scale for FP8 experts", args.input.row_scale);

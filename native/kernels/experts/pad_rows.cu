@@ -25,7 +25,7 @@ void launch_pad_rows(cudaStream_t stream, const PadRows& rows) {
   LaunchShape shape;
   shape.grid = dim3(static_cast<uint32_t>(rows.num_rows));
   shape.block = dim3(kPadThreads);
-  launch("experts: rows to whole chunks", stream, shape, pad_rows_kernel, rows);
+  launch("experts: row padding", stream, shape, pad_rows_kernel, rows);
 }
 
 }

@@ -24,7 +24,7 @@ struct F8Tiling : Tiling<halves> {
       Tiling<halves>::kSharedBytes + kTileProducers * kWarpStagingBytes;
   static_assert(Tiling<halves>::kKeyBlocks * kCodeHalves ==
                     kTileProducers * kWarpTileCopies,
-                "each warp widens as many blocks");
+                "every warp must convert the same number of blocks");
 };
 
 __device__ inline int32_t hidden_thread() {

@@ -46,7 +46,7 @@ struct Tiling {
   static constexpr int32_t kSwizzlePeriod = 1024;
   static constexpr int32_t kSharedBytes =
       kQueryBuffers * kQueryBytes + 2 * kStages * kTileBytes + kSwizzlePeriod;
-  static_assert(kNumCopies <= kWarpThreads, "one lane issues each copy");
+  static_assert(kNumCopies <= kWarpThreads, "every copy needs its own lane");
 };
 
 struct Parameters {

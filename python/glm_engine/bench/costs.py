@@ -23,7 +23,7 @@ def config_path(wanted):
             raise BadInputError(f"{wanted}: not a checkpoint: this folder has no config.json")
     if not path.is_file():
         known = ", ".join(SYNTHETIC)
-        raise BadInputError(f"{wanted}: expected the path of a config.json, or one of {known}")
+        raise BadInputError(f"{wanted}: expected the path to a config.json, or one of {known}")
     return path
 
 

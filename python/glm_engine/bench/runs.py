@@ -120,7 +120,7 @@ class Decoding:
                 return self.figures(window)
         raise RequestFailedError(
             f"batch {self.batch} at context {self.context}: only {len(window)} decode steps "
-            "held all requests; the measurement needs at least 2"
+            "included all requests; the measurement needs at least 2"
         )
 
     def window(self):

@@ -111,7 +111,8 @@ for stage_name, stage_help in STAGES.items():
 def serve_command(context, is_local, is_dry_run, is_alone, as_json, **values):
     """Serve the model.
 
-    On this machine, it runs until it receives SIGINT or SIGTERM; on Modal, until you stop the app.
+    On this machine, the server runs until it receives SIGINT or SIGTERM; on Modal, it runs until
+    you stop the app.
     Downloads the checkpoint and checks the installation first, unless --only is given.
     """
     refuse_foreign(context, is_local)

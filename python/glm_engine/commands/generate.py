@@ -83,7 +83,7 @@ def read_prompt(prompt):
     try:
         return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise BadInputError(f"standard input: not UTF-8: {error}") from error
+        raise BadInputError(f"standard input is not valid UTF-8: {error}") from error
 
 
 def encode(tokenizer, model_dir, text, chat, system):

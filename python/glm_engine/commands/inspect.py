@@ -29,7 +29,7 @@ SHARD_COLUMNS = ("shard", ">tensors", ">bytes")
 @click.option("--summary", is_flag=True, help="Do not list the tensors.")
 @options.JSON
 def command(model_dir, pattern, summary, as_json):
-    """List the tensors and the problems of a checkpoint.
+    """List a checkpoint's tensors and report any problems with it.
 
     MODEL may also be a config.json. Exits with 1 if the checkpoint has problems.
     """

@@ -16,7 +16,8 @@ def command(as_json):
 
     The states are: ready; incomplete (run `glm pull` again); unchecked (downloaded by another
     tool; run `glm pull` to check it); config only (only config.json was downloaded, for
-    `glm plan`); unsupported (glm cannot run this model). HF_HOME and HF_HUB_CACHE set the folder.
+    `glm plan`); unsupported (glm cannot run this model). HF_HOME and HF_HUB_CACHE set
+    the cache folder that glm lists.
     """
     from glm_engine.hub.cache import list_models
     from glm_engine.hub.names import cache_folder

@@ -53,7 +53,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "--random-input-len",
     default="uniform:32:512",
     help="Prompt lengths in tokens: N, uniform:MIN:MAX or lognormal:MEDIAN:SIGMA[:MAX];"
-    " file:PATH sends the prompts in a JSONL file.",
+    " file:PATH reads the prompts from a JSONL file.",
 )
 @click.option(
     "--outputs",

@@ -32,7 +32,8 @@ SHOWN_FOR_UNKNOWN = "\ufffd".encode()
 def command(model_dir, synthetic, tokenizer_dir, served_names, **values):
     """Serve a model over an OpenAI- and Anthropic-compatible HTTP API.
 
-    SIGTERM, SIGHUP or Ctrl-C stops the server after running requests have finished.
+    On SIGTERM, SIGHUP or Ctrl-C, the server finishes its running requests, for at most
+    --drain-seconds, then stops.
     """
     from glm_engine.server import lifecycle, logs
 

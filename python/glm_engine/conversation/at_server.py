@@ -73,7 +73,9 @@ class ChatStream(EventStream):
             self.call_numbers.append(number)
             self.deltas.append(CallBegin(len(self.call_numbers) - 1, text_in(function, "name")))
         if number != self.call_numbers[-1] or len(self.call_numbers) > MAX_CALLS:
-            self.excess = f"expected at most {MAX_CALLS} tool calls, each complete before the next"
+            self.excess = (
+                f"expected at most {MAX_CALLS} tool calls, each completed before the next starts"
+            )
         elif text := text_in(function, "arguments"):
             self.deltas.append(CallArguments(len(self.call_numbers) - 1, text))
 

@@ -44,7 +44,8 @@ class LineHistory(FileHistory):
                 super().store_string(string)
         except OSError as error:
             self.is_written = False
-            note(f"{error.filename or self.filename}: cannot keep a history: {error.strerror}")
+            where = error.filename or self.filename
+            note(f"{where}: cannot save the input history: {error.strerror}")
 
 
 def is_unicode(text):
@@ -58,7 +59,7 @@ def opened_history(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))
     except OSError as error:
-        note(f"{path}: cannot keep a history: {error.strerror}")
+        note(f"{path}: cannot save the input history: {error.strerror}")
         return InMemoryHistory()
     return LineHistory(str(path))
 
@@ -176,4 +177,4 @@ class TerminalReader:
                 self.was_interrupted = False
                 if is_unicode(text):
                     return message_of(text)
-                note("the line is not UTF-8; type it again")
+                note("the line is not valid UTF-8; type it again")

@@ -66,7 +66,7 @@ class Conversation:
         """Return the messages that the last answer was given to."""
         last = len(self.messages) - 1
         if last < 1 or self.messages[last]["role"] != ASSISTANT:
-            raise BadInputError("/retry: there is no answer to repeat yet")
+            raise BadInputError("/retry: there is no answer to retry yet")
         return self.messages[:last]
 
     def open_calls(self):

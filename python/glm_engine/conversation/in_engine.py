@@ -96,7 +96,7 @@ class EngineBackend:
         if room <= 0:
             raise BadInputError(
                 f"the conversation has {len(tokens)} tokens and the context length is "
-                f"{self.max_seq}, so no token is left for an answer; start over with /clear or "
+                f"{self.max_seq}, so no room is left for an answer; start over with /clear or "
                 "raise --max-seq"
             )
         values = {"seed": secrets.randbits(SEED_BITS), **self.text.defaults, **settings.sampling}

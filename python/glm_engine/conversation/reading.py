@@ -52,7 +52,7 @@ def decoded(content):
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BadInputError(f"standard input: expected UTF-8: {error}") from error
+        raise BadInputError(f"standard input is not valid UTF-8: {error}") from error
 
 
 def with_piped_text(question):

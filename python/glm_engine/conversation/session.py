@@ -76,7 +76,7 @@ class Session:
             note("the answer was cut off: it reached max_tokens or filled the context")
         elif not message["content"] and not message.get("tool_calls"):
             has_thought = "reasoning_content" in message
-            note("the model only thought and gave no answer" if has_thought else NO_ANSWER)
+            note("the model produced only thinking and no answer" if has_thought else NO_ANSWER)
         if self.settings.is_verbose:
             note(ending.line())
 

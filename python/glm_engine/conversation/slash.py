@@ -30,7 +30,7 @@ class SlashCommand:
 
     def check(self, name, rest):
         if rest and not self.argument:
-            raise BadInputError(f"/{name}: expected nothing after the command, got {rest!r}")
+            raise BadInputError(f"/{name}: unexpected argument {rest!r}")
         if not rest and self.argument and not self.argument.startswith("["):
             raise BadInputError(f"/{name}: expected {self.argument} after the command")
 
@@ -123,7 +123,7 @@ def give_result(session, text):
     """Answer the oldest tool call that waits; the model goes on when none does any more."""
     calls = session.conversation.open_calls()
     if not calls:
-        raise BadInputError("/result: there is no tool call without a result")
+        raise BadInputError("/result: every tool call already has a result")
     message = {"role": TOOL, "tool_call_id": calls[0]["id"], "content": text}
     if len(calls) == 1:
         session.say(message)

@@ -64,6 +64,6 @@ def chosen_wheel(ship, stated):
         )
     if CPU_MARK in found[0].name:
         raise BadInputError(
-            f"{found[0]}: expected a wheel with the CUDA device, this wheel has only the CPU device"
+            f"{found[0]}: expected a wheel with CUDA support, but this one supports only the CPU"
         )
     return found[0]

@@ -45,4 +45,4 @@ def job_of_environment(environment=os.environ):
     try:
         return Job(**json.loads(environment[VARIABLE]))
     except (KeyError, TypeError, ValueError) as error:
-        raise BadInputError(f"{VARIABLE}: expected the JSON of a job: {error!r}") from error
+        raise BadInputError(f"{VARIABLE}: expected a job description in JSON: {error!r}") from error

@@ -31,6 +31,6 @@ def module(name):
     The version of Modal's image builder is pinned unless the user's environment sets one.
     """
     if not is_installed():
-        raise ModalError(f"the package modal is not installed: {WAY_TO_MODAL}, or use --local")
+        raise ModalError(f"the modal package is not installed: {WAY_TO_MODAL}, or use --local")
     os.environ.setdefault(BUILDER_VARIABLE, BUILDER_VERSION)
     return importlib.import_module(name)

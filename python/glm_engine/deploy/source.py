@@ -14,7 +14,9 @@ GIT_SECONDS = 60
 def source_files():
     """Return the paths of the files that git tracks, relative to the checkout."""
     if IS_WHEEL:
-        raise BadInputError("--ship source needs a checkout; this glm was installed from a wheel")
+        raise BadInputError(
+            "--ship source needs a source checkout, but this glm was installed from a wheel"
+        )
     listed = ["git", "-C", str(ROOT), "ls-files", "-z"]
     try:
         found = subprocess.run(

@@ -124,7 +124,7 @@ def validate_golden(job):
     log_event("golden", model="capitals", device=asked["device"], **shown)
     if not asked["passed"]:
         raise StageFailedError(
-            f"capitals: {asked['num_right']} of {asked['num_asked']} answers are right; "
+            f"capitals: {asked['num_right']} of {asked['num_asked']} answers are correct; "
             f"expected at least {asked['threshold']:.0%}"
         )
     return shown

@@ -110,7 +110,7 @@ class GrammarCompiler:
             raise BadInputError(f"{draft.name}: {first_line(state.get_error())}")
         grammar = Grammar(self.vocabulary, state)
         if not Matcher(grammar).mask().any():
-            raise BadInputError(f"{draft.name}: no token of this model can start a matching text")
+            raise BadInputError(f"{draft.name}: no token of this model can begin a match")
         return grammar
 
     def json_schema(self, schema, strict=True, name="schema", any_whitespace=False):

@@ -32,7 +32,7 @@ class Grammar:
         if opening is Opening.THOUGHT and self.vocabulary.thought is None:
             path = self.vocabulary.tokenizer.path.name
             raise BadInputError(
-                f"{path}: no token {THINK_END}, without which no grammar can follow thinking"
+                f"{path}: no token {THINK_END}; a grammar for the answer after thinking needs it"
             )
         self.num_started += 1
         return Matcher(self, opening)
@@ -78,7 +78,8 @@ class Matcher:
             if not words.any():
                 tags = b" or ".join(self.free_text.tags).decode()
                 raise BadInputError(
-                    f"the grammar allows no next token: the text would contain {tags}"
+                    "the grammar allows no next token: every continuation would put "
+                    f"{tags} in the output"
                 )
         return words
 

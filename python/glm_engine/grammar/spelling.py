@@ -58,6 +58,6 @@ class CallSpelling:
         if not match or spaces[1] != spaces[3] or spaces[2] != spaces[4] or spaces[5] != spaces[7]:
             raise BadInputError(
                 f"{template.source}: tool calls cannot be enforced: the template writes them "
-                "neither as GLM-4.5 does nor as GLM-4.7 does"
+                "in neither the GLM-4.5 nor the GLM-4.7 format"
             )
         return cls(spaces[0], spaces[1], spaces[2], spaces[5], spaces[6])

@@ -52,7 +52,7 @@ class Allowance:
         if self.bytes_left < 0:
             raise HubError(
                 f"{constants.ENDPOINT}: the list of the model's files is too long: "
-                f"expected at most {MOST_BYTES >> 20} MiB in {MOST_BYTES // LEAST_BYTES} answers"
+                f"expected at most {MOST_BYTES >> 20} MiB in {MOST_BYTES // LEAST_BYTES} responses"
             )
 
     def bound(self, response):
@@ -168,7 +168,7 @@ def explain(name, revision, error):
         reason = str(error) or type(error).__name__
         advice = "Check the network, or set HF_ENDPOINT to a mirror."
         return HubError(f"{name}: cannot reach {hub}: {reason}. {advice}")
-    return HubError(f"{name}: invalid answer from {hub}: {type(error).__name__}: {error}")
+    return HubError(f"{name}: invalid response from {hub}: {type(error).__name__}: {error}")
 
 
 def explain_status(name, error):
@@ -177,7 +177,7 @@ def explain_status(name, error):
     is_hub = str(url).startswith(constants.ENDPOINT)
     if is_hub and (isinstance(error, RepositoryNotFoundError) or status in REFUSED):
         return HubError(
-            f"{name}: {constants.ENDPOINT} has no such model, or you may not read it "
-            f"(status {status}). For a private model, set HF_TOKEN to a token that may read it."
+            f"{name}: {constants.ENDPOINT} has no such model, or you do not have access to it "
+            f"(status {status}). For a private model, set HF_TOKEN to a token with access."
         )
-    return HubError(f"{name}: {url.scheme}://{url.netloc.decode()} answered with status {status}")
+    return HubError(f"{name}: {url.scheme}://{url.netloc.decode()} returned status {status}")

@@ -61,7 +61,7 @@ def ask(api, name, revision):
     patience = constants.HF_HUB_DOWNLOAD_TIMEOUT
     commit = api.model_info(name, revision=revision, timeout=patience).sha
     if not COMMIT.fullmatch(commit or ""):
-        raise HubError(f"{name}: expected a commit of 40 hexadecimal digits, got {commit!r}")
+        raise HubError(f"{name}: expected a commit with 40 hexadecimal digits, got {commit!r}")
     tree = api.list_repo_tree(name, revision=commit)
     return commit, [one for one in tree if isinstance(one, RepoFile) and WANTED.fullmatch(one.path)]
 

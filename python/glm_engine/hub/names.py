@@ -96,7 +96,7 @@ def model_name(wanted):
     name, revision = split_address(wanted)
     if revision:
         raise BadInputError(
-            f"{wanted}: expected ORG/NAME, got a revision with it. "
+            f"{wanted}: expected ORG/NAME without a revision. "
             f"Run `glm pull {name} --revision {revision}`, then use {name}."
         )
     refuse_elsewhere(name)
@@ -147,9 +147,9 @@ def read_record(path, command):
         sizes = {one["path"]: one["size"] for one in found["files"]}
         texts = (found["revision"], found["commit"], *sizes)
     except (KeyError, TypeError) as error:
-        raise BadInputError(f"{path}: not a record of a pull. {command}") from error
+        raise BadInputError(f"{path}: not a valid pull record. {command}") from error
     if not all(isinstance(one, str) for one in texts):
-        raise BadInputError(f"{path}: not a record of a pull. {command}")
+        raise BadInputError(f"{path}: not a valid pull record. {command}")
     return path.parent / "snapshots" / found["commit"], sizes
 
 
@@ -194,7 +194,7 @@ def hub_constants():
     try:
         from huggingface_hub import constants
     except ValueError as error:
-        raise BadInputError(f"a variable HF_HUB_* is malformed: {error}") from error
+        raise BadInputError(f"invalid HF_HUB_* variable: {error}") from error
     return constants
 
 

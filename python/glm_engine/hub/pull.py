@@ -63,9 +63,9 @@ def check_names(name, revision):
     """Refuse a malformed name or revision before the hub is asked."""
     refuse_elsewhere(name)
     if not NAME.fullmatch(name):
-        raise BadInputError(f"{name}: not a model's name; expected ORG/NAME")
+        raise BadInputError(f"{name}: not a model name; expected ORG/NAME")
     if not REVISION.fullmatch(revision):
-        raise BadInputError(f"{revision!r}: not a revision; expected a branch, tag or commit")
+        raise BadInputError(f"{revision!r}: invalid revision; expected a branch, tag or commit")
 
 
 def pull(name, revision, max_workers, show=None):

@@ -13,7 +13,7 @@ def parse_rates(text, is_timed=False):
     """Return the rates (requests per second) of a list like `1,2.5,inf`; no inf if timed."""
     rates = [parse_rate(text, field.strip()) for field in text.split(",")]
     if len(set(rates)) < len(rates):
-        raise BadInputError(f"--rate {text!r}: expected each rate once")
+        raise BadInputError(f"--rate {text!r}: each rate may appear only once")
     if is_timed and math.inf in rates:
         raise BadInputError("--rate inf needs --requests: with --seconds it would never end")
     return rates

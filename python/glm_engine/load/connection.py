@@ -29,7 +29,7 @@ class ConnectionLostError(OSError):
 class Address:
     """A server's base URL, taken apart; `prefix` is the path before /v1.
 
-    `key_source` names what the key was taken from.
+    `key_source` names where the key came from, or without a key where to give one.
     """
 
     url: str
@@ -65,7 +65,7 @@ def parse_address(url, api_key=None, key_source=KEY_VARIABLE):
     prefix = parts.path.rstrip("/").removesuffix("/v1")
     port = port if port is not None else PORTS[parts.scheme]
     if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-        raise BadInputError(f"{key_source}: expected a key of printable ASCII characters")
+        raise BadInputError(f"{key_source}: expected an API key of printable ASCII characters")
     return Address(url, parts.scheme, host, port, prefix, api_key, key_source)
 
 

@@ -109,7 +109,7 @@ def count(record, event, now):
 def make_request(tokenizer, ask, temperature, ignore_eos):
     """The engine's request of an ask; text becomes ids."""
     if is_chat(ask.prompt):
-        raise BadInputError("--engine takes prompts of text or token ids, not chat messages")
+        raise BadInputError("--engine accepts text or token-id prompts, not chat messages")
     prompt = tokenizer.encode(ask.prompt) if isinstance(ask.prompt, str) else ask.prompt
     return Request(
         prompt,

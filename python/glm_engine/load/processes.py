@@ -157,7 +157,7 @@ def gather_ready(pipes, interrupts):
         raise KeyboardInterrupt
 
     if None in gather(pipes, interrupts, end, READY_SECONDS):
-        raise ProcessLostError("a client process ended before it started to send")
+        raise ProcessLostError("a client process ended before it started sending requests")
 
 
 def gather(pipes, interrupts, on_interrupt, seconds=math.inf, look=lambda: None):

@@ -98,9 +98,9 @@ def interruption_of(report):
     *earlier, last = report["points"]
     ended = f"{num_ended(last):,} of {last['num_asked']:,}"
     if num_ended(last):
-        rest = "figures below are of those that ended"
+        rest = "the figures below cover the requests that finished"
     elif earlier:
-        rest = "figures below are of the earlier rates"
+        rest = "the figures below cover the earlier rates"
     else:
         rest = "there are no figures"
     return f"Interrupted after {ended} requests at rate {rate_text(last)}; {rest}."

@@ -1,6 +1,7 @@
 """The server that is measured: what it serves, its vocabulary, its own figures, its requests."""
 
 import asyncio
+import errno
 from dataclasses import dataclass
 
 import orjson
@@ -76,20 +77,33 @@ def ask_server(address, method, path, body=None):
 def unreachable(address, path, error, seconds):
     """Return the error of an exchange that failed or took longer than so many seconds."""
     if isinstance(error, TimeoutError):
-        return ServerError(f"{address.url}: {path}: no answer within {seconds:g} s")
+        return ServerError(f"{address.url}: {path}: no response within {seconds:g} s")
     if isinstance(error, ConnectionLostError):
         return ServerError(f"{address.url}: {path}: {error}")
-    return BadInputError(f"{address.url}: cannot connect: {error}")
+    problem = f"cannot connect ({reason_of(error)}); is the server running?"
+    return BadInputError(f"{address.url}: {problem}")
+
+
+def reason_of(error):
+    """Return why no connection could be opened, without the numbers of the system."""
+    is_refused = f"[Errno {errno.ECONNREFUSED}]" in str(error)
+    return "connection refused" if is_refused else error.strerror or str(error)
 
 
 def refusal_of(address, path, status, content):
     """Return the error for an answer whose status or form is not the expected one."""
     if status == UNAUTHORIZED:
-        reason = f"401, the server does not accept the API key in {address.key_source}"
-        return BadInputError(f"{address.url}: {path}: {reason}")
+        return BadInputError(f"{address.url}: {key_problem(address)}")
     answer = object_of(content)
     said = repr(content[:80]) if answer is None else message_of(answer)
     return ServerError(f"{address.url}: {path}: status {status}: {said}")
+
+
+def key_problem(address):
+    """Return what is wrong with the API key that a server refused, and what to do."""
+    if address.api_key:
+        return f"the server rejected the API key in {address.key_source}"
+    return f"the server requires an API key: set {address.key_source}"
 
 
 def object_of(content):
@@ -118,11 +132,11 @@ def chosen_model(address, wanted=None):
     served = [name for name in names if len(name) <= MOST_OF_NAME and name.isprintable()]
     if wanted is None:
         if not served:
-            raise ServerError(f"{address.url}: /v1/models lists no model")
+            raise ServerError(f"{address.url}: /v1/models lists no models")
         return served[0]
     if wanted not in served:
         known = ", ".join(served[:MOST_SHOWN]) or "none"
-        raise BadInputError(f"{address.url}: no model {wanted!r}; the server has: {known}")
+        raise BadInputError(f"{address.url}: no model {wanted!r}; available models: {known}")
     return wanted
 
 

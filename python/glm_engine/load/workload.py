@@ -96,7 +96,7 @@ def draw_prompts(workload, vocabulary, seed, generator, count):
 
     lengths = workload.lengths.draw(generator, count)
     if sum(lengths, start=count * workload.shared_prefix) > MOST_PROMPT_TOKENS:
-        raise BadInputError(f"the prompts of one rate have more than {MOST_PROMPT_TOKENS:,} tokens")
+        raise BadInputError(f"the prompts for one rate exceed {MOST_PROMPT_TOKENS:,} tokens")
     prefix = vocabulary.draw(default_rng(seed), workload.shared_prefix)
     return [vocabulary.prompt(prefix + vocabulary.draw(generator, one)) for one in lengths]
 
@@ -110,7 +110,7 @@ def read_prompts(path):
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     prompts = tuple(parse_prompt(f"{path}:{number}", line) for number, line in numbered)
     if not prompts:
-        raise BadInputError(f"{path}: expected at least one prompt, the file has none")
+        raise BadInputError(f"{path}: expected at least one prompt, found none")
     return prompts
 
 
@@ -118,7 +118,7 @@ def parse_prompt(place, line):
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{place}: not JSON: {error}") from error
+        raise BadInputError(f"{place}: invalid JSON: {error}") from error
     prompt = row.get("messages", row.get("prompt")) if isinstance(row, dict) else None
     if not prompt or not isinstance(prompt, str | list):
         raise BadInputError(f'{place}: expected an object with "prompt" or "messages"')

@@ -82,7 +82,7 @@ class EngineBridge:
             try:
                 self.engine.cancel_quietly(choice.request_id)
             except EngineError as error:
-                log.error("the engine could not cancel", exc_info=error)
+                log.error("the engine failed to cancel a request", exc_info=error)
         return was_there
 
     def deliver(self):

@@ -206,7 +206,7 @@ class Connection(HttpToolsProtocol):
         """Take a header; a trailer counts as one and is dropped (RFC 9110, 6.5.1)."""
         self.num_headers += 1
         if self.num_headers > MAX_HEADERS:
-            raise ConnectionError(f"more than {MAX_HEADERS} headers")
+            raise ConnectionError(f"the request has more than {MAX_HEADERS} headers")
         if self.is_in_headers:
             super().on_header(name, value)
 
@@ -214,9 +214,9 @@ class Connection(HttpToolsProtocol):
         if self.parser.asks_for_upgrade():
             return
         if self.size_of_head() > self.max_header_bytes:
-            raise ConnectionError(f"headers larger than {self.max_header_bytes} bytes")
+            raise ConnectionError(f"the headers are larger than {self.max_header_bytes} bytes")
         if len(self.pipeline) >= MAX_PIPELINED:
-            raise ConnectionError(f"more than {MAX_PIPELINED} pipelined requests")
+            raise ConnectionError(f"the client pipelined more than {MAX_PIPELINED} requests")
         self.spare_bytes = self.max_header_bytes + self.num_fed
         self.is_in_headers = False
         self.stop_timer()
@@ -237,7 +237,7 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
         if sum(len(cycle.body) for cycle, _ in self.pipeline) > FREE_BODY_BYTES:
             raise ConnectionError(
-                f"more than {FREE_BODY_BYTES} bytes in bodies of pipelined requests"
+                f"the bodies of pipelined requests exceed {FREE_BODY_BYTES} bytes"
             )
 
     def on_message_complete(self):

@@ -139,7 +139,7 @@ def failure_of(reason, status, message):
         text = "the request timed out before its answer was complete"
         return ApiError(408, text, code="deadline_exceeded", headers=NO_RETRY)
     if reason == "cancelled":
-        return ApiError(503, "the server cancelled the request", code="cancelled")
+        return ApiError(503, "the server canceled the request", code="cancelled")
     if reason == "refused":
         return ApiError(400, message, code="grammar_error")
     text = f"the engine failed this request: {message}"

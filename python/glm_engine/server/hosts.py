@@ -54,5 +54,5 @@ class Hosts:
         for host in hosts:
             name = name_of(host)
             if name not in self.names and not is_address(name):
-                message = f"the Host header {host!r} is not allowed; --allowed-host accepts it"
+                message = f"the Host header {host!r} is not allowed; allow it with --allowed-host"
                 raise ApiError(403, message, code="host_not_allowed")

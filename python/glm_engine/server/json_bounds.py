@@ -9,7 +9,7 @@ import numpy
 from glm_engine.server.errors import ApiError
 from glm_engine.server.settings import Settings
 
-ARGUMENTS = "the JSON of arguments"
+ARGUMENTS = "the JSON in arguments"
 SLICE_LENGTH = 65_536
 BRACKETS = b"[{]}"
 OTHERS = bytes(set(range(256)).difference(BRACKETS + b':,"'))

@@ -154,7 +154,8 @@ class Server(uvicorn.Server):
         elif number != signal.SIGHUP:
             try:
                 log.warning(
-                    "second signal, exiting immediately", signal=signal.Signals(number).name
+                    "received a second signal; exiting immediately",
+                    signal=signal.Signals(number).name,
                 )
                 self.service.end_processes()
                 error_output.settle()

@@ -46,7 +46,7 @@ class LogprobRows:
 
     def __getitem__(self, at):
         if not 0 <= at < len(self):
-            raise IndexError(f"row {at} of {len(self)}")
+            raise IndexError(f"row {at} is out of range for {len(self)} rows")
         begin, end = self.begin_of(at), self.ends[at]
         token_id, *best_ids = self.ids[begin:end]
         logprob, *best_logprobs = self.values[begin:end]

@@ -97,7 +97,7 @@ def generation_config_path(folder, source):
         return folder / GENERATION_CONFIG_FILE
     path = Path(source) / GENERATION_CONFIG_FILE
     if not path.is_file():
-        raise BadInputError(f"{path}: no such file; --generation-config names its folder")
+        raise BadInputError(f"{path}: no such file; expected it in the --generation-config folder")
     return path
 
 
@@ -133,7 +133,7 @@ def first_fault(error):
     found = error.errors()[0]
     shown = repr(found["input"])
     if len(shown) > MOST_SHOWN:
-        shown = f"{shown[:MOST_SHOWN]} and {len(shown) - MOST_SHOWN} characters more"
+        shown = f"{shown[:MOST_SHOWN]} and {len(shown) - MOST_SHOWN} more characters"
     return f"{found['loc'][0]}: {found['msg']}, found {shown}"
 
 

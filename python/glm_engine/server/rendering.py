@@ -30,13 +30,13 @@ async def rendered(
     if service.template is None:
         raise ApiError(
             422,
-            "this model has no chat template; --chat-template sets one",
+            "this model has no chat template; set one with --chat-template",
             code="no_chat_template",
         )
     if not will_be_cut:
         size = total_length(one["content"] for one in messages)
         service.encoder.refuse_hopeless(size, param)
-    noun = f"the JSON of {param}, arguments and tools"
+    noun = f"the JSON in {param}, arguments and tools"
     size = CHARACTERS_OF_ITEM * check_shape([messages, tools, variables], service.settings, noun)
     variables = {"tools": tools or None, **variables}
     render = service.template.render

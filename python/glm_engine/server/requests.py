@@ -28,7 +28,7 @@ def check_count(service, num_prompts, n):
     count = num_prompts * value_or(n, 1)
     most = min(service.settings.max_choices, service.gate.most_inside)
     if count > most:
-        message = f"n: {num_prompts} prompts times n are {count} choices; the maximum is {most}"
+        message = f"n: {num_prompts} prompts times n give {count} choices; the maximum is {most}"
         raise ApiError(400, message, "n")
 
 
@@ -83,7 +83,7 @@ def check_token_ids(service, fields):
     if len(forbidden.union(fields.logit_bias or ())) > MAX_BIASES:
         message = (
             f"logit_bias: its token ids and the {len(forbidden)} end-of-text ids that min_tokens "
-            f"suppresses are more than {MAX_BIASES}"
+            f"suppresses exceed {MAX_BIASES}"
         )
         raise ApiError(400, message, "logit_bias")
 

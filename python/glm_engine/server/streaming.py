@@ -192,4 +192,4 @@ async def look_after_streams(service, period_seconds=1.0):
             try:
                 stream.look_after(now, patience, service.settings.keep_alive_comment_seconds)
             except Exception as error:
-                log.error("could not check a stream", exc_info=error)
+                log.error("failed to check a stream", exc_info=error)

@@ -133,42 +133,42 @@ target triple = "x86_64-pc-linux-gnu"
 %127 = type { i32, i32, i64 }
 %128 = type { float, float, float, i32, float, float, float, i32, i64 }
 
-@"$string" = private unnamed_addr constant [89 x i8] c"the group of devices was lost in an earlier failure; free the engine and start a new one\00", align 1
+@"$string" = private unnamed_addr constant [82 x i8] c"the devices were lost in an earlier failure; free the engine and create a new one\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
 @"$string.2" = private unnamed_addr constant [7 x i8] c"\\u%04x\00", align 1
 @"$string.3" = private unnamed_addr constant [21 x i8] c"; rank %d failed too\00", align 1
 @"$string.4" = private unnamed_addr constant [65 x i8] c"the call has not returned, and the rank has been idle for %.2g s\00", align 1
 @"$string.5" = private unnamed_addr constant [29 x i8] c"%s failed on rank %d: %.900s\00", align 1
 @"$string.6" = private unnamed_addr constant [41 x i8] c"%s failed in layer %d on rank %d: %.900s\00", align 1
-@"$string.7" = private unnamed_addr constant [75 x i8] c"forward pass (option check_operations 1 names the operation and its layer)\00", align 1
+@"$string.7" = private unnamed_addr constant [76 x i8] c"forward pass (set check_operations to 1 to see the operation and its layer)\00", align 1
 @"$string.8" = private unnamed_addr constant [5 x i8] c"step\00", align 1
-@"$string.9" = private unnamed_addr constant [26 x i8] c"upload of the rows' masks\00", align 1
-@"$string.10" = private unnamed_addr constant [27 x i8] c"upload of the step's masks\00", align 1
+@"$string.9" = private unnamed_addr constant [24 x i8] c"upload of the mask rows\00", align 1
+@"$string.10" = private unnamed_addr constant [20 x i8] c"upload of the masks\00", align 1
 @"$string.11" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
 @"$string.12" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
 @"$string.13" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
 @"$string.14" = private unnamed_addr constant [21 x i8] c"count_sampled_tokens\00", align 1
 @"$string.15" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
 @"$string.16" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
-@"$string.17" = private unnamed_addr constant [77 x i8] c"cannot time the operations of a forward pass: recorded %d, the maximum is %d\00", align 1
-@"$string.18" = private unnamed_addr constant [27 x i8] c"cannot read the time of %s\00", align 1
+@"$string.17" = private unnamed_addr constant [82 x i8] c"cannot time the operations of a forward pass: %d were recorded; the maximum is %d\00", align 1
+@"$string.18" = private unnamed_addr constant [31 x i8] c"cannot read the duration of %s\00", align 1
 @"$string.20" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
 @"$string.21" = private unnamed_addr constant [7 x i8] c"output\00", align 1
 @"$string.22" = private unnamed_addr constant [73 x i8] c"the logits after position %lld (for token %lld of the %s) are not finite\00", align 1
 @"$string.23" = private unnamed_addr constant [46 x i8] c"penalties and biases leave no token to sample\00", align 1
 @"$string.24" = private unnamed_addr constant [25 x i8] c"the mask allows no token\00", align 1
-@"$string.25" = private unnamed_addr constant [54 x i8] c"allowed tokens, bad words and the mask leave no token\00", align 1
+@"$string.25" = private unnamed_addr constant [64 x i8] c"the allowed tokens, bad words and mask leave no token to sample\00", align 1
 @"$string.26" = private unnamed_addr constant [62 x i8] c"penalties and biases exclude every token that the mask allows\00", align 1
-@"$string.27" = private unnamed_addr constant [30 x i8] c"%s for token %d of the output\00", align 1
+@"$string.27" = private unnamed_addr constant [25 x i8] c"%s at output position %d\00", align 1
 @"$string.28" = private unnamed_addr constant [58 x i8] c"the device is lost and the engine cannot continue: %.900s\00", align 1
 @"$string.29" = private unnamed_addr constant [56 x i8] c"the state is null, already freed or from another engine\00", align 1
-@"$string.30" = private unnamed_addr constant [58 x i8] c"a state of %lld tokens cannot take %d more: max_seq is %d\00", align 1
-@"$string.31" = private unnamed_addr constant [31 x i8] c"%s is null, expected %d tokens\00", align 1
-@"$string.32" = private unnamed_addr constant [56 x i8] c"%s[%d] is token %d, outside the vocabulary of %d tokens\00", align 1
+@"$string.30" = private unnamed_addr constant [64 x i8] c"a state with %lld tokens has no room for %d more: max_seq is %d\00", align 1
+@"$string.31" = private unnamed_addr constant [31 x i8] c"%s is null; expected %d tokens\00", align 1
+@"$string.32" = private unnamed_addr constant [65 x i8] c"%s[%d] is token %d, which is outside the vocabulary of %d tokens\00", align 1
 @"$string.33" = private unnamed_addr constant [6 x i8] c"token\00", align 1
 @"$string.34" = private unnamed_addr constant [62 x i8] c"%d more KV cache pages are needed, but only %d of %d are free\00", align 1
-@"$string.35" = private unnamed_addr constant [28 x i8] c"upload of the step's inputs\00", align 1
-@"$string.36" = private unnamed_addr constant [28 x i8] c"upload of the step's biases\00", align 1
+@"$string.35" = private unnamed_addr constant [21 x i8] c"upload of the inputs\00", align 1
+@"$string.36" = private unnamed_addr constant [21 x i8] c"upload of the biases\00", align 1
 @"$string.37" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
 @"$string.38" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
 @"$string.39" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
@@ -187,7 +187,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.52" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
 @"$string.53" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
 @"$string.54" = private unnamed_addr constant [11 x i8] c"all_to_all\00", align 1
-@"$string.55" = private unnamed_addr constant [27 x i8] c"replay of the step's graph\00", align 1
+@"$string.55" = private unnamed_addr constant [20 x i8] c"replay of the graph\00", align 1
 @"$string.57" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
 @"<global>" = internal global i32 0
 @"<global>.61" = internal local_unnamed_addr global %0 zeroinitializer
@@ -206,7 +206,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.74" = private unnamed_addr constant [35 x i8] c"/usr/local/nvidia/lib/libcuda.so.1\00", align 1
 @"$string.75" = private unnamed_addr constant [7 x i8] c"cuInit\00", align 1
 @"$string.76" = private unnamed_addr constant [17 x i8] c"cuDeviceGetCount\00", align 1
-@"$string.77" = private unnamed_addr constant [64 x i8] c"%s is not an NVIDIA driver: it lacks cuInit or cuDeviceGetCount\00", align 1
+@"$string.77" = private unnamed_addr constant [74 x i8] c"%s is not an NVIDIA driver: it does not export cuInit or cuDeviceGetCount\00", align 1
 @"$string.78" = private unnamed_addr constant [20 x i8] c"CUDA_MODULE_LOADING\00", align 1
 @"$string.79" = private unnamed_addr constant [6 x i8] c"EAGER\00", align 1
 @"$string.80" = private unnamed_addr constant [55 x i8] c"the NVIDIA driver %.512s failed with CUDA error %d; %s\00", align 1
@@ -224,749 +224,747 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.95" = private unnamed_addr constant [7 x i8] c"device\00", align 1
 @"$string.96" = private unnamed_addr constant [5 x i8] c"cuda\00", align 1
 @"$string.97" = private unnamed_addr constant [4 x i8] c"cpu\00", align 1
-@"$string.99" = private unnamed_addr constant [38 x i8] c"not enough host memory for the report\00", align 1
+@"$string.99" = private unnamed_addr constant [43 x i8] c"not enough host memory to write the report\00", align 1
 @"<global>.102" = internal local_unnamed_addr global i32 0
 @"<global>.103" = internal local_unnamed_addr global i64 0
-@"$string.104" = private unnamed_addr constant [47 x i8] c"not enough host memory for the report's handle\00", align 1
-@"$string.113" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
-@"$string.114" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
-@"$string.115" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
-@"$string.116" = private unnamed_addr constant [21 x i8] c"hf_quant_config.json\00", align 1
-@"$string.117" = private unnamed_addr constant [23 x i8] c"generation_config.json\00", align 1
-@"$string.118" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
-@"$string.119" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
-@"$string.120" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
-@"$string.121" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
-@"$string.122" = private unnamed_addr constant [5 x i8] c"open\00", align 1
-@"$string.123" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
-@"$string.124" = private unnamed_addr constant [31 x i8] c"%s: this is not a regular file\00", align 1
-@"$string.125" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
-@"$string.126" = private unnamed_addr constant [49 x i8] c"%s: the file has %lld bytes, the maximum is %lld\00", align 1
-@"$string.127" = private unnamed_addr constant [5 x i8] c"read\00", align 1
-@"$string.128" = private unnamed_addr constant [68 x i8] c"%s: the file shrank from %lld to %lld bytes while it was being read\00", align 1
-@"$string.131" = private unnamed_addr constant [34 x i8] c"%s: invalid JSON at byte %lld: %s\00", align 1
-@"$string.132" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
-@"$string.133" = private unnamed_addr constant [35 x i8] c"there are more than 4194304 values\00", align 1
-@"$string.136" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
-@"$string.137" = private unnamed_addr constant [32 x i8] c"expected a key in double quotes\00", align 1
-@"$string.138" = private unnamed_addr constant [38 x i8] c"a string contains a control character\00", align 1
-@"$string.139" = private unnamed_addr constant [28 x i8] c"a string is not valid UTF-8\00", align 1
-@"$string.140" = private unnamed_addr constant [30 x i8] c"a string has no closing quote\00", align 1
-@"$string.141" = private unnamed_addr constant [36 x i8] c"a string contains an invalid escape\00", align 1
-@"$string.142" = private unnamed_addr constant [31 x i8] c"expected a colon after the key\00", align 1
-@"$string.144" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
-@"$string.150" = private unnamed_addr constant [43 x i8] c"the key \22%.*s\22 appears twice in one object\00", align 1
-@"$string.152" = private unnamed_addr constant [41 x i8] c"a number has no digits or a leading zero\00", align 1
-@"$string.153" = private unnamed_addr constant [46 x i8] c"a number has no digit after its decimal point\00", align 1
-@"$string.154" = private unnamed_addr constant [38 x i8] c"a number has no digit in its exponent\00", align 1
-@"$string.155" = private unnamed_addr constant [39 x i8] c"a number is longer than 255 characters\00", align 1
-@"$string.156" = private unnamed_addr constant [2 x i8] c"C\00", align 1
-@"$string.157" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
-@"$string.158" = private unnamed_addr constant [5 x i8] c"true\00", align 1
-@"$string.159" = private unnamed_addr constant [6 x i8] c"false\00", align 1
-@"$string.160" = private unnamed_addr constant [5 x i8] c"null\00", align 1
-@"$string.161" = private unnamed_addr constant [46 x i8] c"unexpected text after the end of the document\00", align 1
-@"$string.162" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
-@"$string.164" = private unnamed_addr constant [7 x i8] c"number\00", align 1
-@"$string.165" = private unnamed_addr constant [7 x i8] c"string\00", align 1
-@"$string.166" = private unnamed_addr constant [6 x i8] c"array\00", align 1
-@"$string.167" = private unnamed_addr constant [7 x i8] c"object\00", align 1
-@"$string.168" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
-@"$string.170" = private unnamed_addr constant [47 x i8] c"%s: %s%s is null, but this field needs a value\00", align 1
-@"$string.171" = private unnamed_addr constant [20 x i8] c"%s: %s%s is missing\00", align 1
-@"$string.172" = private unnamed_addr constant [35 x i8] c"%s: %s%s: expected %s, got %s %.*s\00", align 1
-@"$string.173" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
-@"$string.174" = private unnamed_addr constant [5 x i8] c"\22%s\22\00", align 1
-@"$string.175" = private unnamed_addr constant [7 x i8] c"\22%.*s\22\00", align 1
-@"$string.176" = private unnamed_addr constant [5 x i8] c"%.9g\00", align 1
-@"$string.177" = private unnamed_addr constant [6 x i8] c"an %s\00", align 1
-@"$string.178" = private unnamed_addr constant [37 x i8] c"%s: %s%s is %s; only %s is supported\00", align 1
-@"$string.179" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
-@"$string.180" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
-@"$string.181" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
-@"$string.182" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
-@"$string.183" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
-@"$string.184" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
-@"$string.185" = private unnamed_addr constant [40 x i8] c"%s: %s%s is %lld; expected %lld to %lld\00", align 1
-@"$string.186" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
-@"$string.187" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
-@"$string.188" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
-@"$string.189" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
-@"$string.190" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
-@"$string.191" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
-@"$string.192" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
-@"$string.193" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
-@"$string.194" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
-@"$string.195" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
-@"$string.196" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
-@"$string.197" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
-@"$string.198" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
-@"$string.199" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
-@"$string.200" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
-@"$string.201" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
-@"$string.202" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
-@"$string.203" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
-@"$string.204" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
-@"$string.205" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
-@"$string.206" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
-@"$string.207" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
-@"$string.208" = private unnamed_addr constant [34 x i8] c"%s: %s%s is %g; expected %g to %g\00", align 1
-@"$string.209" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
-@"$string.210" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
-@"$string.211" = private unnamed_addr constant [88 x i8] c"%s: head_dim is missing, and hidden_size %d is not a multiple of num_attention_heads %d\00", align 1
-@"$string.212" = private unnamed_addr constant [104 x i8] c"%s: head_dim is missing, and hidden_size %d divided by num_attention_heads %d is %d; expected 2 or more\00", align 1
-@"$string.213" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
-@"$string.214" = private unnamed_addr constant [8 x i8] c"%s%.*s.\00", align 1
-@"$string.215" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
-@"$string.216" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
-@"$string.217" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
-@"$string.218" = private unnamed_addr constant [5 x i8] c"type\00", align 1
-@"$string.219" = private unnamed_addr constant [8 x i8] c"default\00", align 1
-@"$string.220" = private unnamed_addr constant [70 x i8] c"%s: %s%.*s: separate RoPE parameters per layer type are not supported\00", align 1
-@"$string.221" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
-@"$string.222" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
-@"$string.223" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
-@"$string.224" = private unnamed_addr constant [56 x i8] c"%s: eos_token_id lists more than %d tokens, the maximum\00", align 1
-@"$string.225" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
-@"$string.226" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
-@"$string.227" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
-@"$string.228" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
-@"$string.229" = private unnamed_addr constant [24 x i8] c"\22bfloat16\22 or \22float32\22\00", align 1
-@"$string.230" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
-@"$string.231" = private unnamed_addr constant [90 x i8] c"%s: num_hidden_layers %d with n_routed_experts %d makes %lld experts; the maximum is %lld\00", align 1
-@"$string.232" = private unnamed_addr constant [71 x i8] c"%s: num_attention_heads %d is not a multiple of num_key_value_heads %d\00", align 1
-@"$string.233" = private unnamed_addr constant [104 x i8] c"%s: partial_rotary_factor rotates %d of the %d dimensions of a head; expected an even number, 2 or more\00", align 1
-@"$string.234" = private unnamed_addr constant [60 x i8] c"%s: num_experts_per_tok %d is more than n_routed_experts %d\00", align 1
-@"$string.235" = private unnamed_addr constant [20 x i8] c"add_cross_attention\00", align 1
-@"$string.236" = private unnamed_addr constant [17 x i8] c"null, false or 0\00", align 1
-@"$string.237" = private unnamed_addr constant [6 x i8] c"alibi\00", align 1
-@"$string.238" = private unnamed_addr constant [20 x i8] c"attention_logit_cap\00", align 1
-@"$string.239" = private unnamed_addr constant [15 x i8] c"attn_logit_cap\00", align 1
-@"$string.240" = private unnamed_addr constant [19 x i8] c"apply_layernorm_1p\00", align 1
-@"$string.241" = private unnamed_addr constant [41 x i8] c"apply_residual_connection_post_layernorm\00", align 1
-@"$string.242" = private unnamed_addr constant [29 x i8] c"apply_router_weight_on_input\00", align 1
-@"$string.243" = private unnamed_addr constant [22 x i8] c"attention_output_gate\00", align 1
-@"$string.244" = private unnamed_addr constant [20 x i8] c"attention_sink_bias\00", align 1
-@"$string.245" = private unnamed_addr constant [16 x i8] c"attention_sinks\00", align 1
-@"$string.246" = private unnamed_addr constant [19 x i8] c"attention_out_bias\00", align 1
-@"$string.247" = private unnamed_addr constant [19 x i8] c"attn_logit_softcap\00", align 1
-@"$string.248" = private unnamed_addr constant [23 x i8] c"attn_logit_softcapping\00", align 1
-@"$string.249" = private unnamed_addr constant [17 x i8] c"attn_output_gate\00", align 1
-@"$string.250" = private unnamed_addr constant [24 x i8] c"attn_temperature_tuning\00", align 1
-@"$string.251" = private unnamed_addr constant [16 x i8] c"add_bias_linear\00", align 1
-@"$string.252" = private unnamed_addr constant [29 x i8] c"add_full_attention_sink_bias\00", align 1
-@"$string.253" = private unnamed_addr constant [28 x i8] c"add_swa_attention_sink_bias\00", align 1
-@"$string.254" = private unnamed_addr constant [9 x i8] c"clip_qkv\00", align 1
-@"$string.255" = private unnamed_addr constant [19 x i8] c"compression_config\00", align 1
-@"$string.256" = private unnamed_addr constant [12 x i8] c"expert_bias\00", align 1
-@"$string.257" = private unnamed_addr constant [16 x i8] c"final_logit_cap\00", align 1
-@"$string.258" = private unnamed_addr constant [20 x i8] c"final_logit_softcap\00", align 1
-@"$string.259" = private unnamed_addr constant [24 x i8] c"final_logit_softcapping\00", align 1
-@"$string.260" = private unnamed_addr constant [11 x i8] c"index_topk\00", align 1
-@"$string.261" = private unnamed_addr constant [19 x i8] c"is_encoder_decoder\00", align 1
-@"$string.262" = private unnamed_addr constant [13 x i8] c"kv_lora_rank\00", align 1
-@"$string.263" = private unnamed_addr constant [13 x i8] c"layernorm_1p\00", align 1
-@"$string.264" = private unnamed_addr constant [24 x i8] c"layernorm_zero_centered\00", align 1
-@"$string.265" = private unnamed_addr constant [13 x i8] c"lm_head_bias\00", align 1
-@"$string.266" = private unnamed_addr constant [18 x i8] c"logit_softcapping\00", align 1
-@"$string.267" = private unnamed_addr constant [16 x i8] c"logits_soft_cap\00", align 1
-@"$string.268" = private unnamed_addr constant [19 x i8] c"logits_softcapping\00", align 1
-@"$string.269" = private unnamed_addr constant [9 x i8] c"mlp_bias\00", align 1
-@"$string.270" = private unnamed_addr constant [16 x i8] c"mlp_only_layers\00", align 1
-@"$string.271" = private unnamed_addr constant [33 x i8] c"moe_apply_router_weight_on_input\00", align 1
-@"$string.272" = private unnamed_addr constant [9 x i8] c"moe_bias\00", align 1
-@"$string.273" = private unnamed_addr constant [23 x i8] c"no_rope_layer_interval\00", align 1
-@"$string.274" = private unnamed_addr constant [20 x i8] c"nope_layer_interval\00", align 1
-@"$string.275" = private unnamed_addr constant [17 x i8] c"norm_unit_offset\00", align 1
-@"$string.276" = private unnamed_addr constant [20 x i8] c"normalize_embedding\00", align 1
-@"$string.277" = private unnamed_addr constant [21 x i8] c"num_kv_shared_layers\00", align 1
-@"$string.278" = private unnamed_addr constant [25 x i8] c"output_logit_softcapping\00", align 1
-@"$string.279" = private unnamed_addr constant [14 x i8] c"parallel_attn\00", align 1
-@"$string.280" = private unnamed_addr constant [18 x i8] c"parallel_residual\00", align 1
-@"$string.281" = private unnamed_addr constant [16 x i8] c"post_layer_norm\00", align 1
-@"$string.282" = private unnamed_addr constant [10 x i8] c"post_norm\00", align 1
-@"$string.283" = private unnamed_addr constant [12 x i8] c"q_lora_rank\00", align 1
-@"$string.284" = private unnamed_addr constant [8 x i8] c"qk_clip\00", align 1
-@"$string.285" = private unnamed_addr constant [17 x i8] c"qk_nope_head_dim\00", align 1
-@"$string.286" = private unnamed_addr constant [13 x i8] c"quantization\00", align 1
-@"$string.287" = private unnamed_addr constant [25 x i8] c"rms_norm_add_unit_offset\00", align 1
-@"$string.288" = private unnamed_addr constant [21 x i8] c"rms_norm_unit_offset\00", align 1
-@"$string.289" = private unnamed_addr constant [16 x i8] c"rope_interleave\00", align 1
-@"$string.290" = private unnamed_addr constant [17 x i8] c"rope_interleaved\00", align 1
-@"$string.291" = private unnamed_addr constant [19 x i8] c"rotary_interleaved\00", align 1
-@"$string.292" = private unnamed_addr constant [25 x i8] c"router_logit_softcapping\00", align 1
-@"$string.293" = private unnamed_addr constant [12 x i8] c"scale_depth\00", align 1
-@"$string.294" = private unnamed_addr constant [16 x i8] c"scale_embedding\00", align 1
-@"$string.295" = private unnamed_addr constant [13 x i8] c"swiglu_limit\00", align 1
-@"$string.296" = private unnamed_addr constant [10 x i8] c"use_alibi\00", align 1
-@"$string.297" = private unnamed_addr constant [19 x i8] c"use_attention_sink\00", align 1
-@"$string.298" = private unnamed_addr constant [20 x i8] c"use_attention_sinks\00", align 1
-@"$string.299" = private unnamed_addr constant [28 x i8] c"use_bidirectional_attention\00", align 1
-@"$string.300" = private unnamed_addr constant [16 x i8] c"use_dynamic_ntk\00", align 1
-@"$string.301" = private unnamed_addr constant [20 x i8] c"use_gated_attention\00", align 1
-@"$string.302" = private unnamed_addr constant [19 x i8] c"use_gemma_rms_norm\00", align 1
-@"$string.303" = private unnamed_addr constant [14 x i8] c"use_logn_attn\00", align 1
-@"$string.304" = private unnamed_addr constant [8 x i8] c"use_mla\00", align 1
-@"$string.305" = private unnamed_addr constant [8 x i8] c"use_mup\00", align 1
-@"$string.306" = private unnamed_addr constant [22 x i8] c"use_parallel_residual\00", align 1
-@"$string.307" = private unnamed_addr constant [14 x i8] c"use_post_norm\00", align 1
-@"$string.308" = private unnamed_addr constant [23 x i8] c"use_shared_expert_gate\00", align 1
-@"$string.309" = private unnamed_addr constant [20 x i8] c"zero_centered_gamma\00", align 1
-@"$string.310" = private unnamed_addr constant [16 x i8] c"zero_expert_num\00", align 1
-@"$string.311" = private unnamed_addr constant [24 x i8] c"attention_in_multiplier\00", align 1
-@"$string.312" = private unnamed_addr constant [25 x i8] c"attention_out_multiplier\00", align 1
-@"$string.313" = private unnamed_addr constant [20 x i8] c"decoder_sparse_step\00", align 1
-@"$string.314" = private unnamed_addr constant [21 x i8] c"embedding_multiplier\00", align 1
-@"$string.315" = private unnamed_addr constant [16 x i8] c"embedding_scale\00", align 1
-@"$string.316" = private unnamed_addr constant [27 x i8] c"global_attn_every_n_layers\00", align 1
-@"$string.317" = private unnamed_addr constant [26 x i8] c"interleave_moe_layer_step\00", align 1
-@"$string.318" = private unnamed_addr constant [15 x i8] c"key_multiplier\00", align 1
-@"$string.319" = private unnamed_addr constant [19 x i8] c"lm_head_multiplier\00", align 1
-@"$string.320" = private unnamed_addr constant [12 x i8] c"logit_scale\00", align 1
-@"$string.321" = private unnamed_addr constant [15 x i8] c"logits_scaling\00", align 1
-@"$string.322" = private unnamed_addr constant [19 x i8] c"moe_layer_interval\00", align 1
-@"$string.323" = private unnamed_addr constant [18 x i8] c"output_multiplier\00", align 1
-@"$string.324" = private unnamed_addr constant [20 x i8] c"residual_multiplier\00", align 1
-@"$string.325" = private unnamed_addr constant [15 x i8] c"residual_scale\00", align 1
-@"$string.326" = private unnamed_addr constant [11 x i8] c"rope_ratio\00", align 1
-@"$string.327" = private unnamed_addr constant [10 x i8] c"scale_emb\00", align 1
-@"$string.328" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
-@"$string.329" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
-@"$string.330" = private unnamed_addr constant [6 x i8] c"swish\00", align 1
-@"$string.331" = private unnamed_addr constant [18 x i8] c"\22silu\22 or \22swish\22\00", align 1
-@"$string.332" = private unnamed_addr constant [18 x i8] c"hidden_activation\00", align 1
-@"$string.333" = private unnamed_addr constant [27 x i8] c"moe_router_activation_func\00", align 1
-@"$string.334" = private unnamed_addr constant [8 x i8] c"sigmoid\00", align 1
-@"$string.335" = private unnamed_addr constant [10 x i8] c"\22sigmoid\22\00", align 1
-@"$string.336" = private unnamed_addr constant [26 x i8] c"moe_router_score_function\00", align 1
-@"$string.337" = private unnamed_addr constant [10 x i8] c"norm_type\00", align 1
-@"$string.338" = private unnamed_addr constant [8 x i8] c"rmsnorm\00", align 1
-@"$string.339" = private unnamed_addr constant [9 x i8] c"rms_norm\00", align 1
-@"$string.340" = private unnamed_addr constant [8 x i8] c"RMSNorm\00", align 1
-@"$string.341" = private unnamed_addr constant [37 x i8] c"\22rmsnorm\22 or \22rms_norm\22 or \22RMSNorm\22\00", align 1
-@"$string.342" = private unnamed_addr constant [14 x i8] c"normalization\00", align 1
-@"$string.343" = private unnamed_addr constant [24 x i8] c"position_embedding_type\00", align 1
-@"$string.344" = private unnamed_addr constant [5 x i8] c"rope\00", align 1
-@"$string.345" = private unnamed_addr constant [7 x i8] c"rotary\00", align 1
-@"$string.346" = private unnamed_addr constant [19 x i8] c"\22rope\22 or \22rotary\22\00", align 1
-@"$string.347" = private unnamed_addr constant [13 x i8] c"qk_norm_type\00", align 1
-@"$string.348" = private unnamed_addr constant [9 x i8] c"per_head\00", align 1
-@"$string.349" = private unnamed_addr constant [11 x i8] c"\22per_head\22\00", align 1
-@"$string.350" = private unnamed_addr constant [14 x i8] c"rms_norm_type\00", align 1
-@"$string.351" = private unnamed_addr constant [22 x i8] c"router_score_function\00", align 1
-@"$string.352" = private unnamed_addr constant [20 x i8] c"router_scoring_func\00", align 1
-@"$string.353" = private unnamed_addr constant [11 x i8] c"score_func\00", align 1
-@"$string.354" = private unnamed_addr constant [15 x i8] c"score_function\00", align 1
-@"$string.355" = private unnamed_addr constant [13 x i8] c"scoring_func\00", align 1
-@"$string.356" = private unnamed_addr constant [12 x i8] c"topk_method\00", align 1
-@"$string.357" = private unnamed_addr constant [9 x i8] c"noaux_tc\00", align 1
-@"$string.358" = private unnamed_addr constant [11 x i8] c"\22noaux_tc\22\00", align 1
-@"$string.359" = private unnamed_addr constant [10 x i8] c"is_causal\00", align 1
-@"$string.360" = private unnamed_addr constant [30 x i8] c"moe_router_enable_expert_bias\00", align 1
-@"$string.361" = private unnamed_addr constant [16 x i8] c"use_expert_bias\00", align 1
-@"$string.362" = private unnamed_addr constant [17 x i8] c"use_routing_bias\00", align 1
-@"$string.363" = private unnamed_addr constant [32 x i8] c"a list with one entry per layer\00", align 1
-@"$string.364" = private unnamed_addr constant [7 x i8] c"%s[%d]\00", align 1
-@"$string.365" = private unnamed_addr constant [3 x i8] c"%g\00", align 1
-@"$string.366" = private unnamed_addr constant [12 x i8] c"layer_types\00", align 1
-@"$string.367" = private unnamed_addr constant [15 x i8] c"full_attention\00", align 1
-@"$string.368" = private unnamed_addr constant [19 x i8] c"use_sliding_window\00", align 1
-@"$string.369" = private unnamed_addr constant [21 x i8] c"attention_chunk_size\00", align 1
-@"$string.370" = private unnamed_addr constant [53 x i8] c"null or a window of at least max_position_embeddings\00", align 1
-@"$string.371" = private unnamed_addr constant [17 x i8] c"attention_window\00", align 1
-@"$string.372" = private unnamed_addr constant [22 x i8] c"attention_window_size\00", align 1
-@"$string.373" = private unnamed_addr constant [15 x i8] c"sliding_window\00", align 1
-@"$string.374" = private unnamed_addr constant [20 x i8] c"sliding_window_size\00", align 1
-@"$string.375" = private unnamed_addr constant [12 x i8] c"window_size\00", align 1
-@"$string.376" = private unnamed_addr constant [16 x i8] c"mlp_layer_types\00", align 1
-@"$string.377" = private unnamed_addr constant [6 x i8] c"dense\00", align 1
-@"$string.378" = private unnamed_addr constant [7 x i8] c"sparse\00", align 1
-@"$string.379" = private unnamed_addr constant [15 x i8] c"no_rope_layers\00", align 1
-@"$string.380" = private unnamed_addr constant [21 x i8] c"hybrid_layer_pattern\00", align 1
-@"$string.381" = private unnamed_addr constant [15 x i8] c"moe_layer_freq\00", align 1
-@"$string.382" = private unnamed_addr constant [13 x i8] c"qk_layernorm\00", align 1
-@"$string.383" = private unnamed_addr constant [8 x i8] c"qk_norm\00", align 1
-@"$string.384" = private unnamed_addr constant [17 x i8] c"use_qk_layernorm\00", align 1
-@"$string.385" = private unnamed_addr constant [22 x i8] c"query_pre_attn_scalar\00", align 1
-@"$string.386" = private unnamed_addr constant [12 x i8] c"qk_head_dim\00", align 1
-@"$string.387" = private unnamed_addr constant [11 x i8] c"v_head_dim\00", align 1
-@"$string.388" = private unnamed_addr constant [21 x i8] c"attention_multiplier\00", align 1
-@"$string.389" = private unnamed_addr constant [14 x i8] c"softmax_scale\00", align 1
-@"$string.390" = private unnamed_addr constant [11 x i8] c"rotary_dim\00", align 1
-@"$string.391" = private unnamed_addr constant [15 x i8] c"dim_model_base\00", align 1
-@"$string.392" = private unnamed_addr constant [18 x i8] c"weight_block_size\00", align 1
-@"$string.393" = private unnamed_addr constant [29 x i8] c"null (one scale per channel)\00", align 1
-@"$string.394" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
-@"$string.395" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
-@"$string.396" = private unnamed_addr constant [7 x i8] c"format\00", align 1
-@"$string.397" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
-@"$string.398" = private unnamed_addr constant [13 x i8] c"\22%s\22 or \22%s\22\00", align 1
-@"$string.399" = private unnamed_addr constant [20 x i8] c"quantization_status\00", align 1
-@"$string.400" = private unnamed_addr constant [11 x i8] c"compressed\00", align 1
-@"$string.401" = private unnamed_addr constant [7 x i8] c"frozen\00", align 1
-@"$string.402" = private unnamed_addr constant [16 x i8] c"sparsity_config\00", align 1
-@"$string.403" = private unnamed_addr constant [17 x i8] c"transform_config\00", align 1
-@"$string.404" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
-@"$string.405" = private unnamed_addr constant [24 x i8] c"null or an empty object\00", align 1
-@"$string.406" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
-@"$string.407" = private unnamed_addr constant [6 x i8] c"float\00", align 1
-@"$string.408" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
-@"$string.409" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
-@"$string.410" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
-@"$string.411" = private unnamed_addr constant [10 x i8] c"attn_head\00", align 1
-@"$string.412" = private unnamed_addr constant [9 x i8] c"actorder\00", align 1
-@"$string.413" = private unnamed_addr constant [16 x i8] c"block_structure\00", align 1
-@"$string.414" = private unnamed_addr constant [11 x i8] c"group_size\00", align 1
-@"$string.415" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
-@"$string.416" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
-@"$string.417" = private unnamed_addr constant [34 x i8] c"an object with at least one group\00", align 1
-@"$string.418" = private unnamed_addr constant [5 x i8] c"%.*s\00", align 1
-@"$string.419" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
-@"$string.421" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
-@"$string.422" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
-@"$string.424" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
-@"$string.425" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
-@"$string.426" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
-@"$string.432" = private unnamed_addr constant [45 x i8] c"invalid pattern \22%.*s\22 at character %lld: %s\00", align 1
-@"$string.433" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
-@"$string.434" = private unnamed_addr constant [29 x i8] c"groups are nested too deeply\00", align 1
-@"$string.435" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
-@"$string.436" = private unnamed_addr constant [35 x i8] c"a group has no closing parenthesis\00", align 1
-@"$string.437" = private unnamed_addr constant [24 x i8] c"a bracket is not closed\00", align 1
-@"$string.438" = private unnamed_addr constant [34 x i8] c"the pattern ends with a backslash\00", align 1
-@"$string.439" = private unnamed_addr constant [29 x i8] c"this escape is not supported\00", align 1
-@"$string.440" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
-@"$string.441" = private unnamed_addr constant [30 x i8] c"a character range is reversed\00", align 1
-@"$string.442" = private unnamed_addr constant [44 x i8] c"a character range cannot start with a class\00", align 1
-@"$string.444" = private unnamed_addr constant [27 x i8] c"there is nothing to repeat\00", align 1
-@"$string.445" = private unnamed_addr constant [35 x i8] c"a repeat count is greater than 255\00", align 1
-@"$string.446" = private unnamed_addr constant [38 x i8] c"the repeat count in braces is invalid\00", align 1
-@"$string.447" = private unnamed_addr constant [32 x i8] c"a repetition cannot be repeated\00", align 1
-@"$string.448" = private unnamed_addr constant [41 x i8] c"a closing parenthesis has no opening one\00", align 1
-@"$string.457" = private unnamed_addr constant [13 x i8] c"%s: %s%s: %s\00", align 1
-@"$string.469" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
-@"$string.470" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
-@"$string.474" = private unnamed_addr constant [11 x i8] c"quant_algo\00", align 1
-@"$string.475" = private unnamed_addr constant [20 x i8] c"kv_cache_quant_algo\00", align 1
-@"$string.477" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
-@"$string.481" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
-@"$string.482" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
-@"$string.484" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
-@"$string.485" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
-@"$string.486" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
-@"$string.487" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
-@"$string.488" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
-@"$string.489" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
-@"$string.490" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
-@"$string.491" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
-@"$string.493" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
-@"$string.494" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
-@"$string.495" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
-@"$string.497" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
-@"$string.499" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
-@"$string.500" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
-@"$string.501" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
-@"$string.503" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
-@"$string.504" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
-@"$string.505" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
-@"$string.507" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
-@"$string.508" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
-@"$string.509" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
-@"$string.510" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
-@"$string.511" = private unnamed_addr constant [50 x i8] c"not enough host memory for the table of %d layers\00", align 1
-@"$string.513" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
-@"$string.514" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
-@"$string.518" = private unnamed_addr constant [35 x i8] c"the file is missing, but %s exists\00", align 1
-@"<global>.519" = internal global i32 0
-@"<global>.520" = internal local_unnamed_addr global ptr null
-@"<global>.521" = internal global %1 undef
-@"$string.526" = private unnamed_addr constant [57 x i8] c"%s: out of memory while reading the checkpoint's headers\00", align 1
-@"$string.527" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
-@"$string.528" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
-@"$string.529" = private unnamed_addr constant [3 x i8] c"..\00", align 1
-@"$string.531" = private unnamed_addr constant [47 x i8] c"%s: weight_map must name a plain file for %.*s\00", align 1
-@"$string.534" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
-@"$string.535" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
-@"$string.536" = private unnamed_addr constant [26 x i8] c"cannot read the shard: %s\00", align 1
-@"$string.537" = private unnamed_addr constant [61 x i8] c"the file has %lld bytes, but the header length alone takes 8\00", align 1
-@"$string.538" = private unnamed_addr constant [63 x i8] c"the header length is %llu bytes, but only %lld bytes follow it\00", align 1
-@"$string.539" = private unnamed_addr constant [53 x i8] c"the header length is %llu bytes; the maximum is %lld\00", align 1
-@"$string.540" = private unnamed_addr constant [7 x i8] c"header\00", align 1
-@"$string.541" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
-@"$string.542" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.543" = private unnamed_addr constant [30 x i8] c"expected an object of strings\00", align 1
-@"$string.544" = private unnamed_addr constant [52 x i8] c"the tensor's name contains an unprintable character\00", align 1
-@"$string.545" = private unnamed_addr constant [63 x i8] c"the header's entry for this tensor is a JSON %s, not an object\00", align 1
-@"$string.546" = private unnamed_addr constant [40 x i8] c"the header has no dtype for this tensor\00", align 1
-@"$string.547" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
-@"$string.548" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
-@"$string.549" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
-@"$string.550" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
-@"$string.551" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
-@"$string.552" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
-@"$string.553" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
-@"$string.554" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
-@"$string.555" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
-@"$string.556" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
-@"$string.557" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
-@"$string.558" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
-@"$string.559" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
-@"$string.560" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
-@"$string.561" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
-@"$string.562" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
-@"$string.563" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
-@"$string.564" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
-@"$string.565" = private unnamed_addr constant [40 x i8] c"the header has no shape for this tensor\00", align 1
-@"$string.566" = private unnamed_addr constant [47 x i8] c"the shape has %d dimensions; the maximum is %d\00", align 1
-@"$string.567" = private unnamed_addr constant [84 x i8] c"dimension %d of the shape is not an integer of 0 or more, or the shape is too large\00", align 1
-@"$string.568" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
-@"$string.569" = private unnamed_addr constant [55 x i8] c"the header has no pair of data_offsets for this tensor\00", align 1
-@"$string.570" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
-@"$string.571" = private unnamed_addr constant [51 x i8] c"data_offsets [%lld, %lld] are negative or reversed\00", align 1
-@"$string.572" = private unnamed_addr constant [67 x i8] c"data_offsets [%lld, %lld] go past the end of the data (%lld bytes)\00", align 1
-@"$string.574" = private unnamed_addr constant [3 x i8] c", \00", align 1
-@"$string.575" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
-@"$string.576" = private unnamed_addr constant [2 x i8] c"]\00", align 1
-@"$string.577" = private unnamed_addr constant [65 x i8] c"data_offsets [%lld, %lld] cover %lld bytes, but %s %s needs %lld\00", align 1
-@"$string.579" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
-@"$string.583" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
-@"$string.584" = private unnamed_addr constant [57 x i8] c"%lld bytes before this tensor's data belong to no tensor\00", align 1
-@"$string.585" = private unnamed_addr constant [52 x i8] c"the last %lld bytes of the file belong to no tensor\00", align 1
-@"$string.586" = private unnamed_addr constant [25 x i8] c"the tensor is also in %s\00", align 1
-@"$string.587" = private unnamed_addr constant [71 x i8] c"the index says this tensor is in %s, but that file does not contain it\00", align 1
-@"$string.588" = private unnamed_addr constant [53 x i8] c"the index says this tensor is in %s, but it is in %s\00", align 1
-@"$string.589" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
-@"$string.590" = private unnamed_addr constant [28 x i8] c"%s: found neither %s nor %s\00", align 1
-@"$string.591" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
-@"$string.592" = private unnamed_addr constant [55 x i8] c"expected shape [%lld] according to config.json, got %s\00", align 1
-@"$string.593" = private unnamed_addr constant [61 x i8] c"expected shape [%lld, %lld] according to config.json, got %s\00", align 1
-@"$string.594" = private unnamed_addr constant [35 x i8] c"expected dtype BF16 or F32, got %s\00", align 1
-@"$string.595" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
-@"$string.596" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
-@"$string.597" = private unnamed_addr constant [118 x i8] c"expected dtype F8_E4M3 (or BF16 or F32, if quantization_config in config.json leaves this linear unquantised), got %s\00", align 1
-@"$string.598" = private unnamed_addr constant [42 x i8] c"FP8 weights are not supported for lm_head\00", align 1
-@"$string.599" = private unnamed_addr constant [66 x i8] c"the weight is F8_E4M3, but config.json has no quantization_config\00", align 1
-@"$string.600" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config in config.json leaves %s unquantised\00", align 1
-@"$string.601" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config in config.json says that %s is quantised\00", align 1
-@"$string.602" = private unnamed_addr constant [67 x i8] c"the weight is %s, but the weights fused with it in layer %d are %s\00", align 1
-@"$string.603" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts in layer %d are %s\00", align 1
-@"$string.604" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
-@"$string.605" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
-@"$string.606" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
-@"$string.607" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
-@"$string.608" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
-@"$string.609" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of the %d KV heads, got shape %s\00", align 1
-@"$string.610" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
-@"$string.612" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
-@"$string.613" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
-@"$string.614" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
-@"$string.615" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
-@"$string.616" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
-@"$string.617" = private unnamed_addr constant [71 x i8] c"config.json ties this tensor to %s: expected the same dtype %s, got %s\00", align 1
-@"$string.618" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
-@"$string.619" = private unnamed_addr constant [35 x i8] c"the model does not use this tensor\00", align 1
-@"$string.620" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
-@"$string.622" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
-@"$string.623" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.624" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.625" = private unnamed_addr constant [60 x i8] c"config.json ties this tensor to %s, but their values differ\00", align 1
-@"$string.626" = private unnamed_addr constant [109 x i8] c"part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
-@"$string.627" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
-@"$string.628" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
-@"$string.629" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
-@"$string.630" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
-@"$string.631" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
-@"$string.632" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
-@"$string.633" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
-@"$string.634" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
-@"$string.635" = private unnamed_addr constant [5 x i8] c"file\00", align 1
-@"$string.636" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
-@"$string.637" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
-@"$string.638" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
-@"$string.639" = private unnamed_addr constant [5 x i8] c"name\00", align 1
-@"$string.640" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
-@"$string.641" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
-@"$string.642" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
-@"$string.643" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
-@"$string.645" = private unnamed_addr constant [8 x i8] c"message\00", align 1
-@"$string.650" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
-@"$string.651" = private unnamed_addr constant [81 x i8] c"options.struct_size is %u; expected %u, the size of this engine's engine_options\00", align 1
-@"$string.652" = private unnamed_addr constant [46 x i8] c"option num_layers is %d, but %s has %d layers\00", align 1
-@"$string.653" = private unnamed_addr constant [60 x i8] c"%s: out of memory while recording the checkpoint's problems\00", align 1
-@"$string.654" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
-@"$string.655" = private unnamed_addr constant [38 x i8] c" (%lld problems, showing the first 3)\00", align 1
-@"$string.656" = private unnamed_addr constant [3 x i8] c": \00", align 1
-@"$string.657" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
-@"$string.658" = private unnamed_addr constant [3 x i8] c"; \00", align 1
-@"$string.659" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.660" = private unnamed_addr constant [64 x i8] c"cannot find the folder of the engine's library; set library_dir\00", align 1
-@"$string.661" = private unnamed_addr constant [18 x i8] c"%s/libglm_%s%s.so\00", align 1
-@"$string.662" = private unnamed_addr constant [6 x i8] c"_plan\00", align 1
-@"$string.663" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
-@"$string.664" = private unnamed_addr constant [15 x i8] c"libglm_%s%s.so\00", align 1
-@"$string.665" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
-@"$string.666" = private unnamed_addr constant [30 x i8] c"tools/develop scons libraries\00", align 1
-@"$string.667" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
-@"$string.668" = private unnamed_addr constant [99 x i8] c"device auto chose cuda because this machine has an NVIDIA GPU (use device cpu to run on the CPU); \00", align 1
-@"$string.669" = private unnamed_addr constant [78 x i8] c"%scannot open the library of device %s: %.700s; in a checkout, `%s` builds it\00", align 1
-@"$string.670" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
-@"$string.671" = private unnamed_addr constant [26 x i8] c"%.800s does not export %s\00", align 1
-@"$string.672" = private unnamed_addr constant [50 x i8] c"%.800s was built for another version of backend.h\00", align 1
-@"$string.673" = private unnamed_addr constant [49 x i8] c"option world_size is %lld; expected %lld to %lld\00", align 1
-@"$string.674" = private unnamed_addr constant [48 x i8] c"option max_batch is %lld; expected %lld to %lld\00", align 1
-@"$string.675" = private unnamed_addr constant [46 x i8] c"option max_seq is %lld; expected %lld to %lld\00", align 1
-@"$string.676" = private unnamed_addr constant [48 x i8] c"option page_size is %lld; expected %lld to %lld\00", align 1
-@"$string.677" = private unnamed_addr constant [48 x i8] c"option num_pages is %lld; expected %lld to %lld\00", align 1
-@"$string.678" = private unnamed_addr constant [52 x i8] c"option expert_layout is %lld; expected %lld to %lld\00", align 1
-@"$string.679" = private unnamed_addr constant [50 x i8] c"option num_threads is %lld; expected %lld to %lld\00", align 1
-@"$string.680" = private unnamed_addr constant [54 x i8] c"option max_step_tokens is %lld; expected %lld to %lld\00", align 1
-@"$string.681" = private unnamed_addr constant [52 x i8] c"option prefill_chunk is %lld; expected %lld to %lld\00", align 1
-@"$string.682" = private unnamed_addr constant [48 x i8] c"option max_queue is %lld; expected %lld to %lld\00", align 1
-@"$string.683" = private unnamed_addr constant [51 x i8] c"option prefix_cache is %lld; expected %lld to %lld\00", align 1
-@"$string.684" = private unnamed_addr constant [47 x i8] c"option kv_dtype is %lld; expected %lld to %lld\00", align 1
-@"$string.685" = private unnamed_addr constant [53 x i8] c"option max_logit_rows is %lld; expected %lld to %lld\00", align 1
-@"$string.686" = private unnamed_addr constant [45 x i8] c"option graphs is %lld; expected %lld to %lld\00", align 1
-@"$string.687" = private unnamed_addr constant [49 x i8] c"option plan_ahead is %lld; expected %lld to %lld\00", align 1
-@"$string.688" = private unnamed_addr constant [55 x i8] c"option check_operations is %lld; expected %lld to %lld\00", align 1
-@"$string.689" = private unnamed_addr constant [48 x i8] c"option synthetic is %lld; expected %lld to %lld\00", align 1
-@"$string.690" = private unnamed_addr constant [49 x i8] c"option num_layers is %lld; expected %lld to %lld\00", align 1
-@"$string.691" = private unnamed_addr constant [48 x i8] c"option kv_events is %lld; expected %lld to %lld\00", align 1
-@"$string.692" = private unnamed_addr constant [53 x i8] c"option step_budget_ms is %lld; expected %lld to %lld\00", align 1
-@"$string.693" = private unnamed_addr constant [55 x i8] c"option ranks_per_device is %lld; expected %lld to %lld\00", align 1
-@"$string.694" = private unnamed_addr constant [57 x i8] c"option memory_limit_bytes is %lld; expected %lld to %lld\00", align 1
-@"$string.695" = private unnamed_addr constant [59 x i8] c"option memory_limit_percent is %lld; expected %lld to %lld\00", align 1
-@"$string.696" = private unnamed_addr constant [58 x i8] c"option device_memory_bytes is %lld; expected %lld to %lld\00", align 1
-@"$string.697" = private unnamed_addr constant [73 x i8] c"option num_layers is %d, but only synthetic models can have fewer layers\00", align 1
-@"$string.698" = private unnamed_addr constant [76 x i8] c"options memory_limit_bytes and memory_limit_percent cannot be used together\00", align 1
-@"$string.699" = private unnamed_addr constant [71 x i8] c"option max_seq is %d, but max_position_embeddings in config.json is %d\00", align 1
-@"$string.700" = private unnamed_addr constant [63 x i8] c"world_size is %d; expected a multiple of ranks_per_device (%d)\00", align 1
-@"$string.701" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.702" = private unnamed_addr constant [54 x i8] c"%.800s cannot describe its device without opening one\00", align 1
-@"$string.703" = private unnamed_addr constant [62 x i8] c"option graphs is 1, but the device (%s) cannot capture graphs\00", align 1
-@"$string.704" = private unnamed_addr constant [70 x i8] c"option page_size is %d; the device (%s) needs a multiple of %d tokens\00", align 1
-@"$string.705" = private unnamed_addr constant [8 x i8] c"%.2f %s\00", align 1
-@"$string.706" = private unnamed_addr constant [3 x i8] c"GB\00", align 1
-@"$string.707" = private unnamed_addr constant [3 x i8] c"MB\00", align 1
-@"$string.708" = private unnamed_addr constant [3 x i8] c"kB\00", align 1
-@"$string.709" = private unnamed_addr constant [11 x i8] c"%lld bytes\00", align 1
-@"$string.710" = private unnamed_addr constant [71 x i8] c"option memory_limit_bytes is %s, %s more than the device (%s) has free\00", align 1
-@"$string.711" = private unnamed_addr constant [46 x i8] c"world_size %d does not divide %s, which is %d\00", align 1
-@"$string.712" = private unnamed_addr constant [75 x i8] c"the width of the shared experts (n_shared_experts * moe_intermediate_size)\00", align 1
-@"$string.713" = private unnamed_addr constant [49 x i8] c"n_routed_experts (expert_layout expert_parallel)\00", align 1
-@"$string.714" = private unnamed_addr constant [54 x i8] c"moe_intermediate_size (expert_layout tensor_parallel)\00", align 1
-@"$string.715" = private unnamed_addr constant [98 x i8] c"the device does not support KV cache pages of kv_dtype %s, page_size %d, %d KV heads, head_dim %d\00", align 1
-@"$string.716" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
-@"$string.717" = private unnamed_addr constant [79 x i8] c"the device does not support a matrix of %d rows, %d columns, dtype %d, role %d\00", align 1
-@"$string.718" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
-@"$string.719" = private unnamed_addr constant [71 x i8] c"the device supports no workspace for max_step_tokens %d and max_seq %d\00", align 1
-@"$string.723" = private unnamed_addr constant [93 x i8] c"options max_batch %d, max_seq %d and page_size %d need page tables of more than %lld entries\00", align 1
-@"$string.724" = private unnamed_addr constant [94 x i8] c"a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages\00", align 1
-@"$string.725" = private unnamed_addr constant [41 x i8] c"num_pages %d fits, or a max_seq of %lld.\00", align 1
-@"$string.726" = private unnamed_addr constant [57 x i8] c"num_pages times page_size is more than 2147483647 tokens\00", align 1
-@"$string.727" = private unnamed_addr constant [26 x i8] c"A smaller num_pages fits.\00", align 1
-@"$string.728" = private unnamed_addr constant [15 x i8] c" of %lld pages\00", align 1
-@"$string.729" = private unnamed_addr constant [31 x i8] c" for one request of max_seq %d\00", align 1
-@"$string.730" = private unnamed_addr constant [100 x i8] c"weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but %s are available: %s are missing\00", align 1
-@"$string.731" = private unnamed_addr constant [13 x i8] c" on each GPU\00", align 1
-@"$string.732" = private unnamed_addr constant [30 x i8] c" or a smaller max_step_tokens\00", align 1
-@"$string.733" = private unnamed_addr constant [6 x i8] c"%s%s.\00", align 1
-@"$string.734" = private unnamed_addr constant [31 x i8] c"Use a machine with more memory\00", align 1
-@"$string.735" = private unnamed_addr constant [39 x i8] c"Use more GPUs or GPUs with more memory\00", align 1
-@"$string.736" = private unnamed_addr constant [26 x i8] c"Use GPUs with more memory\00", align 1
-@"$string.737" = private unnamed_addr constant [19 x i8] c"max_seq %lld fits.\00", align 1
-@"$string.738" = private unnamed_addr constant [21 x i8] c"num_pages %lld fits.\00", align 1
-@"$string.739" = private unnamed_addr constant [39 x i8] c"num_pages %lld with max_seq %lld fits.\00", align 1
-@"$string.740" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.741" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.742" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.743" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.744" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.745" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.747" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.748" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.749" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.750" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.752" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.753" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.754" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.755" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.756" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.757" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.758" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.759" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.760" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.761" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.762" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.763" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.764" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.765" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.766" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.767" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.768" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.769" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
-@"$string.770" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.771" = private unnamed_addr constant [13 x i8] c"needed_bytes\00", align 1
-@"$string.772" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.773" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.774" = private unnamed_addr constant [7 x i8] c"advice\00", align 1
-@"$string.775" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.776" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.777" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
-@"$string.778" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.779" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.780" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.781" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.782" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.783" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.784" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.785" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.786" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
-@"$string.787" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
-@"$string.788" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.789" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.790" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.791" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.792" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.793" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.794" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.795" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
-@"$string.796" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
-@"$string.797" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.798" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.799" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.800" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.801" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.802" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.803" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.804" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.805" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.806" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.807" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.808" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.809" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.810" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.811" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.812" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.813" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
-@"$string.814" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
-@"$string.815" = private unnamed_addr constant [56 x i8] c"%s is null: expected a pointer that receives the result\00", align 1
-@"$string.816" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.817" = private unnamed_addr constant [39 x i8] c"no profile is running: begin one first\00", align 1
-@"$string.818" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.819" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.820" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.821" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.822" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.823" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.824" = private unnamed_addr constant [64 x i8] c"num_pages is %d, expected 0 to %d (the number planned at start)\00", align 1
-@"$string.825" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages that states hold\00", align 1
-@"$string.826" = private unnamed_addr constant [37 x i8] c"%lld events are waiting to be polled\00", align 1
-@"$string.827" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.828" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
-@"$string.829" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
-@"$string.830" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.831" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.832" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.833" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.834" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.835" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
-@"$string.836" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
-@"$string.837" = private unnamed_addr constant [69 x i8] c"index is %d, but request %llu needs the mask of output token %d next\00", align 1
-@"$string.838" = private unnamed_addr constant [120 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask of a token after the token before it was sampled\00", align 1
-@"$string.839" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.840" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u, expected %u\00", align 1
-@"$string.841" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens), expected at least one token\00", align 1
-@"$string.842" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
-@"$string.843" = private unnamed_addr constant [37 x i8] c"max_tokens is %d, expected 0 or more\00", align 1
-@"$string.844" = private unnamed_addr constant [48 x i8] c"min_tokens is %d, expected 0 to max_tokens (%d)\00", align 1
-@"$string.845" = private unnamed_addr constant [68 x i8] c"deadline_ns is %lld, expected 0 (none) or a time of CLOCK_MONOTONIC\00", align 1
-@"$string.846" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d, expected 0 or more\00", align 1
-@"$string.847" = private unnamed_addr constant [48 x i8] c"logits is null, expected room for %d rows of %d\00", align 1
-@"$string.848" = private unnamed_addr constant [73 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has %d\00", align 1
-@"$string.849" = private unnamed_addr constant [57 x i8] c"temperature is %g, expected a finite number of 0 or more\00", align 1
-@"$string.850" = private unnamed_addr constant [40 x i8] c"%s is %g, expected a number from 0 to 1\00", align 1
-@"$string.851" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.852" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.853" = private unnamed_addr constant [45 x i8] c"top_k is %d, expected 0 (all tokens) or more\00", align 1
-@"$string.854" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g, expected a finite number greater than 0\00", align 1
-@"$string.855" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g, expected a finite number\00", align 1
-@"$string.856" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g, expected a finite number\00", align 1
-@"$string.857" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.858" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d, expected -1 (none) to %d\00", align 1
-@"$string.859" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d, expected 0 or more\00", align 1
-@"$string.860" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.861" = private unnamed_addr constant [32 x i8] c"num_%ss is %d, expected 0 to %d\00", align 1
-@"$string.862" = private unnamed_addr constant [38 x i8] c"%s_begin is null, expected %d offsets\00", align 1
-@"$string.863" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d, expected 0\00", align 1
-@"$string.864" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens, expected at least one\00", align 1
-@"$string.865" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
-@"$string.866" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
-@"$string.867" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d, expected 0 (all) or more\00", align 1
-@"$string.868" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
-@"$string.869" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
-@"$string.870" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d, expected -1 (no limit) or more\00", align 1
-@"$string.871" = private unnamed_addr constant [81 x i8] c"thought_begin_token is %d, expected -1 (none) or a token in the vocabulary of %d\00", align 1
-@"$string.872" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
-@"$string.873" = private unnamed_addr constant [35 x i8] c"num_biases is %d, expected 0 to %d\00", align 1
-@"$string.874" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.875" = private unnamed_addr constant [40 x i8] c"bias_values is null, expected %d values\00", align 1
-@"$string.876" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g, expected a finite number\00", align 1
-@"$string.877" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.880" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
-@"$string.881" = private unnamed_addr constant [85 x i8] c"min_tokens needs %lld biases for the stop tokens, but a forward pass has room for %d\00", align 1
-@"$string.882" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
-@"$string.883" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
-@"$string.887" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
-@"$string.896" = private unnamed_addr constant [60 x i8] c"engine is null: expected a pointer that receives the handle\00", align 1
-@"$string.897" = private unnamed_addr constant [38 x i8] c"not enough host memory for the engine\00", align 1
-@"$string.898" = private unnamed_addr constant [73 x i8] c"option device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
-@"$string.899" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
-@"$string.900" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
-@"$string.901" = private unnamed_addr constant [49 x i8] c"not enough host memory for the thread of rank %d\00", align 1
-@"$string.902" = private unnamed_addr constant [39 x i8] c"cannot start the thread of rank %d: %s\00", align 1
-@"$string.903" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.904" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.905" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.906" = private unnamed_addr constant [31 x i8] c"exchange of the ranks' buffers\00", align 1
-@"$string.907" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.908" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.909" = private unnamed_addr constant [71 x i8] c"rank %d has %lld bytes of weights, but the plan has %lld for each rank\00", align 1
-@"$string.911" = private unnamed_addr constant [49 x i8] c"not enough host memory for vectors of %d numbers\00", align 1
-@"$string.912" = private unnamed_addr constant [43 x i8] c"cannot create random %s on rank %d: %.600s\00", align 1
-@"$string.913" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.915" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.916" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
-@"$string.921" = private unnamed_addr constant [25 x i8] c"placement of the weights\00", align 1
-@"$string.922" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
-@"$string.923" = private unnamed_addr constant [54 x i8] c"not enough host memory for the plan of a forward pass\00", align 1
-@"$string.924" = private unnamed_addr constant [49 x i8] c"not enough host memory for the list of %d graphs\00", align 1
-@"$string.925" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.926" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.929" = private unnamed_addr constant [53 x i8] c"not enough host memory for the queues of %d requests\00", align 1
-@"$string.930" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
-@"$string.931" = private unnamed_addr constant [53 x i8] c"max_batch is %d, but the plan has %d page table rows\00", align 1
-@"$string.932" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
-@"$string.933" = private unnamed_addr constant [63 x i8] c"not enough host memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.934" = private unnamed_addr constant [66 x i8] c"not enough host memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.937" = private unnamed_addr constant [53 x i8] c"not enough host memory for the lists of %d sequences\00", align 1
-@"$string.938" = private unnamed_addr constant [47 x i8] c"not enough host memory for the engine's handle\00", align 1
-@"$string.939" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.940" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.942" = private unnamed_addr constant [40 x i8] c"all %d sequences (max_batch) are in use\00", align 1
-@"$string.943" = private unnamed_addr constant [48 x i8] c"not enough host memory for a state of %d tokens\00", align 1
-@"$string.945" = private unnamed_addr constant [46 x i8] c"not enough host memory for the state's handle\00", align 1
-@"$string.946" = private unnamed_addr constant [35 x i8] c"num_states is %d, expected 0 to %d\00", align 1
-@"$string.947" = private unnamed_addr constant [36 x i8] c"num_steps is %d, expected 0 or more\00", align 1
-@"$string.948" = private unnamed_addr constant [60 x i8] c"num_states is %d, but a forward pass has room for %d tokens\00", align 1
-@"$string.949" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.950" = private unnamed_addr constant [37 x i8] c"not enough host memory for %d states\00", align 1
-@"$string.951" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
-@"$string.952" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.953" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1131" = private unnamed_addr constant [6 x ptr] [ptr @"$string.160", ptr @"$string.159", ptr @"$string.158", ptr @"$string.164", ptr @"$string.165", ptr @"$string.166"], align 8
-@"switch.table.$Checkpoint.read_shards.1134" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.547", ptr @"$string.548", ptr @"$string.549", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.547", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560", ptr @"$string.561"], align 8
-@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.228" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.762" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.550" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.551" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.552" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.553" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.554" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.555" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.556" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.557" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.558" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.559" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.561" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
+@"$string.112" = private unnamed_addr constant [19 x i8] c"model_dir is empty\00", align 1
+@"$string.113" = private unnamed_addr constant [6 x i8] c"%s/%s\00", align 1
+@"$string.114" = private unnamed_addr constant [12 x i8] c"config.json\00", align 1
+@"$string.115" = private unnamed_addr constant [21 x i8] c"hf_quant_config.json\00", align 1
+@"$string.116" = private unnamed_addr constant [23 x i8] c"generation_config.json\00", align 1
+@"$string.117" = private unnamed_addr constant [29 x i8] c"model.safetensors.index.json\00", align 1
+@"$string.118" = private unnamed_addr constant [18 x i8] c"model.safetensors\00", align 1
+@"$string.119" = private unnamed_addr constant [18 x i8] c"%s: out of memory\00", align 1
+@"$string.120" = private unnamed_addr constant [18 x i8] c"%s: %s failed: %s\00", align 1
+@"$string.121" = private unnamed_addr constant [5 x i8] c"open\00", align 1
+@"$string.122" = private unnamed_addr constant [6 x i8] c"fstat\00", align 1
+@"$string.123" = private unnamed_addr constant [23 x i8] c"%s: not a regular file\00", align 1
+@"$string.124" = private unnamed_addr constant [22 x i8] c"%s: the file is empty\00", align 1
+@"$string.125" = private unnamed_addr constant [49 x i8] c"%s: the file has %lld bytes; the maximum is %lld\00", align 1
+@"$string.126" = private unnamed_addr constant [5 x i8] c"read\00", align 1
+@"$string.127" = private unnamed_addr constant [68 x i8] c"%s: the file shrank from %lld to %lld bytes while it was being read\00", align 1
+@"$string.130" = private unnamed_addr constant [34 x i8] c"%s: invalid JSON at byte %lld: %s\00", align 1
+@"$string.131" = private unnamed_addr constant [29 x i8] c"nested deeper than 64 levels\00", align 1
+@"$string.132" = private unnamed_addr constant [35 x i8] c"there are more than 4194304 values\00", align 1
+@"$string.135" = private unnamed_addr constant [14 x i8] c"out of memory\00", align 1
+@"$string.136" = private unnamed_addr constant [32 x i8] c"expected a key in double quotes\00", align 1
+@"$string.137" = private unnamed_addr constant [38 x i8] c"a string contains a control character\00", align 1
+@"$string.138" = private unnamed_addr constant [28 x i8] c"a string is not valid UTF-8\00", align 1
+@"$string.139" = private unnamed_addr constant [30 x i8] c"a string has no closing quote\00", align 1
+@"$string.140" = private unnamed_addr constant [45 x i8] c"a string contains an invalid escape sequence\00", align 1
+@"$string.141" = private unnamed_addr constant [31 x i8] c"expected a colon after the key\00", align 1
+@"$string.143" = private unnamed_addr constant [50 x i8] c"expected a comma or the end of an array or object\00", align 1
+@"$string.149" = private unnamed_addr constant [43 x i8] c"the key \22%.*s\22 appears twice in one object\00", align 1
+@"$string.151" = private unnamed_addr constant [45 x i8] c"a number has no digits or has a leading zero\00", align 1
+@"$string.152" = private unnamed_addr constant [47 x i8] c"a number has no digits after its decimal point\00", align 1
+@"$string.153" = private unnamed_addr constant [39 x i8] c"a number has no digits in its exponent\00", align 1
+@"$string.154" = private unnamed_addr constant [39 x i8] c"a number is longer than 255 characters\00", align 1
+@"$string.155" = private unnamed_addr constant [2 x i8] c"C\00", align 1
+@"$string.156" = private unnamed_addr constant [17 x i8] c"expected a value\00", align 1
+@"$string.157" = private unnamed_addr constant [5 x i8] c"true\00", align 1
+@"$string.158" = private unnamed_addr constant [6 x i8] c"false\00", align 1
+@"$string.159" = private unnamed_addr constant [5 x i8] c"null\00", align 1
+@"$string.160" = private unnamed_addr constant [46 x i8] c"unexpected text after the end of the document\00", align 1
+@"$string.161" = private unnamed_addr constant [31 x i8] c"%s: expected an object, got %s\00", align 1
+@"$string.163" = private unnamed_addr constant [7 x i8] c"number\00", align 1
+@"$string.164" = private unnamed_addr constant [7 x i8] c"string\00", align 1
+@"$string.165" = private unnamed_addr constant [6 x i8] c"array\00", align 1
+@"$string.166" = private unnamed_addr constant [7 x i8] c"object\00", align 1
+@"$string.167" = private unnamed_addr constant [8 x i8] c"unknown\00", align 1
+@"$string.169" = private unnamed_addr constant [47 x i8] c"%s: %s%s is null, but this field needs a value\00", align 1
+@"$string.170" = private unnamed_addr constant [20 x i8] c"%s: %s%s is missing\00", align 1
+@"$string.171" = private unnamed_addr constant [35 x i8] c"%s: %s%s: expected %s, got %s %.*s\00", align 1
+@"$string.172" = private unnamed_addr constant [9 x i8] c"a string\00", align 1
+@"$string.173" = private unnamed_addr constant [5 x i8] c"\22%s\22\00", align 1
+@"$string.174" = private unnamed_addr constant [7 x i8] c"\22%.*s\22\00", align 1
+@"$string.175" = private unnamed_addr constant [5 x i8] c"%.9g\00", align 1
+@"$string.176" = private unnamed_addr constant [6 x i8] c"an %s\00", align 1
+@"$string.177" = private unnamed_addr constant [37 x i8] c"%s: %s%s is %s; only %s is supported\00", align 1
+@"$string.178" = private unnamed_addr constant [11 x i8] c"model_type\00", align 1
+@"$string.179" = private unnamed_addr constant [9 x i8] c"glm4_moe\00", align 1
+@"$string.180" = private unnamed_addr constant [19 x i8] c"Glm4MoeForCausalLM\00", align 1
+@"$string.181" = private unnamed_addr constant [14 x i8] c"architectures\00", align 1
+@"$string.182" = private unnamed_addr constant [16 x i8] c"a list of names\00", align 1
+@"$string.183" = private unnamed_addr constant [11 x i8] c"an integer\00", align 1
+@"$string.184" = private unnamed_addr constant [40 x i8] c"%s: %s%s is %lld; expected %lld to %lld\00", align 1
+@"$string.185" = private unnamed_addr constant [12 x i8] c"hidden_size\00", align 1
+@"$string.186" = private unnamed_addr constant [18 x i8] c"num_hidden_layers\00", align 1
+@"$string.187" = private unnamed_addr constant [11 x i8] c"vocab_size\00", align 1
+@"$string.188" = private unnamed_addr constant [20 x i8] c"num_attention_heads\00", align 1
+@"$string.189" = private unnamed_addr constant [20 x i8] c"num_key_value_heads\00", align 1
+@"$string.190" = private unnamed_addr constant [9 x i8] c"head_dim\00", align 1
+@"$string.191" = private unnamed_addr constant [24 x i8] c"max_position_embeddings\00", align 1
+@"$string.192" = private unnamed_addr constant [18 x i8] c"intermediate_size\00", align 1
+@"$string.193" = private unnamed_addr constant [22 x i8] c"first_k_dense_replace\00", align 1
+@"$string.194" = private unnamed_addr constant [17 x i8] c"n_routed_experts\00", align 1
+@"$string.195" = private unnamed_addr constant [20 x i8] c"num_experts_per_tok\00", align 1
+@"$string.196" = private unnamed_addr constant [17 x i8] c"n_shared_experts\00", align 1
+@"$string.197" = private unnamed_addr constant [22 x i8] c"moe_intermediate_size\00", align 1
+@"$string.198" = private unnamed_addr constant [25 x i8] c"num_nextn_predict_layers\00", align 1
+@"$string.199" = private unnamed_addr constant [14 x i8] c"true or false\00", align 1
+@"$string.200" = private unnamed_addr constant [15 x i8] c"attention_bias\00", align 1
+@"$string.201" = private unnamed_addr constant [12 x i8] c"use_qk_norm\00", align 1
+@"$string.202" = private unnamed_addr constant [20 x i8] c"tie_word_embeddings\00", align 1
+@"$string.203" = private unnamed_addr constant [15 x i8] c"norm_topk_prob\00", align 1
+@"$string.204" = private unnamed_addr constant [8 x i8] c"n_group\00", align 1
+@"$string.205" = private unnamed_addr constant [11 x i8] c"topk_group\00", align 1
+@"$string.206" = private unnamed_addr constant [9 x i8] c"a number\00", align 1
+@"$string.207" = private unnamed_addr constant [34 x i8] c"%s: %s%s is %g; expected %g to %g\00", align 1
+@"$string.208" = private unnamed_addr constant [13 x i8] c"rms_norm_eps\00", align 1
+@"$string.209" = private unnamed_addr constant [22 x i8] c"routed_scaling_factor\00", align 1
+@"$string.210" = private unnamed_addr constant [88 x i8] c"%s: head_dim is missing, and hidden_size %d is not a multiple of num_attention_heads %d\00", align 1
+@"$string.211" = private unnamed_addr constant [104 x i8] c"%s: head_dim is missing, and hidden_size %d divided by num_attention_heads %d is %d; expected 2 or more\00", align 1
+@"$string.212" = private unnamed_addr constant [10 x i8] c"an object\00", align 1
+@"$string.213" = private unnamed_addr constant [8 x i8] c"%s%.*s.\00", align 1
+@"$string.214" = private unnamed_addr constant [16 x i8] c"rope_parameters\00", align 1
+@"$string.215" = private unnamed_addr constant [13 x i8] c"rope_scaling\00", align 1
+@"$string.216" = private unnamed_addr constant [10 x i8] c"rope_type\00", align 1
+@"$string.217" = private unnamed_addr constant [5 x i8] c"type\00", align 1
+@"$string.218" = private unnamed_addr constant [8 x i8] c"default\00", align 1
+@"$string.219" = private unnamed_addr constant [70 x i8] c"%s: %s%.*s: separate RoPE parameters per layer type are not supported\00", align 1
+@"$string.220" = private unnamed_addr constant [11 x i8] c"rope_theta\00", align 1
+@"$string.221" = private unnamed_addr constant [22 x i8] c"partial_rotary_factor\00", align 1
+@"$string.222" = private unnamed_addr constant [13 x i8] c"eos_token_id\00", align 1
+@"$string.223" = private unnamed_addr constant [58 x i8] c"%s: eos_token_id lists more than the maximum of %d tokens\00", align 1
+@"$string.224" = private unnamed_addr constant [12 x i8] c"torch_dtype\00", align 1
+@"$string.225" = private unnamed_addr constant [6 x i8] c"dtype\00", align 1
+@"$string.226" = private unnamed_addr constant [8 x i8] c"float32\00", align 1
+@"$string.227" = private unnamed_addr constant [9 x i8] c"bfloat16\00", align 1
+@"$string.228" = private unnamed_addr constant [24 x i8] c"\22bfloat16\22 or \22float32\22\00", align 1
+@"$string.229" = private unnamed_addr constant [20 x i8] c"quantization_config\00", align 1
+@"$string.230" = private unnamed_addr constant [88 x i8] c"%s: num_hidden_layers %d and n_routed_experts %d give %lld experts; the maximum is %lld\00", align 1
+@"$string.231" = private unnamed_addr constant [71 x i8] c"%s: num_attention_heads %d is not a multiple of num_key_value_heads %d\00", align 1
+@"$string.232" = private unnamed_addr constant [110 x i8] c"%s: partial_rotary_factor rotates %d of the %d dimensions of each head; expected an even number of at least 2\00", align 1
+@"$string.233" = private unnamed_addr constant [55 x i8] c"%s: num_experts_per_tok %d exceeds n_routed_experts %d\00", align 1
+@"$string.234" = private unnamed_addr constant [20 x i8] c"add_cross_attention\00", align 1
+@"$string.235" = private unnamed_addr constant [17 x i8] c"null, false or 0\00", align 1
+@"$string.236" = private unnamed_addr constant [6 x i8] c"alibi\00", align 1
+@"$string.237" = private unnamed_addr constant [20 x i8] c"attention_logit_cap\00", align 1
+@"$string.238" = private unnamed_addr constant [15 x i8] c"attn_logit_cap\00", align 1
+@"$string.239" = private unnamed_addr constant [19 x i8] c"apply_layernorm_1p\00", align 1
+@"$string.240" = private unnamed_addr constant [41 x i8] c"apply_residual_connection_post_layernorm\00", align 1
+@"$string.241" = private unnamed_addr constant [29 x i8] c"apply_router_weight_on_input\00", align 1
+@"$string.242" = private unnamed_addr constant [22 x i8] c"attention_output_gate\00", align 1
+@"$string.243" = private unnamed_addr constant [20 x i8] c"attention_sink_bias\00", align 1
+@"$string.244" = private unnamed_addr constant [16 x i8] c"attention_sinks\00", align 1
+@"$string.245" = private unnamed_addr constant [19 x i8] c"attention_out_bias\00", align 1
+@"$string.246" = private unnamed_addr constant [19 x i8] c"attn_logit_softcap\00", align 1
+@"$string.247" = private unnamed_addr constant [23 x i8] c"attn_logit_softcapping\00", align 1
+@"$string.248" = private unnamed_addr constant [17 x i8] c"attn_output_gate\00", align 1
+@"$string.249" = private unnamed_addr constant [24 x i8] c"attn_temperature_tuning\00", align 1
+@"$string.250" = private unnamed_addr constant [16 x i8] c"add_bias_linear\00", align 1
+@"$string.251" = private unnamed_addr constant [29 x i8] c"add_full_attention_sink_bias\00", align 1
+@"$string.252" = private unnamed_addr constant [28 x i8] c"add_swa_attention_sink_bias\00", align 1
+@"$string.253" = private unnamed_addr constant [9 x i8] c"clip_qkv\00", align 1
+@"$string.254" = private unnamed_addr constant [19 x i8] c"compression_config\00", align 1
+@"$string.255" = private unnamed_addr constant [12 x i8] c"expert_bias\00", align 1
+@"$string.256" = private unnamed_addr constant [16 x i8] c"final_logit_cap\00", align 1
+@"$string.257" = private unnamed_addr constant [20 x i8] c"final_logit_softcap\00", align 1
+@"$string.258" = private unnamed_addr constant [24 x i8] c"final_logit_softcapping\00", align 1
+@"$string.259" = private unnamed_addr constant [11 x i8] c"index_topk\00", align 1
+@"$string.260" = private unnamed_addr constant [19 x i8] c"is_encoder_decoder\00", align 1
+@"$string.261" = private unnamed_addr constant [13 x i8] c"kv_lora_rank\00", align 1
+@"$string.262" = private unnamed_addr constant [13 x i8] c"layernorm_1p\00", align 1
+@"$string.263" = private unnamed_addr constant [24 x i8] c"layernorm_zero_centered\00", align 1
+@"$string.264" = private unnamed_addr constant [13 x i8] c"lm_head_bias\00", align 1
+@"$string.265" = private unnamed_addr constant [18 x i8] c"logit_softcapping\00", align 1
+@"$string.266" = private unnamed_addr constant [16 x i8] c"logits_soft_cap\00", align 1
+@"$string.267" = private unnamed_addr constant [19 x i8] c"logits_softcapping\00", align 1
+@"$string.268" = private unnamed_addr constant [9 x i8] c"mlp_bias\00", align 1
+@"$string.269" = private unnamed_addr constant [16 x i8] c"mlp_only_layers\00", align 1
+@"$string.270" = private unnamed_addr constant [33 x i8] c"moe_apply_router_weight_on_input\00", align 1
+@"$string.271" = private unnamed_addr constant [9 x i8] c"moe_bias\00", align 1
+@"$string.272" = private unnamed_addr constant [23 x i8] c"no_rope_layer_interval\00", align 1
+@"$string.273" = private unnamed_addr constant [20 x i8] c"nope_layer_interval\00", align 1
+@"$string.274" = private unnamed_addr constant [17 x i8] c"norm_unit_offset\00", align 1
+@"$string.275" = private unnamed_addr constant [20 x i8] c"normalize_embedding\00", align 1
+@"$string.276" = private unnamed_addr constant [21 x i8] c"num_kv_shared_layers\00", align 1
+@"$string.277" = private unnamed_addr constant [25 x i8] c"output_logit_softcapping\00", align 1
+@"$string.278" = private unnamed_addr constant [14 x i8] c"parallel_attn\00", align 1
+@"$string.279" = private unnamed_addr constant [18 x i8] c"parallel_residual\00", align 1
+@"$string.280" = private unnamed_addr constant [16 x i8] c"post_layer_norm\00", align 1
+@"$string.281" = private unnamed_addr constant [10 x i8] c"post_norm\00", align 1
+@"$string.282" = private unnamed_addr constant [12 x i8] c"q_lora_rank\00", align 1
+@"$string.283" = private unnamed_addr constant [8 x i8] c"qk_clip\00", align 1
+@"$string.284" = private unnamed_addr constant [17 x i8] c"qk_nope_head_dim\00", align 1
+@"$string.285" = private unnamed_addr constant [13 x i8] c"quantization\00", align 1
+@"$string.286" = private unnamed_addr constant [25 x i8] c"rms_norm_add_unit_offset\00", align 1
+@"$string.287" = private unnamed_addr constant [21 x i8] c"rms_norm_unit_offset\00", align 1
+@"$string.288" = private unnamed_addr constant [16 x i8] c"rope_interleave\00", align 1
+@"$string.289" = private unnamed_addr constant [17 x i8] c"rope_interleaved\00", align 1
+@"$string.290" = private unnamed_addr constant [19 x i8] c"rotary_interleaved\00", align 1
+@"$string.291" = private unnamed_addr constant [25 x i8] c"router_logit_softcapping\00", align 1
+@"$string.292" = private unnamed_addr constant [12 x i8] c"scale_depth\00", align 1
+@"$string.293" = private unnamed_addr constant [16 x i8] c"scale_embedding\00", align 1
+@"$string.294" = private unnamed_addr constant [13 x i8] c"swiglu_limit\00", align 1
+@"$string.295" = private unnamed_addr constant [10 x i8] c"use_alibi\00", align 1
+@"$string.296" = private unnamed_addr constant [19 x i8] c"use_attention_sink\00", align 1
+@"$string.297" = private unnamed_addr constant [20 x i8] c"use_attention_sinks\00", align 1
+@"$string.298" = private unnamed_addr constant [28 x i8] c"use_bidirectional_attention\00", align 1
+@"$string.299" = private unnamed_addr constant [16 x i8] c"use_dynamic_ntk\00", align 1
+@"$string.300" = private unnamed_addr constant [20 x i8] c"use_gated_attention\00", align 1
+@"$string.301" = private unnamed_addr constant [19 x i8] c"use_gemma_rms_norm\00", align 1
+@"$string.302" = private unnamed_addr constant [14 x i8] c"use_logn_attn\00", align 1
+@"$string.303" = private unnamed_addr constant [8 x i8] c"use_mla\00", align 1
+@"$string.304" = private unnamed_addr constant [8 x i8] c"use_mup\00", align 1
+@"$string.305" = private unnamed_addr constant [22 x i8] c"use_parallel_residual\00", align 1
+@"$string.306" = private unnamed_addr constant [14 x i8] c"use_post_norm\00", align 1
+@"$string.307" = private unnamed_addr constant [23 x i8] c"use_shared_expert_gate\00", align 1
+@"$string.308" = private unnamed_addr constant [20 x i8] c"zero_centered_gamma\00", align 1
+@"$string.309" = private unnamed_addr constant [16 x i8] c"zero_expert_num\00", align 1
+@"$string.310" = private unnamed_addr constant [24 x i8] c"attention_in_multiplier\00", align 1
+@"$string.311" = private unnamed_addr constant [25 x i8] c"attention_out_multiplier\00", align 1
+@"$string.312" = private unnamed_addr constant [20 x i8] c"decoder_sparse_step\00", align 1
+@"$string.313" = private unnamed_addr constant [21 x i8] c"embedding_multiplier\00", align 1
+@"$string.314" = private unnamed_addr constant [16 x i8] c"embedding_scale\00", align 1
+@"$string.315" = private unnamed_addr constant [27 x i8] c"global_attn_every_n_layers\00", align 1
+@"$string.316" = private unnamed_addr constant [26 x i8] c"interleave_moe_layer_step\00", align 1
+@"$string.317" = private unnamed_addr constant [15 x i8] c"key_multiplier\00", align 1
+@"$string.318" = private unnamed_addr constant [19 x i8] c"lm_head_multiplier\00", align 1
+@"$string.319" = private unnamed_addr constant [12 x i8] c"logit_scale\00", align 1
+@"$string.320" = private unnamed_addr constant [15 x i8] c"logits_scaling\00", align 1
+@"$string.321" = private unnamed_addr constant [19 x i8] c"moe_layer_interval\00", align 1
+@"$string.322" = private unnamed_addr constant [18 x i8] c"output_multiplier\00", align 1
+@"$string.323" = private unnamed_addr constant [20 x i8] c"residual_multiplier\00", align 1
+@"$string.324" = private unnamed_addr constant [15 x i8] c"residual_scale\00", align 1
+@"$string.325" = private unnamed_addr constant [11 x i8] c"rope_ratio\00", align 1
+@"$string.326" = private unnamed_addr constant [10 x i8] c"scale_emb\00", align 1
+@"$string.327" = private unnamed_addr constant [11 x i8] c"hidden_act\00", align 1
+@"$string.328" = private unnamed_addr constant [5 x i8] c"silu\00", align 1
+@"$string.329" = private unnamed_addr constant [6 x i8] c"swish\00", align 1
+@"$string.330" = private unnamed_addr constant [18 x i8] c"\22silu\22 or \22swish\22\00", align 1
+@"$string.331" = private unnamed_addr constant [18 x i8] c"hidden_activation\00", align 1
+@"$string.332" = private unnamed_addr constant [27 x i8] c"moe_router_activation_func\00", align 1
+@"$string.333" = private unnamed_addr constant [8 x i8] c"sigmoid\00", align 1
+@"$string.334" = private unnamed_addr constant [10 x i8] c"\22sigmoid\22\00", align 1
+@"$string.335" = private unnamed_addr constant [26 x i8] c"moe_router_score_function\00", align 1
+@"$string.336" = private unnamed_addr constant [10 x i8] c"norm_type\00", align 1
+@"$string.337" = private unnamed_addr constant [8 x i8] c"rmsnorm\00", align 1
+@"$string.338" = private unnamed_addr constant [9 x i8] c"rms_norm\00", align 1
+@"$string.339" = private unnamed_addr constant [8 x i8] c"RMSNorm\00", align 1
+@"$string.340" = private unnamed_addr constant [37 x i8] c"\22rmsnorm\22 or \22rms_norm\22 or \22RMSNorm\22\00", align 1
+@"$string.341" = private unnamed_addr constant [14 x i8] c"normalization\00", align 1
+@"$string.342" = private unnamed_addr constant [24 x i8] c"position_embedding_type\00", align 1
+@"$string.343" = private unnamed_addr constant [5 x i8] c"rope\00", align 1
+@"$string.344" = private unnamed_addr constant [7 x i8] c"rotary\00", align 1
+@"$string.345" = private unnamed_addr constant [19 x i8] c"\22rope\22 or \22rotary\22\00", align 1
+@"$string.346" = private unnamed_addr constant [13 x i8] c"qk_norm_type\00", align 1
+@"$string.347" = private unnamed_addr constant [9 x i8] c"per_head\00", align 1
+@"$string.348" = private unnamed_addr constant [11 x i8] c"\22per_head\22\00", align 1
+@"$string.349" = private unnamed_addr constant [14 x i8] c"rms_norm_type\00", align 1
+@"$string.350" = private unnamed_addr constant [22 x i8] c"router_score_function\00", align 1
+@"$string.351" = private unnamed_addr constant [20 x i8] c"router_scoring_func\00", align 1
+@"$string.352" = private unnamed_addr constant [11 x i8] c"score_func\00", align 1
+@"$string.353" = private unnamed_addr constant [15 x i8] c"score_function\00", align 1
+@"$string.354" = private unnamed_addr constant [13 x i8] c"scoring_func\00", align 1
+@"$string.355" = private unnamed_addr constant [12 x i8] c"topk_method\00", align 1
+@"$string.356" = private unnamed_addr constant [9 x i8] c"noaux_tc\00", align 1
+@"$string.357" = private unnamed_addr constant [11 x i8] c"\22noaux_tc\22\00", align 1
+@"$string.358" = private unnamed_addr constant [10 x i8] c"is_causal\00", align 1
+@"$string.359" = private unnamed_addr constant [30 x i8] c"moe_router_enable_expert_bias\00", align 1
+@"$string.360" = private unnamed_addr constant [16 x i8] c"use_expert_bias\00", align 1
+@"$string.361" = private unnamed_addr constant [17 x i8] c"use_routing_bias\00", align 1
+@"$string.362" = private unnamed_addr constant [32 x i8] c"a list with one entry per layer\00", align 1
+@"$string.363" = private unnamed_addr constant [7 x i8] c"%s[%d]\00", align 1
+@"$string.364" = private unnamed_addr constant [3 x i8] c"%g\00", align 1
+@"$string.365" = private unnamed_addr constant [12 x i8] c"layer_types\00", align 1
+@"$string.366" = private unnamed_addr constant [15 x i8] c"full_attention\00", align 1
+@"$string.367" = private unnamed_addr constant [19 x i8] c"use_sliding_window\00", align 1
+@"$string.368" = private unnamed_addr constant [21 x i8] c"attention_chunk_size\00", align 1
+@"$string.369" = private unnamed_addr constant [53 x i8] c"null or a window of at least max_position_embeddings\00", align 1
+@"$string.370" = private unnamed_addr constant [17 x i8] c"attention_window\00", align 1
+@"$string.371" = private unnamed_addr constant [22 x i8] c"attention_window_size\00", align 1
+@"$string.372" = private unnamed_addr constant [15 x i8] c"sliding_window\00", align 1
+@"$string.373" = private unnamed_addr constant [20 x i8] c"sliding_window_size\00", align 1
+@"$string.374" = private unnamed_addr constant [12 x i8] c"window_size\00", align 1
+@"$string.375" = private unnamed_addr constant [16 x i8] c"mlp_layer_types\00", align 1
+@"$string.376" = private unnamed_addr constant [6 x i8] c"dense\00", align 1
+@"$string.377" = private unnamed_addr constant [7 x i8] c"sparse\00", align 1
+@"$string.378" = private unnamed_addr constant [15 x i8] c"no_rope_layers\00", align 1
+@"$string.379" = private unnamed_addr constant [21 x i8] c"hybrid_layer_pattern\00", align 1
+@"$string.380" = private unnamed_addr constant [15 x i8] c"moe_layer_freq\00", align 1
+@"$string.381" = private unnamed_addr constant [13 x i8] c"qk_layernorm\00", align 1
+@"$string.382" = private unnamed_addr constant [8 x i8] c"qk_norm\00", align 1
+@"$string.383" = private unnamed_addr constant [17 x i8] c"use_qk_layernorm\00", align 1
+@"$string.384" = private unnamed_addr constant [22 x i8] c"query_pre_attn_scalar\00", align 1
+@"$string.385" = private unnamed_addr constant [12 x i8] c"qk_head_dim\00", align 1
+@"$string.386" = private unnamed_addr constant [11 x i8] c"v_head_dim\00", align 1
+@"$string.387" = private unnamed_addr constant [21 x i8] c"attention_multiplier\00", align 1
+@"$string.388" = private unnamed_addr constant [14 x i8] c"softmax_scale\00", align 1
+@"$string.389" = private unnamed_addr constant [11 x i8] c"rotary_dim\00", align 1
+@"$string.390" = private unnamed_addr constant [15 x i8] c"dim_model_base\00", align 1
+@"$string.391" = private unnamed_addr constant [18 x i8] c"weight_block_size\00", align 1
+@"$string.392" = private unnamed_addr constant [29 x i8] c"null (one scale per channel)\00", align 1
+@"$string.393" = private unnamed_addr constant [13 x i8] c"quant_method\00", align 1
+@"$string.394" = private unnamed_addr constant [19 x i8] c"compressed-tensors\00", align 1
+@"$string.395" = private unnamed_addr constant [7 x i8] c"format\00", align 1
+@"$string.396" = private unnamed_addr constant [16 x i8] c"float-quantized\00", align 1
+@"$string.397" = private unnamed_addr constant [13 x i8] c"\22%s\22 or \22%s\22\00", align 1
+@"$string.398" = private unnamed_addr constant [20 x i8] c"quantization_status\00", align 1
+@"$string.399" = private unnamed_addr constant [11 x i8] c"compressed\00", align 1
+@"$string.400" = private unnamed_addr constant [7 x i8] c"frozen\00", align 1
+@"$string.401" = private unnamed_addr constant [16 x i8] c"sparsity_config\00", align 1
+@"$string.402" = private unnamed_addr constant [17 x i8] c"transform_config\00", align 1
+@"$string.403" = private unnamed_addr constant [14 x i8] c"config_groups\00", align 1
+@"$string.404" = private unnamed_addr constant [24 x i8] c"null or an empty object\00", align 1
+@"$string.405" = private unnamed_addr constant [16 x i8] c"kv_cache_scheme\00", align 1
+@"$string.406" = private unnamed_addr constant [6 x i8] c"float\00", align 1
+@"$string.407" = private unnamed_addr constant [9 x i8] c"num_bits\00", align 1
+@"$string.408" = private unnamed_addr constant [9 x i8] c"strategy\00", align 1
+@"$string.409" = private unnamed_addr constant [7 x i8] c"tensor\00", align 1
+@"$string.410" = private unnamed_addr constant [10 x i8] c"attn_head\00", align 1
+@"$string.411" = private unnamed_addr constant [9 x i8] c"actorder\00", align 1
+@"$string.412" = private unnamed_addr constant [16 x i8] c"block_structure\00", align 1
+@"$string.413" = private unnamed_addr constant [11 x i8] c"group_size\00", align 1
+@"$string.414" = private unnamed_addr constant [10 x i8] c"symmetric\00", align 1
+@"$string.415" = private unnamed_addr constant [8 x i8] c"dynamic\00", align 1
+@"$string.416" = private unnamed_addr constant [34 x i8] c"an object with at least one group\00", align 1
+@"$string.417" = private unnamed_addr constant [5 x i8] c"%.*s\00", align 1
+@"$string.418" = private unnamed_addr constant [8 x i8] c"weights\00", align 1
+@"$string.420" = private unnamed_addr constant [8 x i8] c"channel\00", align 1
+@"$string.421" = private unnamed_addr constant [18 x i8] c"input_activations\00", align 1
+@"$string.423" = private unnamed_addr constant [19 x i8] c"output_activations\00", align 1
+@"$string.424" = private unnamed_addr constant [8 x i8] c"targets\00", align 1
+@"$string.425" = private unnamed_addr constant [4 x i8] c"re:\00", align 1
+@"$string.431" = private unnamed_addr constant [45 x i8] c"invalid pattern \22%.*s\22 at character %lld: %s\00", align 1
+@"$string.432" = private unnamed_addr constant [25 x i8] c"the pattern is too large\00", align 1
+@"$string.433" = private unnamed_addr constant [29 x i8] c"groups are nested too deeply\00", align 1
+@"$string.434" = private unnamed_addr constant [36 x i8] c"this kind of group is not supported\00", align 1
+@"$string.435" = private unnamed_addr constant [35 x i8] c"a group has no closing parenthesis\00", align 1
+@"$string.436" = private unnamed_addr constant [35 x i8] c"a bracket expression is not closed\00", align 1
+@"$string.437" = private unnamed_addr constant [34 x i8] c"the pattern ends with a backslash\00", align 1
+@"$string.438" = private unnamed_addr constant [38 x i8] c"this escape sequence is not supported\00", align 1
+@"$string.439" = private unnamed_addr constant [52 x i8] c"only ASCII characters are supported inside brackets\00", align 1
+@"$string.440" = private unnamed_addr constant [30 x i8] c"a character range is reversed\00", align 1
+@"$string.441" = private unnamed_addr constant [54 x i8] c"a character range cannot start with a character class\00", align 1
+@"$string.443" = private unnamed_addr constant [40 x i8] c"a repeat operator has nothing to repeat\00", align 1
+@"$string.444" = private unnamed_addr constant [35 x i8] c"a repeat count is greater than 255\00", align 1
+@"$string.445" = private unnamed_addr constant [38 x i8] c"the repeat count in braces is invalid\00", align 1
+@"$string.446" = private unnamed_addr constant [56 x i8] c"a repeat operator cannot follow another repeat operator\00", align 1
+@"$string.447" = private unnamed_addr constant [58 x i8] c"a closing parenthesis has no matching opening parenthesis\00", align 1
+@"$string.456" = private unnamed_addr constant [13 x i8] c"%s: %s%s: %s\00", align 1
+@"$string.468" = private unnamed_addr constant [7 x i8] c"Linear\00", align 1
+@"$string.469" = private unnamed_addr constant [7 x i8] c"ignore\00", align 1
+@"$string.473" = private unnamed_addr constant [11 x i8] c"quant_algo\00", align 1
+@"$string.474" = private unnamed_addr constant [20 x i8] c"kv_cache_quant_algo\00", align 1
+@"$string.476" = private unnamed_addr constant [19 x i8] c"model.embed_tokens\00", align 1
+@"$string.480" = private unnamed_addr constant [11 x i8] c"model.norm\00", align 1
+@"$string.481" = private unnamed_addr constant [8 x i8] c"lm_head\00", align 1
+@"$string.483" = private unnamed_addr constant [32 x i8] c"model.layers.%d.input_layernorm\00", align 1
+@"$string.484" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_proj\00", align 1
+@"$string.485" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_proj\00", align 1
+@"$string.486" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.v_proj\00", align 1
+@"$string.487" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.o_proj\00", align 1
+@"$string.488" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.q_norm\00", align 1
+@"$string.489" = private unnamed_addr constant [33 x i8] c"model.layers.%d.self_attn.k_norm\00", align 1
+@"$string.490" = private unnamed_addr constant [41 x i8] c"model.layers.%d.post_attention_layernorm\00", align 1
+@"$string.492" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.gate_proj\00", align 1
+@"$string.493" = private unnamed_addr constant [28 x i8] c"model.layers.%d.mlp.up_proj\00", align 1
+@"$string.494" = private unnamed_addr constant [30 x i8] c"model.layers.%d.mlp.down_proj\00", align 1
+@"$string.496" = private unnamed_addr constant [25 x i8] c"model.layers.%d.mlp.gate\00", align 1
+@"$string.498" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.gate_proj\00", align 1
+@"$string.499" = private unnamed_addr constant [39 x i8] c"model.layers.%d.mlp.experts.%d.up_proj\00", align 1
+@"$string.500" = private unnamed_addr constant [41 x i8] c"model.layers.%d.mlp.experts.%d.down_proj\00", align 1
+@"$string.502" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.gate_proj\00", align 1
+@"$string.503" = private unnamed_addr constant [43 x i8] c"model.layers.%d.mlp.shared_experts.up_proj\00", align 1
+@"$string.504" = private unnamed_addr constant [45 x i8] c"model.layers.%d.mlp.shared_experts.down_proj\00", align 1
+@"$string.506" = private unnamed_addr constant [22 x i8] c"model.layers.%d.enorm\00", align 1
+@"$string.507" = private unnamed_addr constant [22 x i8] c"model.layers.%d.hnorm\00", align 1
+@"$string.508" = private unnamed_addr constant [24 x i8] c"model.layers.%d.eh_proj\00", align 1
+@"$string.509" = private unnamed_addr constant [33 x i8] c"model.layers.%d.shared_head.norm\00", align 1
+@"$string.510" = private unnamed_addr constant [56 x i8] c"not enough host memory to list the weights of %d layers\00", align 1
+@"$string.512" = private unnamed_addr constant [8 x i8] c"opendir\00", align 1
+@"$string.513" = private unnamed_addr constant [13 x i8] c".safetensors\00", align 1
+@"$string.517" = private unnamed_addr constant [35 x i8] c"the file is missing, but %s exists\00", align 1
+@"<global>.518" = internal global i32 0
+@"<global>.519" = internal local_unnamed_addr global ptr null
+@"<global>.520" = internal global %1 undef
+@"$string.525" = private unnamed_addr constant [57 x i8] c"%s: out of memory while reading the checkpoint's headers\00", align 1
+@"$string.526" = private unnamed_addr constant [11 x i8] c"weight_map\00", align 1
+@"$string.527" = private unnamed_addr constant [40 x i8] c"%s: expected an object named weight_map\00", align 1
+@"$string.528" = private unnamed_addr constant [3 x i8] c"..\00", align 1
+@"$string.530" = private unnamed_addr constant [68 x i8] c"%s: expected weight_map to map %.*s to a file name without a folder\00", align 1
+@"$string.533" = private unnamed_addr constant [40 x i8] c"%s: weight_map names more than %d files\00", align 1
+@"$string.534" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
+@"$string.535" = private unnamed_addr constant [26 x i8] c"cannot read the shard: %s\00", align 1
+@"$string.536" = private unnamed_addr constant [67 x i8] c"the file has %lld bytes; expected at least 8 for the header length\00", align 1
+@"$string.537" = private unnamed_addr constant [63 x i8] c"the header length is %llu bytes, but only %lld bytes follow it\00", align 1
+@"$string.538" = private unnamed_addr constant [53 x i8] c"the header length is %llu bytes; the maximum is %lld\00", align 1
+@"$string.539" = private unnamed_addr constant [7 x i8] c"header\00", align 1
+@"$string.540" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
+@"$string.541" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
+@"$string.542" = private unnamed_addr constant [44 x i8] c"expected an object whose values are strings\00", align 1
+@"$string.543" = private unnamed_addr constant [52 x i8] c"the tensor's name contains an unprintable character\00", align 1
+@"$string.544" = private unnamed_addr constant [63 x i8] c"the header's entry for this tensor is a JSON %s, not an object\00", align 1
+@"$string.545" = private unnamed_addr constant [40 x i8] c"the header has no dtype for this tensor\00", align 1
+@"$string.546" = private unnamed_addr constant [4 x i8] c"F32\00", align 1
+@"$string.547" = private unnamed_addr constant [5 x i8] c"BF16\00", align 1
+@"$string.548" = private unnamed_addr constant [8 x i8] c"F8_E4M3\00", align 1
+@"$string.549" = private unnamed_addr constant [8 x i8] c"F8_E5M2\00", align 1
+@"$string.550" = private unnamed_addr constant [8 x i8] c"F8_E8M0\00", align 1
+@"$string.551" = private unnamed_addr constant [4 x i8] c"F16\00", align 1
+@"$string.552" = private unnamed_addr constant [4 x i8] c"F64\00", align 1
+@"$string.553" = private unnamed_addr constant [5 x i8] c"BOOL\00", align 1
+@"$string.554" = private unnamed_addr constant [3 x i8] c"I8\00", align 1
+@"$string.555" = private unnamed_addr constant [3 x i8] c"U8\00", align 1
+@"$string.556" = private unnamed_addr constant [4 x i8] c"I16\00", align 1
+@"$string.557" = private unnamed_addr constant [4 x i8] c"U16\00", align 1
+@"$string.558" = private unnamed_addr constant [4 x i8] c"I32\00", align 1
+@"$string.559" = private unnamed_addr constant [4 x i8] c"U32\00", align 1
+@"$string.560" = private unnamed_addr constant [4 x i8] c"I64\00", align 1
+@"$string.561" = private unnamed_addr constant [4 x i8] c"U64\00", align 1
+@"$string.562" = private unnamed_addr constant [28 x i8] c"the dtype \22%.*s\22 is unknown\00", align 1
+@"$string.563" = private unnamed_addr constant [6 x i8] c"shape\00", align 1
+@"$string.564" = private unnamed_addr constant [40 x i8] c"the header has no shape for this tensor\00", align 1
+@"$string.565" = private unnamed_addr constant [47 x i8] c"the shape has %d dimensions; the maximum is %d\00", align 1
+@"$string.566" = private unnamed_addr constant [83 x i8] c"dimension %d of the shape is not a non-negative integer, or the shape is too large\00", align 1
+@"$string.567" = private unnamed_addr constant [13 x i8] c"data_offsets\00", align 1
+@"$string.568" = private unnamed_addr constant [53 x i8] c"the header has no valid data_offsets for this tensor\00", align 1
+@"$string.569" = private unnamed_addr constant [30 x i8] c"data_offsets are not integers\00", align 1
+@"$string.570" = private unnamed_addr constant [51 x i8] c"data_offsets [%lld, %lld] are negative or reversed\00", align 1
+@"$string.571" = private unnamed_addr constant [71 x i8] c"data_offsets [%lld, %lld] extend past the end of the data (%lld bytes)\00", align 1
+@"$string.573" = private unnamed_addr constant [3 x i8] c", \00", align 1
+@"$string.574" = private unnamed_addr constant [7 x i8] c"%s%lld\00", align 1
+@"$string.575" = private unnamed_addr constant [2 x i8] c"]\00", align 1
+@"$string.576" = private unnamed_addr constant [65 x i8] c"data_offsets [%lld, %lld] cover %lld bytes, but %s %s needs %lld\00", align 1
+@"$string.578" = private unnamed_addr constant [72 x i8] c"the tensor begins at byte %lld of the data, which is not aligned for %s\00", align 1
+@"$string.582" = private unnamed_addr constant [46 x i8] c"data_offsets [%lld, %lld] overlap those of %s\00", align 1
+@"$string.583" = private unnamed_addr constant [69 x i8] c"the %lld bytes before this tensor's data do not belong to any tensor\00", align 1
+@"$string.584" = private unnamed_addr constant [60 x i8] c"the last %lld bytes of the file do not belong to any tensor\00", align 1
+@"$string.585" = private unnamed_addr constant [25 x i8] c"the tensor is also in %s\00", align 1
+@"$string.586" = private unnamed_addr constant [71 x i8] c"the index says this tensor is in %s, but that file does not contain it\00", align 1
+@"$string.587" = private unnamed_addr constant [53 x i8] c"the index says this tensor is in %s, but it is in %s\00", align 1
+@"$string.588" = private unnamed_addr constant [36 x i8] c"the index does not list this tensor\00", align 1
+@"$string.589" = private unnamed_addr constant [28 x i8] c"%s: found neither %s nor %s\00", align 1
+@"$string.590" = private unnamed_addr constant [22 x i8] c"the tensor is missing\00", align 1
+@"$string.591" = private unnamed_addr constant [55 x i8] c"expected shape [%lld] according to config.json, got %s\00", align 1
+@"$string.592" = private unnamed_addr constant [61 x i8] c"expected shape [%lld, %lld] according to config.json, got %s\00", align 1
+@"$string.593" = private unnamed_addr constant [35 x i8] c"expected dtype BF16 or F32, got %s\00", align 1
+@"$string.594" = private unnamed_addr constant [8 x i8] c".weight\00", align 1
+@"$string.595" = private unnamed_addr constant [25 x i8] c".e_score_correction_bias\00", align 1
+@"$string.596" = private unnamed_addr constant [124 x i8] c"expected dtype F8_E4M3 (or BF16 or F32, if quantization_config in config.json leaves this linear layer unquantized), got %s\00", align 1
+@"$string.597" = private unnamed_addr constant [42 x i8] c"FP8 weights are not supported for lm_head\00", align 1
+@"$string.598" = private unnamed_addr constant [66 x i8] c"the weight is F8_E4M3, but config.json has no quantization_config\00", align 1
+@"$string.599" = private unnamed_addr constant [84 x i8] c"the weight is F8_E4M3, but quantization_config in config.json leaves %s unquantized\00", align 1
+@"$string.600" = private unnamed_addr constant [83 x i8] c"the weight is %s, but quantization_config in config.json says that %s is quantized\00", align 1
+@"$string.601" = private unnamed_addr constant [67 x i8] c"the weight is %s, but the weights fused with it in layer %d are %s\00", align 1
+@"$string.602" = private unnamed_addr constant [78 x i8] c"the weight is %s, but gate_proj and up_proj of the experts in layer %d are %s\00", align 1
+@"$string.603" = private unnamed_addr constant [14 x i8] c".weight_scale\00", align 1
+@"$string.604" = private unnamed_addr constant [6 x i8] c".bias\00", align 1
+@"$string.605" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.k_scale\00", align 1
+@"$string.606" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.k_proj.k_scale\00", align 1
+@"$string.607" = private unnamed_addr constant [29 x i8] c"model.layers.%d.self_attn.%s\00", align 1
+@"$string.608" = private unnamed_addr constant [69 x i8] c"expected one scale, or one for each of the %d KV heads, got shape %s\00", align 1
+@"$string.609" = private unnamed_addr constant [8 x i8] c"k_scale\00", align 1
+@"$string.611" = private unnamed_addr constant [34 x i8] c"model.layers.%d.self_attn.v_scale\00", align 1
+@"$string.612" = private unnamed_addr constant [41 x i8] c"model.layers.%d.self_attn.v_proj.v_scale\00", align 1
+@"$string.613" = private unnamed_addr constant [8 x i8] c"v_scale\00", align 1
+@"$string.614" = private unnamed_addr constant [15 x i8] c"lm_head.weight\00", align 1
+@"$string.615" = private unnamed_addr constant [26 x i8] c"model.embed_tokens.weight\00", align 1
+@"$string.616" = private unnamed_addr constant [71 x i8] c"config.json ties this tensor to %s: expected the same dtype %s, got %s\00", align 1
+@"$string.617" = private unnamed_addr constant [14 x i8] c"model.layers.\00", align 1
+@"$string.618" = private unnamed_addr constant [35 x i8] c"the model does not use this tensor\00", align 1
+@"$string.619" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
+@"$string.621" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
+@"$string.622" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
+@"$string.623" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
+@"$string.624" = private unnamed_addr constant [60 x i8] c"config.json ties this tensor to %s, but their values differ\00", align 1
+@"$string.625" = private unnamed_addr constant [109 x i8] c"part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
+@"$string.626" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
+@"$string.627" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
+@"$string.628" = private unnamed_addr constant [11 x i8] c"num_layers\00", align 1
+@"$string.629" = private unnamed_addr constant [15 x i8] c"num_parameters\00", align 1
+@"$string.630" = private unnamed_addr constant [23 x i8] c"num_parameters_skipped\00", align 1
+@"$string.631" = private unnamed_addr constant [17 x i8] c"checkpoint_bytes\00", align 1
+@"$string.632" = private unnamed_addr constant [25 x i8] c"checkpoint_bytes_skipped\00", align 1
+@"$string.633" = private unnamed_addr constant [7 x i8] c"shards\00", align 1
+@"$string.634" = private unnamed_addr constant [5 x i8] c"file\00", align 1
+@"$string.635" = private unnamed_addr constant [6 x i8] c"bytes\00", align 1
+@"$string.636" = private unnamed_addr constant [12 x i8] c"num_tensors\00", align 1
+@"$string.637" = private unnamed_addr constant [8 x i8] c"tensors\00", align 1
+@"$string.638" = private unnamed_addr constant [5 x i8] c"name\00", align 1
+@"$string.639" = private unnamed_addr constant [7 x i8] c"offset\00", align 1
+@"$string.640" = private unnamed_addr constant [8 x i8] c"skipped\00", align 1
+@"$string.641" = private unnamed_addr constant [13 x i8] c"num_problems\00", align 1
+@"$string.642" = private unnamed_addr constant [9 x i8] c"problems\00", align 1
+@"$string.644" = private unnamed_addr constant [8 x i8] c"message\00", align 1
+@"$string.649" = private unnamed_addr constant [16 x i8] c"options is null\00", align 1
+@"$string.650" = private unnamed_addr constant [81 x i8] c"options.struct_size is %u; expected %u, the size of this engine's engine_options\00", align 1
+@"$string.651" = private unnamed_addr constant [44 x i8] c"num_layers is %d, but %s has only %d layers\00", align 1
+@"$string.652" = private unnamed_addr constant [60 x i8] c"%s: out of memory while recording the checkpoint's problems\00", align 1
+@"$string.653" = private unnamed_addr constant [7 x i8] c"%.256s\00", align 1
+@"$string.654" = private unnamed_addr constant [38 x i8] c" (%lld problems, showing the first 3)\00", align 1
+@"$string.655" = private unnamed_addr constant [3 x i8] c": \00", align 1
+@"$string.656" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
+@"$string.657" = private unnamed_addr constant [3 x i8] c"; \00", align 1
+@"$string.658" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
+@"$string.659" = private unnamed_addr constant [64 x i8] c"cannot find the folder of the engine's library; set library_dir\00", align 1
+@"$string.660" = private unnamed_addr constant [18 x i8] c"%s/libglm_%s%s.so\00", align 1
+@"$string.661" = private unnamed_addr constant [6 x i8] c"_plan\00", align 1
+@"$string.662" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
+@"$string.663" = private unnamed_addr constant [15 x i8] c"libglm_%s%s.so\00", align 1
+@"$string.664" = private unnamed_addr constant [31 x i8] c"tools/develop scons engine cpu\00", align 1
+@"$string.665" = private unnamed_addr constant [30 x i8] c"tools/develop scons libraries\00", align 1
+@"$string.666" = private unnamed_addr constant [44 x i8] c"tools/develop --with cuda scons engine cuda\00", align 1
+@"$string.667" = private unnamed_addr constant [99 x i8] c"device auto chose cuda because this machine has an NVIDIA GPU (use device cpu to run on the CPU); \00", align 1
+@"$string.668" = private unnamed_addr constant [90 x i8] c"%scannot open the library for device %s: %.700s; in a source checkout, build it with `%s`\00", align 1
+@"$string.669" = private unnamed_addr constant [17 x i8] c"glm_backend_open\00", align 1
+@"$string.670" = private unnamed_addr constant [26 x i8] c"%.800s does not export %s\00", align 1
+@"$string.671" = private unnamed_addr constant [54 x i8] c"%.800s was built for a different version of backend.h\00", align 1
+@"$string.672" = private unnamed_addr constant [42 x i8] c"world_size is %lld; expected %lld to %lld\00", align 1
+@"$string.673" = private unnamed_addr constant [41 x i8] c"max_batch is %lld; expected %lld to %lld\00", align 1
+@"$string.674" = private unnamed_addr constant [39 x i8] c"max_seq is %lld; expected %lld to %lld\00", align 1
+@"$string.675" = private unnamed_addr constant [41 x i8] c"page_size is %lld; expected %lld to %lld\00", align 1
+@"$string.676" = private unnamed_addr constant [41 x i8] c"num_pages is %lld; expected %lld to %lld\00", align 1
+@"$string.677" = private unnamed_addr constant [45 x i8] c"expert_layout is %lld; expected %lld to %lld\00", align 1
+@"$string.678" = private unnamed_addr constant [43 x i8] c"num_threads is %lld; expected %lld to %lld\00", align 1
+@"$string.679" = private unnamed_addr constant [47 x i8] c"max_step_tokens is %lld; expected %lld to %lld\00", align 1
+@"$string.680" = private unnamed_addr constant [45 x i8] c"prefill_chunk is %lld; expected %lld to %lld\00", align 1
+@"$string.681" = private unnamed_addr constant [41 x i8] c"max_queue is %lld; expected %lld to %lld\00", align 1
+@"$string.682" = private unnamed_addr constant [44 x i8] c"prefix_cache is %lld; expected %lld to %lld\00", align 1
+@"$string.683" = private unnamed_addr constant [40 x i8] c"kv_dtype is %lld; expected %lld to %lld\00", align 1
+@"$string.684" = private unnamed_addr constant [46 x i8] c"max_logit_rows is %lld; expected %lld to %lld\00", align 1
+@"$string.685" = private unnamed_addr constant [38 x i8] c"graphs is %lld; expected %lld to %lld\00", align 1
+@"$string.686" = private unnamed_addr constant [42 x i8] c"plan_ahead is %lld; expected %lld to %lld\00", align 1
+@"$string.687" = private unnamed_addr constant [48 x i8] c"check_operations is %lld; expected %lld to %lld\00", align 1
+@"$string.688" = private unnamed_addr constant [41 x i8] c"synthetic is %lld; expected %lld to %lld\00", align 1
+@"$string.689" = private unnamed_addr constant [42 x i8] c"num_layers is %lld; expected %lld to %lld\00", align 1
+@"$string.690" = private unnamed_addr constant [41 x i8] c"kv_events is %lld; expected %lld to %lld\00", align 1
+@"$string.691" = private unnamed_addr constant [46 x i8] c"step_budget_ms is %lld; expected %lld to %lld\00", align 1
+@"$string.692" = private unnamed_addr constant [48 x i8] c"ranks_per_device is %lld; expected %lld to %lld\00", align 1
+@"$string.693" = private unnamed_addr constant [50 x i8] c"memory_limit_bytes is %lld; expected %lld to %lld\00", align 1
+@"$string.694" = private unnamed_addr constant [52 x i8] c"memory_limit_percent is %lld; expected %lld to %lld\00", align 1
+@"$string.695" = private unnamed_addr constant [51 x i8] c"device_memory_bytes is %lld; expected %lld to %lld\00", align 1
+@"$string.696" = private unnamed_addr constant [66 x i8] c"num_layers is %d, but only synthetic models can have fewer layers\00", align 1
+@"$string.697" = private unnamed_addr constant [68 x i8] c"memory_limit_bytes and memory_limit_percent cannot be used together\00", align 1
+@"$string.698" = private unnamed_addr constant [99 x i8] c"max_seq %d exceeds the model's maximum context length, %d (max_position_embeddings in config.json)\00", align 1
+@"$string.699" = private unnamed_addr constant [63 x i8] c"world_size is %d; expected a multiple of ranks_per_device (%d)\00", align 1
+@"$string.700" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
+@"$string.701" = private unnamed_addr constant [52 x i8] c"%.800s cannot describe a device without opening one\00", align 1
+@"$string.702" = private unnamed_addr constant [55 x i8] c"graphs is 1, but the device (%s) cannot capture graphs\00", align 1
+@"$string.703" = private unnamed_addr constant [66 x i8] c"page_size is %d; the device (%s) requires a multiple of %d tokens\00", align 1
+@"$string.704" = private unnamed_addr constant [8 x i8] c"%.2f %s\00", align 1
+@"$string.705" = private unnamed_addr constant [3 x i8] c"GB\00", align 1
+@"$string.706" = private unnamed_addr constant [3 x i8] c"MB\00", align 1
+@"$string.707" = private unnamed_addr constant [3 x i8] c"kB\00", align 1
+@"$string.708" = private unnamed_addr constant [11 x i8] c"%lld bytes\00", align 1
+@"$string.709" = private unnamed_addr constant [83 x i8] c"memory_limit_bytes is %s, which is %s more than the free memory of the device (%s)\00", align 1
+@"$string.710" = private unnamed_addr constant [50 x i8] c"%s is %d, which is not divisible by world_size %d\00", align 1
+@"$string.711" = private unnamed_addr constant [41 x i8] c"n_shared_experts * moe_intermediate_size\00", align 1
+@"$string.712" = private unnamed_addr constant [49 x i8] c"n_routed_experts (expert_layout expert_parallel)\00", align 1
+@"$string.713" = private unnamed_addr constant [54 x i8] c"moe_intermediate_size (expert_layout tensor_parallel)\00", align 1
+@"$string.714" = private unnamed_addr constant [103 x i8] c"the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d\00", align 1
+@"$string.715" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
+@"$string.716" = private unnamed_addr constant [84 x i8] c"the device does not support a matrix with %d rows, %d columns, dtype %d and role %d\00", align 1
+@"$string.717" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
+@"$string.718" = private unnamed_addr constant [78 x i8] c"the device does not support a workspace for max_step_tokens %d and max_seq %d\00", align 1
+@"$string.722" = private unnamed_addr constant [90 x i8] c"max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries\00", align 1
+@"$string.723" = private unnamed_addr constant [94 x i8] c"a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages\00", align 1
+@"$string.724" = private unnamed_addr constant [34 x i8] c"Use num_pages %d or max_seq %lld.\00", align 1
+@"$string.725" = private unnamed_addr constant [52 x i8] c"num_pages times page_size exceeds 2147483647 tokens\00", align 1
+@"$string.726" = private unnamed_addr constant [25 x i8] c"Use a smaller num_pages.\00", align 1
+@"$string.727" = private unnamed_addr constant [15 x i8] c" of %lld pages\00", align 1
+@"$string.728" = private unnamed_addr constant [31 x i8] c" for one request of max_seq %d\00", align 1
+@"$string.729" = private unnamed_addr constant [99 x i8] c"weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but only %s is available (%s short)\00", align 1
+@"$string.730" = private unnamed_addr constant [13 x i8] c" on each GPU\00", align 1
+@"$string.731" = private unnamed_addr constant [30 x i8] c" or a smaller max_step_tokens\00", align 1
+@"$string.732" = private unnamed_addr constant [6 x i8] c"%s%s.\00", align 1
+@"$string.733" = private unnamed_addr constant [31 x i8] c"Use a machine with more memory\00", align 1
+@"$string.734" = private unnamed_addr constant [39 x i8] c"Use more GPUs or GPUs with more memory\00", align 1
+@"$string.735" = private unnamed_addr constant [26 x i8] c"Use GPUs with more memory\00", align 1
+@"$string.736" = private unnamed_addr constant [19 x i8] c"max_seq %lld fits.\00", align 1
+@"$string.737" = private unnamed_addr constant [21 x i8] c"num_pages %lld fits.\00", align 1
+@"$string.738" = private unnamed_addr constant [39 x i8] c"num_pages %lld with max_seq %lld fits.\00", align 1
+@"$string.739" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.740" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.741" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.742" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.743" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.744" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.746" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.747" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.748" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.749" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.751" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.752" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.753" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.754" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.755" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.756" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.757" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.758" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.759" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.760" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.761" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.762" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.763" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.764" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.765" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.766" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.767" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.768" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
+@"$string.769" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.770" = private unnamed_addr constant [13 x i8] c"needed_bytes\00", align 1
+@"$string.771" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.772" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.773" = private unnamed_addr constant [7 x i8] c"advice\00", align 1
+@"$string.774" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.775" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.776" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
+@"$string.777" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.778" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.779" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.780" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.781" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
+@"$string.782" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.783" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.784" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.785" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.786" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
+@"$string.787" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.788" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.789" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.790" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.791" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.792" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.793" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.794" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
+@"$string.795" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
+@"$string.796" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.797" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.798" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.799" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.800" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.801" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.802" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.803" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.804" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.805" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.806" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.807" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.808" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.809" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.810" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.811" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.812" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
+@"$string.813" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
+@"$string.814" = private unnamed_addr constant [53 x i8] c"%s is null: expected a pointer to receive the result\00", align 1
+@"$string.815" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.816" = private unnamed_addr constant [39 x i8] c"no profile is running; start one first\00", align 1
+@"$string.817" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.818" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.819" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.820" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.821" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.822" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.823" = private unnamed_addr constant [64 x i8] c"num_pages is %d; expected 0 to %d (the number planned at start)\00", align 1
+@"$string.824" = private unnamed_addr constant [67 x i8] c"a pool of %d pages is too small for the %lld pages that states use\00", align 1
+@"$string.825" = private unnamed_addr constant [37 x i8] c"%lld events are waiting to be polled\00", align 1
+@"$string.826" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.827" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
+@"$string.828" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
+@"$string.829" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.830" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.831" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.832" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.833" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.834" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
+@"$string.835" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
+@"$string.836" = private unnamed_addr constant [70 x i8] c"index is %d, but request %llu needs the mask for output token %d next\00", align 1
+@"$string.837" = private unnamed_addr constant [125 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled\00", align 1
+@"$string.838" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.839" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u; expected %u\00", align 1
+@"$string.840" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens); expected at least one token\00", align 1
+@"$string.841" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
+@"$string.842" = private unnamed_addr constant [37 x i8] c"max_tokens is %d; expected 0 or more\00", align 1
+@"$string.843" = private unnamed_addr constant [48 x i8] c"min_tokens is %d; expected 0 to max_tokens (%d)\00", align 1
+@"$string.844" = private unnamed_addr constant [65 x i8] c"deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time\00", align 1
+@"$string.845" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d; expected 0 or more\00", align 1
+@"$string.846" = private unnamed_addr constant [59 x i8] c"logits is null; expected a buffer for %d rows of %d values\00", align 1
+@"$string.847" = private unnamed_addr constant [78 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has only %d\00", align 1
+@"$string.848" = private unnamed_addr constant [57 x i8] c"temperature is %g; expected a finite number of 0 or more\00", align 1
+@"$string.849" = private unnamed_addr constant [40 x i8] c"%s is %g; expected a number from 0 to 1\00", align 1
+@"$string.850" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.851" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.852" = private unnamed_addr constant [45 x i8] c"top_k is %d; expected 0 (all tokens) or more\00", align 1
+@"$string.853" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g; expected a finite number greater than 0\00", align 1
+@"$string.854" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g; expected a finite number\00", align 1
+@"$string.855" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g; expected a finite number\00", align 1
+@"$string.856" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.857" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.858" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d; expected 0 or more\00", align 1
+@"$string.859" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.860" = private unnamed_addr constant [32 x i8] c"num_%ss is %d; expected 0 to %d\00", align 1
+@"$string.861" = private unnamed_addr constant [38 x i8] c"%s_begin is null; expected %d offsets\00", align 1
+@"$string.862" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d; expected 0\00", align 1
+@"$string.863" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens; expected at least one\00", align 1
+@"$string.864" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
+@"$string.865" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
+@"$string.866" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d; expected 0 (all) or more\00", align 1
+@"$string.867" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
+@"$string.868" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
+@"$string.869" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d; expected -1 (no limit) or more\00", align 1
+@"$string.870" = private unnamed_addr constant [88 x i8] c"thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens\00", align 1
+@"$string.871" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
+@"$string.872" = private unnamed_addr constant [35 x i8] c"num_biases is %d; expected 0 to %d\00", align 1
+@"$string.873" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.874" = private unnamed_addr constant [40 x i8] c"bias_values is null; expected %d values\00", align 1
+@"$string.875" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
+@"$string.876" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.879" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
+@"$string.880" = private unnamed_addr constant [86 x i8] c"min_tokens needs %lld biases for the stop tokens, but a forward pass supports only %d\00", align 1
+@"$string.881" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
+@"$string.882" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
+@"$string.886" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
+@"$string.895" = private unnamed_addr constant [57 x i8] c"engine is null: expected a pointer to receive the handle\00", align 1
+@"$string.896" = private unnamed_addr constant [44 x i8] c"not enough host memory to create the engine\00", align 1
+@"$string.897" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
+@"$string.898" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
+@"$string.899" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
+@"$string.900" = private unnamed_addr constant [49 x i8] c"not enough host memory for the thread of rank %d\00", align 1
+@"$string.901" = private unnamed_addr constant [39 x i8] c"cannot start the thread of rank %d: %s\00", align 1
+@"$string.902" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.903" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.904" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.905" = private unnamed_addr constant [34 x i8] c"exchange of buffers between ranks\00", align 1
+@"$string.906" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.907" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.908" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
+@"$string.910" = private unnamed_addr constant [49 x i8] c"not enough host memory for vectors of %d numbers\00", align 1
+@"$string.911" = private unnamed_addr constant [43 x i8] c"cannot create random %s on rank %d: %.600s\00", align 1
+@"$string.912" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.914" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.915" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
+@"$string.920" = private unnamed_addr constant [25 x i8] c"placement of the weights\00", align 1
+@"$string.921" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
+@"$string.922" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
+@"$string.923" = private unnamed_addr constant [49 x i8] c"not enough host memory for the list of %d graphs\00", align 1
+@"$string.924" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.925" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.928" = private unnamed_addr constant [53 x i8] c"not enough host memory for the queues of %d requests\00", align 1
+@"$string.929" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
+@"$string.930" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
+@"$string.931" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
+@"$string.932" = private unnamed_addr constant [63 x i8] c"not enough host memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.933" = private unnamed_addr constant [66 x i8] c"not enough host memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.936" = private unnamed_addr constant [53 x i8] c"not enough host memory for the lists of %d sequences\00", align 1
+@"$string.937" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.938" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.940" = private unnamed_addr constant [40 x i8] c"all %d sequences (max_batch) are in use\00", align 1
+@"$string.941" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
+@"$string.943" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
+@"$string.944" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
+@"$string.945" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
+@"$string.946" = private unnamed_addr constant [61 x i8] c"num_states is %d, but a forward pass supports only %d tokens\00", align 1
+@"$string.947" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.948" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
+@"$string.949" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
+@"$string.950" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.951" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1129" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
+@"switch.table.$Checkpoint.read_shards.1132" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560"], align 8
+@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.761" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.549" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.550" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.551" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.552" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.553" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.554" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.555" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.556" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.557" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.558" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.559" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -3789,7 +3787,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(89) %3, ptr noundef nonnull align 1 dereferenceable(89) @"$string", i64 89, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(82) %3, ptr noundef nonnull align 1 dereferenceable(82) @"$string", i64 82, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -14943,7 +14941,7 @@ or.lhs.false:                                     ; preds = %"$StringBuilder.app
   br i1 %22, label %then, label %merge
 
 then3:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %2, ptr noundef nonnull align 1 dereferenceable(38) @"$string.99", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %2, ptr noundef nonnull align 1 dereferenceable(43) @"$string.99", i64 43, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -14982,7 +14980,7 @@ then6:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then10
 
 then10:                                           ; preds = %then6
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(47) %2, ptr noundef nonnull align 1 dereferenceable(47) @"$string.104", i64 47, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %2, ptr noundef nonnull align 1 dereferenceable(43) @"$string.99", i64 43, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %31 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %31, i64 1023)
@@ -15188,7 +15186,7 @@ then.i3.i279:                                     ; preds = %merge.i.i.i.i274
   store i8 0, ptr %11, align 8
   %16 = getelementptr inbounds i8, ptr %source, i64 8
   %17 = load ptr, ptr %16, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.627")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.626")
   %18 = load i64, ptr %12, align 8
   %19 = add i64 %18, 1
   %20 = load i64, ptr %13, align 8
@@ -15229,7 +15227,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %17)
   %30 = getelementptr inbounds i8, ptr %source, i64 40
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.628")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.627")
   %31 = load i64, ptr %12, align 8
   %32 = add i64 %31, 1
   %33 = load i64, ptr %13, align 8
@@ -15272,7 +15270,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
   %43 = getelementptr inbounds i8, ptr %source, i64 108
   %44 = load i32, ptr %43, align 4
   %45 = sext i32 %44 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.629")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.628")
   %46 = load i64, ptr %12, align 8
   %47 = add i64 %46, 1
   %48 = load i64, ptr %13, align 8
@@ -15354,7 +15352,7 @@ then2.i.i.i.i253:                                 ; preds = %merge.i.i.i.i252
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i249)
   %71 = getelementptr inbounds i8, ptr %source, i64 776
   %72 = load i64, ptr %71, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.630")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.629")
   %73 = load i64, ptr %12, align 8
   %74 = add i64 %73, 1
   %75 = load i64, ptr %13, align 8
@@ -15436,7 +15434,7 @@ then2.i.i.i.i232:                                 ; preds = %merge.i.i.i.i231
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i228)
   %98 = getelementptr inbounds i8, ptr %source, i64 784
   %99 = load i64, ptr %98, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.631")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.630")
   %100 = load i64, ptr %12, align 8
   %101 = add i64 %100, 1
   %102 = load i64, ptr %13, align 8
@@ -15518,7 +15516,7 @@ then2.i.i.i.i211:                                 ; preds = %merge.i.i.i.i210
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i207)
   %125 = getelementptr inbounds i8, ptr %source, i64 792
   %126 = load i64, ptr %125, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.632")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.631")
   %127 = load i64, ptr %12, align 8
   %128 = add i64 %127, 1
   %129 = load i64, ptr %13, align 8
@@ -15600,7 +15598,7 @@ then2.i.i.i.i190:                                 ; preds = %merge.i.i.i.i189
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i186)
   %152 = getelementptr inbounds i8, ptr %source, i64 800
   %153 = load i64, ptr %152, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.633")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.632")
   %154 = load i64, ptr %12, align 8
   %155 = add i64 %154, 1
   %156 = load i64, ptr %13, align 8
@@ -15680,7 +15678,7 @@ then2.i.i.i.i169:                                 ; preds = %merge.i.i.i.i168
 
 "$JsonWriter.integer.exit185":                    ; preds = %then.i.i.i.i174, %merge.i.i.i.i168, %then2.i.i.i.i169
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i165)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.634")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.633")
   %179 = load i64, ptr %12, align 8
   %180 = add i64 %179, 1
   %181 = load i64, ptr %13, align 8
@@ -15852,7 +15850,7 @@ then.i3.i132:                                     ; preds = %merge.i.i.i.i127
 "$JsonWriter.open.exit143":                       ; preds = %"$Vector.push.89.exit.thread.i.i126", %then.i3.i132
   store i8 0, ptr %11, align 8
   %231 = load ptr, ptr %209, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.635")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.634")
   %232 = load i64, ptr %12, align 8
   %233 = add i64 %232, 1
   %234 = load i64, ptr %13, align 8
@@ -15893,7 +15891,7 @@ then.i.i.i.i.i:                                   ; preds = %merge.i.i.i.i.i.i.i
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %231)
   %243 = getelementptr i8, ptr %209, i64 16
   %244 = load i64, ptr %243, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.636")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.635")
   %245 = load i64, ptr %12, align 8
   %246 = add i64 %245, 1
   %247 = load i64, ptr %13, align 8
@@ -15974,7 +15972,7 @@ then2.i.i.i.i106:                                 ; preds = %merge.i.i.i.i105
   %268 = getelementptr i8, ptr %209, i64 32
   %269 = load i32, ptr %268, align 4
   %270 = sext i32 %269 to i64
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.637")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.636")
   %271 = load i64, ptr %12, align 8
   %272 = add i64 %271, 1
   %273 = load i64, ptr %13, align 8
@@ -16132,7 +16130,7 @@ then.i.i.i48.i.i:                                 ; preds = %merge.i.i.i.i.i43.i
 
 "$write_shards.exit.i":                           ; preds = %then.i.i.i48.i.i, %"$Vector.push.89.exit.thread.i.i.i42.i.i"
   store i8 1, ptr %11, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.638")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.637")
   %318 = load i64, ptr %12, align 8
   %319 = add i64 %318, 1
   %320 = load i64, ptr %13, align 8
@@ -16275,7 +16273,7 @@ forbody4.i.i:                                     ; preds = %"$write_module.exit
   ]
 
 then.i.i.i:                                       ; preds = %forbody4.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.595", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.594", i32 %375, i32 1, i64 1)
   br label %merge.i.i.i
 
 then1.i.i.i:                                      ; preds = %forbody4.i.i
@@ -16283,7 +16281,7 @@ then1.i.i.i:                                      ; preds = %forbody4.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %360, i8 0, i64 80, i1 false)
   %378 = load ptr, ptr %374, align 8
-  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %378, ptr nonnull @"$string.596")
+  %379 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %378, ptr nonnull @"$string.595")
   store ptr %name.i.i.i.i, ptr %view.i.i.i.i, align 8
   store i32 0, ptr %361, align 8
   store i32 1, ptr %362, align 4
@@ -16310,7 +16308,7 @@ else2.i.i.i:                                      ; preds = %forbody4.i.i
   %389 = getelementptr i8, ptr %374, i64 24
   %390 = load i32, ptr %389, align 4
   %391 = sext i32 %390 to i64
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.595", i32 %spec.select.i.i.i, i32 2, i64 %391)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.594", i32 %spec.select.i.i.i, i32 2, i64 %391)
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i.i, %then1.i.i.i, %then.i.i.i
@@ -16324,7 +16322,7 @@ then4.i.i.i:                                      ; preds = %merge.i.i.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i26.i.i.i)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(112) %367, i8 0, i64 80, i1 false)
   %395 = load ptr, ptr %374, align 8
-  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %395, ptr nonnull @"$string.604")
+  %396 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i26.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %395, ptr nonnull @"$string.603")
   store ptr %name.i26.i.i.i, ptr %view.i25.i.i.i, align 8
   store i32 0, ptr %368, align 8
   store i32 2, ptr %369, align 4
@@ -16350,7 +16348,7 @@ merge3.i.i.i:                                     ; preds = %then4.i.i.i, %merge
   br i1 %405, label %then7.i.i.i, label %"$write_module.exit.i.i"
 
 then7.i.i.i:                                      ; preds = %merge3.i.i.i
-  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.605", i32 %375, i32 1, i64 1)
+  call fastcc void @"$write_expected"(ptr nonnull %out, ptr nonnull readonly %374, ptr nonnull @"$string.604", i32 %375, i32 1, i64 1)
   br label %"$write_module.exit.i.i"
 
 "$write_module.exit.i.i":                         ; preds = %then7.i.i.i, %merge3.i.i.i
@@ -16400,7 +16398,7 @@ then.i.i.i.i102.i:                                ; preds = %merge.i.i.i.i.i.i97
   %419 = getelementptr inbounds i8, ptr %source, i64 720
   %420 = getelementptr inbounds i8, ptr %source, i64 744
   %421 = load i64, ptr %420, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.642")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.641")
   %422 = load i64, ptr %12, align 8
   %423 = add i64 %422, 1
   %424 = load i64, ptr %13, align 8
@@ -16480,7 +16478,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i44
 
 "$JsonWriter.integer.exit":                       ; preds = %then.i.i.i.i49, %merge.i.i.i.i44, %then2.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.643")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.642")
   %447 = load i64, ptr %12, align 8
   %448 = add i64 %447, 1
   %449 = load i64, ptr %13, align 8
@@ -16651,7 +16649,7 @@ then.i3.i:                                        ; preds = %merge.i.i.i.i
 "$JsonWriter.open.exit":                          ; preds = %"$Vector.push.89.exit.thread.i.i", %then.i3.i
   store i8 0, ptr %11, align 8
   %498 = getelementptr i8, ptr %476, i64 4
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.635")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.634")
   %499 = load i64, ptr %12, align 8
   %500 = add i64 %499, 1
   %501 = load i64, ptr %13, align 8
@@ -16691,7 +16689,7 @@ then.i.i.i22.i.i:                                 ; preds = %merge.i.i.i.i.i17.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %498)
   %510 = getelementptr i8, ptr %476, i64 260
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.410")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.409")
   %511 = load i64, ptr %12, align 8
   %512 = add i64 %511, 1
   %513 = load i64, ptr %13, align 8
@@ -16731,7 +16729,7 @@ then.i.i.i31.i.i:                                 ; preds = %merge.i.i.i.i.i26.i
   store i8 0, ptr %11, align 8
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr readonly %510)
   %522 = getelementptr i8, ptr %476, i64 516
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.645")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out, ptr nonnull readonly @"$string.644")
   %523 = load i64, ptr %12, align 8
   %524 = add i64 %523, 1
   %525 = load i64, ptr %13, align 8
@@ -17044,7 +17042,7 @@ then.i.i:                                         ; preds = %merge.i15
   br i1 %.not.i.i20.i, label %"$files.find_name.exit.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %then.i.i
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.121", ptr %48, ptr nonnull @"$string.513", ptr %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.120", ptr %48, ptr nonnull @"$string.512", ptr %53)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %55, i64 1023)
@@ -17076,7 +17074,7 @@ merge.i.i:                                        ; preds = %merge.i15
 whilebody.i.i:                                    ; preds = %merge.i.i, %merge3.i.i
   %entry1.02.i.i = phi ptr [ %65, %merge3.i.i ], [ %60, %merge.i.i ]
   %62 = getelementptr i8, ptr %entry1.02.i.i, i64 19
-  %63 = tail call ptr @strstr(ptr noundef nonnull dereferenceable(1) %62, ptr noundef nonnull dereferenceable(1) @"$string.514")
+  %63 = tail call ptr @strstr(ptr noundef nonnull dereferenceable(1) %62, ptr noundef nonnull dereferenceable(1) @"$string.513")
   %.not17.i.i = icmp eq ptr %63, null
   br i1 %.not17.i.i, label %merge3.i.i, label %and.lhs.true.i.i
 
@@ -17115,13 +17113,13 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
 
 then6.i:                                          ; preds = %"$files.find_name.exit.thread.i"
   %75 = getelementptr i8, ptr %0, i64 720
-  %76 = tail call fastcc ptr @"$Problems.next"(ptr %75, i32 5, ptr nonnull @"$string.118", ptr nonnull @"$string.87")
+  %76 = tail call fastcc ptr @"$Problems.next"(ptr %75, i32 5, ptr nonnull @"$string.117", ptr nonnull @"$string.87")
   %.not19.i = icmp eq ptr %76, null
   br i1 %.not19.i, label %"$Model.expect_no_shards.exit", label %then9.i
 
 then9.i:                                          ; preds = %then6.i
   %77 = getelementptr i8, ptr %76, i64 516
-  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 512, ptr nonnull @"$string.518", ptr nonnull %name.i)
+  %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 512, ptr nonnull @"$string.517", ptr nonnull %name.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %79 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %77)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -17220,7 +17218,7 @@ then.i.i31:                                       ; preds = %"$Arena.allocate.ex
   br i1 %.not.i42.i.i, label %"$Model.read_weights.exit", label %then.i43.i.i
 
 then.i43.i.i:                                     ; preds = %then.i.i31
-  %114 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.526", ptr nonnull @"$string.87")
+  %114 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.525", ptr nonnull @"$string.87")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i16)
   %115 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i32 = tail call i64 @llvm.smin.i64(i64 %115, i64 1023)
@@ -17290,7 +17288,7 @@ or.lhs.false.i.i44.i.i:                           ; preds = %merge.i.i23
   br i1 %.not.i46.i.i, label %"$safetensors.join.exit.i.i", label %then.i47.i.i
 
 then.i47.i.i:                                     ; preds = %"$Arena.allocate.exit.i45.i.i"
-  %144 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %142, i64 %122, ptr nonnull @"$string.114", ptr %84, ptr nonnull @"$string.118")
+  %144 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %142, i64 %122, ptr nonnull @"$string.113", ptr %84, ptr nonnull @"$string.117")
   br label %"$safetensors.join.exit.i.i"
 
 "$safetensors.join.exit.i.i":                     ; preds = %then.i47.i.i, %"$Arena.allocate.exit.i45.i.i", %then.i.i48.i.i
@@ -17341,7 +17339,7 @@ or.lhs.false.i.i52.i.i:                           ; preds = %"$safetensors.join.
   br i1 %.not.i54.i.i, label %then2.i.i, label %"$safetensors.join.exit61.i.i"
 
 "$safetensors.join.exit61.i.i":                   ; preds = %"$Arena.allocate.exit.i53.i.i"
-  %168 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %166, i64 %146, ptr nonnull @"$string.114", ptr %84, ptr nonnull @"$string.119")
+  %168 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %166, i64 %146, ptr nonnull @"$string.113", ptr %84, ptr nonnull @"$string.118")
   %169 = icmp eq ptr %common.ret.op.i8.i.i.i, null
   br i1 %169, label %then2.i.i, label %merge1.i.i
 
@@ -17351,7 +17349,7 @@ then2.i.i:                                        ; preds = %"$safetensors.join.
 
 then.i64.i.i:                                     ; preds = %then2.i.i
   %170 = load ptr, ptr %20, align 8
-  %171 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.526", ptr %170)
+  %171 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.525", ptr %170)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   %172 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i65.i.i = tail call i64 @llvm.smin.i64(i64 %172, i64 1023)
@@ -17403,7 +17401,7 @@ merge.i.i.i:                                      ; preds = %then6.i.i
   %189 = getelementptr inbounds i8, ptr %index.i.i.i, i64 8
   %index.val7.i.i.i = load i64, ptr %189, align 8
   %190 = ptrtoint ptr %index.val.i.i.i to i64
-  %191 = call fastcc i32 @"$Document.parse"(ptr nonnull %document.i.i.i, i64 %190, i64 %index.val7.i.i.i, ptr nonnull @"$string.118", ptr %3)
+  %191 = call fastcc i32 @"$Document.parse"(ptr nonnull %document.i.i.i, i64 %190, i64 %index.val7.i.i.i, ptr nonnull @"$string.117", ptr %3)
   %.not.i.i.i.i.i = icmp eq i32 %191, 0
   %.pre.i.i.i = load ptr, ptr %document.i.i.i, align 8
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i"
@@ -17438,7 +17436,7 @@ whilebody.i.i.i.i.i.i:                            ; preds = %merge.i.i.i.i.i.i, 
   %199 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %199, align 8
   %200 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %200, ptr noundef nonnull readonly dereferenceable(10) @"$string.527", i64 10)
+  %bcmp.i.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %200, ptr noundef nonnull readonly dereferenceable(10) @"$string.526", i64 10)
   %201 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %201, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -17462,7 +17460,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
   br i1 %.not41.i.i.i.i.i, label %merge1.i.i.i.i.i, label %then2.i.i.i72.i.i
 
 then5.i.i.i.i.i:                                  ; preds = %then2.i.i.i72.i.i
-  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.528", ptr nonnull @"$string.118")
+  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.527", ptr nonnull @"$string.117")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %208 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %208, i64 1023)
@@ -17548,7 +17546,7 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %merge.i51.i.i.i.i.i
   ]
 
 "$is_plain_file_name.exit.i.i.i.i.i":             ; preds = %and.lhs.true.i.i.i.i.i.i
-  %bcmp.i.i18.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %219, ptr noundef nonnull readonly dereferenceable(2) @"$string.529", i64 2)
+  %bcmp.i.i18.i.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %219, ptr noundef nonnull readonly dereferenceable(2) @"$string.528", i64 2)
   %.not65.i.i.i.i.i = icmp eq i32 %bcmp.i.i18.i.i.i.i.i.i, 0
   br i1 %.not65.i.i.i.i.i, label %then11.i.i.i.i.i, label %merge10.i.i.i.i.i
 
@@ -17558,7 +17556,7 @@ then16.i.i.i.i.i:                                 ; preds = %then11.i.i.i.i.i
   %229 = load i64, ptr %228, align 8
   %230 = trunc i64 %229 to i32
   %231 = load ptr, ptr %227, align 8
-  %232 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.531", ptr nonnull @"$string.118", i32 %230, ptr %231)
+  %232 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.530", ptr nonnull @"$string.117", i32 %230, ptr %231)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i52.i.i.i.i.i)
   %233 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i53.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %233, i64 1023)
@@ -17608,7 +17606,7 @@ then.i.i.i.i.i:                                   ; preds = %whilebody.i34.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
   %246 = load ptr, ptr %20, align 8
-  %247 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.526", ptr %246)
+  %247 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.525", ptr %246)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   %248 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -17638,7 +17636,7 @@ then4.i.i.i.i.i:                                  ; preds = %merge2.i.i.i.i.i
   br i1 %.not19.i.i.i.i.i, label %"$Checkpoint.read_indexed.exit.i.i.i", label %then7.i.i.i.i.i
 
 then7.i.i.i.i.i:                                  ; preds = %then4.i.i.i.i.i
-  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.534", ptr nonnull @"$string.118", i32 10000)
+  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.533", ptr nonnull @"$string.117", i32 10000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i.i.i.i)
   %256 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i37.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %256, i64 1023)
@@ -17724,7 +17722,7 @@ then6.i.i.i.i:                                    ; preds = %"$Checkpoint.sort_s
 
 then.i46.i.i.i.i:                                 ; preds = %then6.i.i.i.i
   %285 = load ptr, ptr %20, align 8
-  %286 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.526", ptr %285)
+  %286 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.525", ptr %285)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i44.i.i.i.i)
   %287 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i47.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %287, i64 1023)
@@ -17808,14 +17806,14 @@ then.i.i72.i.i.i.i:                               ; preds = %"$text.copy_into.ex
   br i1 %313, label %then3.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i"
 
 then3.i.i.i.i.i.i:                                ; preds = %then.i.i72.i.i.i.i
-  %314 = call fastcc ptr @"$Problems.next"(ptr %297, i32 2, ptr nonnull @"$string.118", ptr nonnull %name.i.i.i.i.i.i)
+  %314 = call fastcc ptr @"$Problems.next"(ptr %297, i32 2, ptr nonnull @"$string.117", ptr nonnull %name.i.i.i.i.i.i)
   %.not40.i.i.i.i.i.i = icmp eq ptr %314, null
   br i1 %.not40.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then6.i.i.i.i.i.i
 
 then6.i.i.i.i.i.i:                                ; preds = %then3.i.i.i.i.i.i
   %315 = getelementptr i8, ptr %314, i64 516
   %316 = load ptr, ptr %304, align 8
-  %317 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %315, i64 512, ptr nonnull @"$string.587", ptr %316)
+  %317 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %315, i64 512, ptr nonnull @"$string.586", ptr %316)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i52.i.i.i.i)
   %318 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %315)
   %spec.select.i.i.i.i73.i.i.i.i = call i64 @llvm.smin.i64(i64 %318, i64 1023)
@@ -17847,7 +17845,7 @@ merge.i24.i.i.i.i.i:                              ; preds = %"$text.copy_into.ex
   br i1 %.not.i.i60.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then9.i.i.i.i.i.i
 
 then9.i.i.i.i.i.i:                                ; preds = %merge.i24.i.i.i.i.i
-  %328 = call fastcc ptr @"$Problems.next"(ptr %297, i32 2, ptr nonnull @"$string.118", ptr nonnull %name.i.i.i.i.i.i)
+  %328 = call fastcc ptr @"$Problems.next"(ptr %297, i32 2, ptr nonnull @"$string.117", ptr nonnull %name.i.i.i.i.i.i)
   %.not39.i.i.i.i.i.i = icmp eq ptr %328, null
   br i1 %.not39.i.i.i.i.i.i, label %"$Checkpoint.match_entry.exit.i.i.i.i.i", label %then13.i.i.i.i.i.i
 
@@ -17859,7 +17857,7 @@ then13.i.i.i.i.i.i:                               ; preds = %then9.i.i.i.i.i.i
   %331 = sext i32 %.val43.i.i.i.i.i.i to i64
   %332 = getelementptr %72, ptr %.val42.i.i.i.i.i.i, i64 %331
   %333 = load ptr, ptr %332, align 8
-  %334 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %329, i64 512, ptr nonnull @"$string.588", ptr %330, ptr %333)
+  %334 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %329, i64 512, ptr nonnull @"$string.587", ptr %330, ptr %333)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i.i.i.i.i.i)
   %335 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %329)
   %spec.select.i.i45.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %335, i64 1023)
@@ -17924,7 +17922,7 @@ then.i67.i.i.i.i:                                 ; preds = %forbody.i66.i.i.i.i
 
 then5.i69.i.i.i.i:                                ; preds = %then.i67.i.i.i.i
   %359 = getelementptr i8, ptr %358, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %359, ptr noundef nonnull align 1 dereferenceable(36) @"$string.589", i64 36, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(36) %359, ptr noundef nonnull align 1 dereferenceable(36) @"$string.588", i64 36, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i51.i.i.i.i)
   %360 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %359)
   %spec.select.i.i28.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %360, i64 1023)
@@ -17991,7 +17989,7 @@ else7.i.i:                                        ; preds = %merge1.i.i
   br i1 %376, label %then9.i.i, label %merge5.i.i
 
 then9.i.i:                                        ; preds = %else7.i.i
-  %377 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %20, i64 ptrtoint (ptr @"$string.119" to i64), i64 17)
+  %377 = tail call fastcc i32 @"$Checkpoint.add_shard"(ptr nonnull %20, i64 ptrtoint (ptr @"$string.118" to i64), i64 17)
   %378 = icmp slt i32 %377, 0
   br i1 %378, label %then.i79.i.i, label %merge.i77.i.i
 
@@ -18001,7 +17999,7 @@ then.i79.i.i:                                     ; preds = %then9.i.i
 
 then.i.i81.i.i:                                   ; preds = %then.i79.i.i
   %379 = load ptr, ptr %20, align 8
-  %380 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.526", ptr %379)
+  %380 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.525", ptr %379)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %381 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %381, i64 1023)
@@ -18030,7 +18028,7 @@ merge5.i.i:                                       ; preds = %else7.i.i
   br i1 %.not.i.i24, label %"$Model.read_weights.exit", label %then13.i.i
 
 then13.i.i:                                       ; preds = %merge5.i.i
-  %387 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.590", ptr %84, ptr nonnull @"$string.118", ptr nonnull @"$string.119")
+  %387 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.589", ptr %84, ptr nonnull @"$string.117", ptr nonnull @"$string.118")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %388 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %388, i64 1023)
@@ -18104,7 +18102,7 @@ then.i35.i:                                       ; preds = %forbody.i.i
 
 then.i.i37.i:                                     ; preds = %then.i35.i
   %.val11.i.i.i = load ptr, ptr %407, align 8
-  %413 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val11.i.i.i, ptr nonnull @"$string.595")
+  %413 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val11.i.i.i, ptr nonnull @"$string.594")
   %414 = getelementptr i8, ptr %407, i64 20
   %415 = load i32, ptr %414, align 4
   %416 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
@@ -18122,7 +18120,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then.i.i37.i
 
 then1.i.i.i:                                      ; preds = %then.i35.i
   %.val.i.i.i = load ptr, ptr %407, align 8
-  %421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i.i.i, ptr nonnull @"$string.596")
+  %421 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i.i.i, ptr nonnull @"$string.595")
   %422 = getelementptr i8, ptr %407, i64 20
   %423 = load i32, ptr %422, align 4
   %424 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i)
@@ -18141,7 +18139,7 @@ or.lhs.false1.i12.i.i.i:                          ; preds = %then1.i.i.i
 else2.i.i.i:                                      ; preds = %then.i35.i
   call void @llvm.lifetime.start.p0(i64 160, ptr nonnull %name.i.i.i.i)
   %.val36.i.i.i.i = load ptr, ptr %407, align 8
-  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val36.i.i.i.i, ptr nonnull @"$string.595")
+  %429 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val36.i.i.i.i, ptr nonnull @"$string.594")
   %430 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
   %.not.i.i.i39.i = icmp eq ptr %430, null
   br i1 %.not.i.i.i39.i, label %merge.i.i.i.i, label %and.lhs.true.i.i.i.i
@@ -18203,8 +18201,8 @@ then6.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i54.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %switch.hole_check, %then6.i.i.i.i.i
   %459 = icmp eq i32 %457, 32
-  %spec.select.i.i.i.i.i60.i = select i1 %459, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i.i.i.i.i"
+  %spec.select.i.i.i.i.i60.i = select i1 %459, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i"
 
 switch.hole_check:                                ; preds = %then6.i.i.i.i.i
   %switch.shifted = lshr i32 -1048569, %457
@@ -18215,22 +18213,22 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %460 = zext nneg i32 %457 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %460
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).578.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i": ; preds = %switch.lookup, %merge53.i.i.i.i.i.i
   %common.ret.op.i.i.i.i.i.i = phi ptr [ %spec.select.i.i.i.i.i60.i, %merge53.i.i.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %461 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %456, i64 512, ptr nonnull @"$string.597", ptr nonnull %common.ret.op.i.i.i.i.i.i)
+  %461 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %456, i64 512, ptr nonnull @"$string.596", ptr nonnull %common.ret.op.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i23.i)
   %462 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %456)
   %spec.select.i.i.i.i.i.i57.i = call i64 @llvm.smin.i64(i64 %462, i64 1023)
   %463 = icmp sgt i64 %462, 0
   br i1 %463, label %then2.i.i.i.i.i.i59.i, label %"$printable.clean.exit.i.i.i.i58.i"
 
-then2.i.i.i.i.i.i59.i:                            ; preds = %"$anon (./terra/base/codes.t:4).578.exit.i.i.i.i.i"
+then2.i.i.i.i.i.i59.i:                            ; preds = %"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i23.i, ptr align 1 %456, i64 %spec.select.i.i.i.i.i.i57.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i58.i"
 
-"$printable.clean.exit.i.i.i.i58.i":              ; preds = %then2.i.i.i.i.i.i59.i, %"$anon (./terra/base/codes.t:4).578.exit.i.i.i.i.i"
+"$printable.clean.exit.i.i.i.i58.i":              ; preds = %then2.i.i.i.i.i.i59.i, %"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i"
   %464 = getelementptr i8, ptr %raw.i.i.i.i.i23.i, i64 %spec.select.i.i.i.i.i.i57.i
   store i8 0, ptr %464, align 1
   %465 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i23.i)
@@ -18297,8 +18295,8 @@ then4.i.i.i.i45.i:                                ; preds = %then1.i41.i.i.i.i
 
 merge53.i.i63.i.i.i.i:                            ; preds = %switch.hole_check104, %then4.i.i.i.i45.i
   %497 = icmp eq i32 %495, 32
-  %spec.select.i.i64.i.i.i.i = select i1 %497, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i44.i.i.i.i"
+  %spec.select.i.i64.i.i.i.i = select i1 %497, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i44.i.i.i.i"
 
 switch.hole_check104:                             ; preds = %then4.i.i.i.i45.i
   %switch.shifted106 = lshr i32 -1048569, %495
@@ -18309,21 +18307,21 @@ switch.lookup105:                                 ; preds = %switch.hole_check10
   %498 = zext nneg i32 %495 to i64
   %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %498
   %switch.load109 = load ptr, ptr %switch.gep108, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i44.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i44.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).578.exit.i44.i.i.i.i": ; preds = %switch.lookup105, %merge53.i.i63.i.i.i.i
+"$anon (./terra/base/codes.t:4).577.exit.i44.i.i.i.i": ; preds = %switch.lookup105, %merge53.i.i63.i.i.i.i
   %common.ret.op.i.i45.i.i.i.i = phi ptr [ %spec.select.i.i64.i.i.i.i, %merge53.i.i63.i.i.i.i ], [ %switch.load109, %switch.lookup105 ]
   %499 = load i32, ptr %481, align 4
   %500 = load i32, ptr %488, align 4
   %501 = icmp ult i32 %500, 32
   br i1 %501, label %switch.hole_check111, label %merge53.i38.i.i.i.i.i
 
-merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check111, %"$anon (./terra/base/codes.t:4).578.exit.i44.i.i.i.i"
+merge53.i38.i.i.i.i.i:                            ; preds = %switch.hole_check111, %"$anon (./terra/base/codes.t:4).577.exit.i44.i.i.i.i"
   %502 = icmp eq i32 %500, 32
-  %spec.select.i39.i.i.i.i.i = select i1 %502, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit40.i.i.i.i.i"
+  %spec.select.i39.i.i.i.i.i = select i1 %502, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit40.i.i.i.i.i"
 
-switch.hole_check111:                             ; preds = %"$anon (./terra/base/codes.t:4).578.exit.i44.i.i.i.i"
+switch.hole_check111:                             ; preds = %"$anon (./terra/base/codes.t:4).577.exit.i44.i.i.i.i"
   %switch.shifted113 = lshr i32 -1048569, %500
   %switch.lobit114 = trunc i32 %switch.shifted113 to i1
   br i1 %switch.lobit114, label %switch.lookup112, label %merge53.i38.i.i.i.i.i
@@ -18332,22 +18330,22 @@ switch.lookup112:                                 ; preds = %switch.hole_check11
   %503 = zext nneg i32 %500 to i64
   %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %503
   %switch.load116 = load ptr, ptr %switch.gep115, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit40.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).577.exit40.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).578.exit40.i.i.i.i.i": ; preds = %switch.lookup112, %merge53.i38.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).577.exit40.i.i.i.i.i": ; preds = %switch.lookup112, %merge53.i38.i.i.i.i.i
   %common.ret.op.i24.i.i.i.i.i = phi ptr [ %spec.select.i39.i.i.i.i.i, %merge53.i38.i.i.i.i.i ], [ %switch.load116, %switch.lookup112 ]
-  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %494, i64 512, ptr nonnull @"$string.602", ptr nonnull %common.ret.op.i.i45.i.i.i.i, i32 %499, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
+  %504 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %494, i64 512, ptr nonnull @"$string.601", ptr nonnull %common.ret.op.i.i45.i.i.i.i, i32 %499, ptr nonnull %common.ret.op.i24.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i37.i.i.i.i)
   %505 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %494)
   %spec.select.i.i.i46.i.i.i.i = call i64 @llvm.smin.i64(i64 %505, i64 1023)
   %506 = icmp sgt i64 %505, 0
   br i1 %506, label %then2.i.i.i49.i.i.i.i, label %"$printable.clean.exit.i47.i.i.i.i"
 
-then2.i.i.i49.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).578.exit40.i.i.i.i.i"
+then2.i.i.i49.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).577.exit40.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i37.i.i.i.i, ptr align 1 %494, i64 %spec.select.i.i.i46.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i47.i.i.i.i"
 
-"$printable.clean.exit.i47.i.i.i.i":              ; preds = %then2.i.i.i49.i.i.i.i, %"$anon (./terra/base/codes.t:4).578.exit40.i.i.i.i.i"
+"$printable.clean.exit.i47.i.i.i.i":              ; preds = %then2.i.i.i49.i.i.i.i, %"$anon (./terra/base/codes.t:4).577.exit40.i.i.i.i.i"
   %507 = getelementptr i8, ptr %raw.i.i37.i.i.i.i, i64 %spec.select.i.i.i46.i.i.i.i
   store i8 0, ptr %507, align 1
   %508 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i37.i.i.i.i)
@@ -18398,8 +18396,8 @@ then3.i.i.i.i.i:                                  ; preds = %then.i70.i.i.i.i
 
 merge53.i.i91.i.i.i.i:                            ; preds = %switch.hole_check118, %then3.i.i.i.i.i
   %530 = icmp eq i32 %528, 32
-  %spec.select.i.i92.i.i.i.i = select i1 %530, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i72.i.i.i.i"
+  %spec.select.i.i92.i.i.i.i = select i1 %530, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i72.i.i.i.i"
 
 switch.hole_check118:                             ; preds = %then3.i.i.i.i.i
   %switch.shifted120 = lshr i32 -1048569, %528
@@ -18410,20 +18408,20 @@ switch.lookup119:                                 ; preds = %switch.hole_check11
   %531 = zext nneg i32 %528 to i64
   %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %531
   %switch.load123 = load ptr, ptr %switch.gep122, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i72.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i72.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).578.exit.i72.i.i.i.i": ; preds = %switch.lookup119, %merge53.i.i91.i.i.i.i
+"$anon (./terra/base/codes.t:4).577.exit.i72.i.i.i.i": ; preds = %switch.lookup119, %merge53.i.i91.i.i.i.i
   %common.ret.op.i.i73.i.i.i.i = phi ptr [ %spec.select.i.i92.i.i.i.i, %merge53.i.i91.i.i.i.i ], [ %switch.load123, %switch.lookup119 ]
   %532 = load i32, ptr %481, align 4
   %533 = icmp ult i32 %515, 32
   br i1 %533, label %switch.hole_check125, label %merge53.i36.i.i.i.i.i
 
-merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check125, %"$anon (./terra/base/codes.t:4).578.exit.i72.i.i.i.i"
+merge53.i36.i.i.i.i.i:                            ; preds = %switch.hole_check125, %"$anon (./terra/base/codes.t:4).577.exit.i72.i.i.i.i"
   %534 = icmp eq i32 %515, 32
-  %spec.select.i37.i.i.i.i.i = select i1 %534, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit38.i.i.i.i.i"
+  %spec.select.i37.i.i.i.i.i = select i1 %534, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit38.i.i.i.i.i"
 
-switch.hole_check125:                             ; preds = %"$anon (./terra/base/codes.t:4).578.exit.i72.i.i.i.i"
+switch.hole_check125:                             ; preds = %"$anon (./terra/base/codes.t:4).577.exit.i72.i.i.i.i"
   %switch.shifted127 = lshr i32 -1048569, %515
   %switch.lobit128 = trunc i32 %switch.shifted127 to i1
   br i1 %switch.lobit128, label %switch.lookup126, label %merge53.i36.i.i.i.i.i
@@ -18432,22 +18430,22 @@ switch.lookup126:                                 ; preds = %switch.hole_check12
   %535 = zext nneg i32 %515 to i64
   %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %535
   %switch.load130 = load ptr, ptr %switch.gep129, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit38.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).577.exit38.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).578.exit38.i.i.i.i.i": ; preds = %switch.lookup126, %merge53.i36.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).577.exit38.i.i.i.i.i": ; preds = %switch.lookup126, %merge53.i36.i.i.i.i.i
   %common.ret.op.i22.i.i.i.i.i = phi ptr [ %spec.select.i37.i.i.i.i.i, %merge53.i36.i.i.i.i.i ], [ %switch.load130, %switch.lookup126 ]
-  %536 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %527, i64 512, ptr nonnull @"$string.603", ptr nonnull %common.ret.op.i.i73.i.i.i.i, i32 %532, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
+  %536 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %527, i64 512, ptr nonnull @"$string.602", ptr nonnull %common.ret.op.i.i73.i.i.i.i, i32 %532, ptr nonnull %common.ret.op.i22.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i.i.i)
   %537 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %527)
   %spec.select.i.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %537, i64 1023)
   %538 = icmp sgt i64 %537, 0
   br i1 %538, label %then2.i.i.i77.i.i.i.i, label %"$printable.clean.exit.i75.i.i.i.i"
 
-then2.i.i.i77.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).578.exit38.i.i.i.i.i"
+then2.i.i.i77.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).577.exit38.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i65.i.i.i.i, ptr align 1 %527, i64 %spec.select.i.i.i74.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i75.i.i.i.i"
 
-"$printable.clean.exit.i75.i.i.i.i":              ; preds = %then2.i.i.i77.i.i.i.i, %"$anon (./terra/base/codes.t:4).578.exit38.i.i.i.i.i"
+"$printable.clean.exit.i75.i.i.i.i":              ; preds = %then2.i.i.i77.i.i.i.i, %"$anon (./terra/base/codes.t:4).577.exit38.i.i.i.i.i"
   %539 = getelementptr i8, ptr %raw.i.i65.i.i.i.i, i64 %spec.select.i.i.i74.i.i.i.i
   store i8 0, ptr %539, align 1
   %540 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i65.i.i.i.i)
@@ -18494,7 +18492,7 @@ and.lhs.true.i114.i.i.i.i:                        ; preds = %and.lhs.true4.i.i.i
 
 then2.i.i.i.i53.i:                                ; preds = %then.i116.i.i.i.i
   %560 = getelementptr i8, ptr %552, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %560, ptr noundef nonnull align 1 dereferenceable(42) @"$string.598", i64 42, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %560, ptr noundef nonnull align 1 dereferenceable(42) @"$string.597", i64 42, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i.i.i.i)
   %561 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %560)
   %spec.select.i.i.i117.i.i.i.i = call i64 @llvm.smin.i64(i64 %561, i64 1023)
@@ -18529,7 +18527,7 @@ and.lhs.true7.i.i.i.i.i:                          ; preds = %and.lhs.true.i114.i
 
 then10.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i50.i
   %572 = getelementptr i8, ptr %567, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %572, ptr noundef nonnull align 1 dereferenceable(66) @"$string.599", i64 66, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(66) %572, ptr noundef nonnull align 1 dereferenceable(66) @"$string.598", i64 66, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i.i.i.i.i)
   %573 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %572)
   %spec.select.i.i70.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %573, i64 1023)
@@ -18564,7 +18562,7 @@ and.lhs.true16.i.i.i.i.i:                         ; preds = %and.lhs.true7.i.i.i
 then19.i.i.i.i.i:                                 ; preds = %then14.i.i.i.i.i
   %583 = getelementptr i8, ptr %579, i64 516
   %584 = load ptr, ptr %407, align 8
-  %585 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %583, i64 512, ptr nonnull @"$string.600", ptr %584)
+  %585 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %583, i64 512, ptr nonnull @"$string.599", ptr %584)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i21.i)
   %586 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %583)
   %spec.select.i.i43.i.i = call i64 @llvm.smin.i64(i64 %586, i64 1023)
@@ -18608,8 +18606,8 @@ then28.i.i.i.i.i:                                 ; preds = %then23.i.i.i.i.i
 
 merge53.i.i112.i.i.i.i:                           ; preds = %switch.hole_check132, %then28.i.i.i.i.i
   %598 = icmp eq i32 %596, 32
-  %spec.select.i.i113.i.i.i.i = select i1 %598, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i97.i.i.i.i"
+  %spec.select.i.i113.i.i.i.i = select i1 %598, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i97.i.i.i.i"
 
 switch.hole_check132:                             ; preds = %then28.i.i.i.i.i
   %switch.shifted134 = lshr i32 -1048569, %596
@@ -18620,23 +18618,23 @@ switch.lookup133:                                 ; preds = %switch.hole_check13
   %599 = zext nneg i32 %596 to i64
   %switch.gep136 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %599
   %switch.load137 = load ptr, ptr %switch.gep136, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i97.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i97.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).578.exit.i97.i.i.i.i": ; preds = %switch.lookup133, %merge53.i.i112.i.i.i.i
+"$anon (./terra/base/codes.t:4).577.exit.i97.i.i.i.i": ; preds = %switch.lookup133, %merge53.i.i112.i.i.i.i
   %common.ret.op.i.i98.i.i.i.i = phi ptr [ %spec.select.i.i113.i.i.i.i, %merge53.i.i112.i.i.i.i ], [ %switch.load137, %switch.lookup133 ]
   %600 = load ptr, ptr %407, align 8
-  %601 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %595, i64 512, ptr nonnull @"$string.601", ptr nonnull %common.ret.op.i.i98.i.i.i.i, ptr %600)
+  %601 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %595, i64 512, ptr nonnull @"$string.600", ptr nonnull %common.ret.op.i.i98.i.i.i.i, ptr %600)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i.i.i)
   %602 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %595)
   %spec.select.i.i74.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %602, i64 1023)
   %603 = icmp sgt i64 %602, 0
   br i1 %603, label %then2.i.i75.i.i.i.i.i, label %"$printable.clean.exit76.i.i.i.i.i"
 
-then2.i.i75.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).578.exit.i97.i.i.i.i"
+then2.i.i75.i.i.i.i.i:                            ; preds = %"$anon (./terra/base/codes.t:4).577.exit.i97.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i73.i.i.i.i.i, ptr align 1 %595, i64 %spec.select.i.i74.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit76.i.i.i.i.i"
 
-"$printable.clean.exit76.i.i.i.i.i":              ; preds = %then2.i.i75.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).578.exit.i97.i.i.i.i"
+"$printable.clean.exit76.i.i.i.i.i":              ; preds = %then2.i.i75.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).577.exit.i97.i.i.i.i"
   %604 = getelementptr i8, ptr %raw.i73.i.i.i.i.i, i64 %spec.select.i.i74.i.i.i.i.i
   store i8 0, ptr %604, align 1
   %605 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i.i.i.i.i)
@@ -18646,7 +18644,7 @@ then2.i.i75.i.i.i.i.i:                            ; preds = %"$anon (./terra/bas
 
 then6.i.i.i41.i:                                  ; preds = %merge.i.i.i.i
   %.val35.i.i.i.i = load ptr, ptr %407, align 8
-  %606 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val35.i.i.i.i, ptr nonnull @"$string.604")
+  %606 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val35.i.i.i.i, ptr nonnull @"$string.603")
   %607 = getelementptr i8, ptr %407, i64 20
   %608 = load i32, ptr %607, align 4
   %609 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
@@ -18670,7 +18668,7 @@ merge5.i.i.i40.i:                                 ; preds = %or.lhs.false1.i.i.i
 
 then9.i.i.i.i:                                    ; preds = %merge5.i.i.i40.i
   %.val.i.i.i.i = load ptr, ptr %407, align 8
-  %617 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i.i.i.i, ptr nonnull @"$string.605")
+  %617 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 160, ptr nonnull @"$string.67", ptr %.val.i.i.i.i, ptr nonnull @"$string.604")
   %618 = getelementptr i8, ptr %407, i64 20
   %619 = load i32, ptr %618, align 4
   %620 = call fastcc ptr @"$Validator.take"(ptr nonnull readonly %validator.i, ptr nonnull %name.i.i.i.i)
@@ -18723,9 +18721,9 @@ merge.i.i33.i:                                    ; preds = %merge.i24.i
 forbody.i.i.i:                                    ; preds = %merge.i.i33.i, %forbody.i.i.i
   %layer.013.i.i.i = phi i32 [ %636, %forbody.i.i.i ], [ 0, %merge.i.i33.i ]
   %634 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %626, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %634, ptr nonnull @"$string.610")
-  %635 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).611"(ptr %626, i32 %layer.013.i.i.i)
-  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %635, ptr nonnull @"$string.614")
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %634, ptr nonnull @"$string.609")
+  %635 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).610"(ptr %626, i32 %layer.013.i.i.i)
+  call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %635, ptr nonnull @"$string.613")
   %636 = add nuw nsw i32 %layer.013.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i32 %636, %632
   br i1 %exitcond.not.i.i.i, label %"$Validator.check_head_scales.exit.i.i", label %forbody.i.i.i
@@ -18738,7 +18736,7 @@ forbody.i.i.i:                                    ; preds = %merge.i.i33.i, %for
 
 merge.i.i25.i.i:                                  ; preds = %"$Validator.check_head_scales.exit.i.i"
   %640 = getelementptr i8, ptr %626, i64 128
-  %641 = call fastcc ptr @"$Map.find"(ptr readonly %640, i64 ptrtoint (ptr @"$string.615" to i64), i64 14)
+  %641 = call fastcc ptr @"$Map.find"(ptr readonly %640, i64 ptrtoint (ptr @"$string.614" to i64), i64 14)
   %642 = icmp eq ptr %641, null
   br i1 %642, label %"$Validator.tied_head.exit.i.i.i", label %merge.i.i.i26.i.i
 
@@ -18753,7 +18751,7 @@ merge.i.i.i26.i.i:                                ; preds = %merge.i.i25.i.i
 "$Validator.tied_head.exit.i.i.i":                ; preds = %merge.i.i.i26.i.i, %merge.i.i25.i.i, %"$Validator.check_head_scales.exit.i.i"
   %common.ret.op.i.i.i25.i = phi ptr [ null, %"$Validator.check_head_scales.exit.i.i" ], [ %646, %merge.i.i.i26.i.i ], [ null, %merge.i.i25.i.i ]
   %647 = getelementptr i8, ptr %626, i64 128
-  %648 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.616" to i64), i64 25)
+  %648 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.615" to i64), i64 25)
   %649 = icmp eq ptr %648, null
   br i1 %649, label %"$Validator.check_tied_head.exit.i.i", label %"$Checkpoint.find.exit.i.i.i"
 
@@ -18809,8 +18807,8 @@ then6.i.i.i:                                      ; preds = %then3.i.i.i
 
 merge53.i.i.i.i:                                  ; preds = %switch.hole_check139, %then6.i.i.i
   %679 = icmp eq i32 %677, 32
-  %spec.select.i.i.i32.i = select i1 %679, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i.i.i"
+  %spec.select.i.i.i32.i = select i1 %679, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i.i.i"
 
 switch.hole_check139:                             ; preds = %then6.i.i.i
   %switch.shifted141 = lshr i32 -1048569, %677
@@ -18821,20 +18819,20 @@ switch.lookup140:                                 ; preds = %switch.hole_check13
   %680 = zext nneg i32 %677 to i64
   %switch.gep143 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %680
   %switch.load144 = load ptr, ptr %switch.gep143, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i.i.i"
 
-"$anon (./terra/base/codes.t:4).578.exit.i.i.i":  ; preds = %switch.lookup140, %merge53.i.i.i.i
+"$anon (./terra/base/codes.t:4).577.exit.i.i.i":  ; preds = %switch.lookup140, %merge53.i.i.i.i
   %common.ret.op.i30.i.i.i = phi ptr [ %spec.select.i.i.i32.i, %merge53.i.i.i.i ], [ %switch.load144, %switch.lookup140 ]
   %681 = load i32, ptr %663, align 4
   %682 = icmp ult i32 %681, 32
   br i1 %682, label %switch.hole_check146, label %merge53.i46.i.i.i
 
-merge53.i46.i.i.i:                                ; preds = %switch.hole_check146, %"$anon (./terra/base/codes.t:4).578.exit.i.i.i"
+merge53.i46.i.i.i:                                ; preds = %switch.hole_check146, %"$anon (./terra/base/codes.t:4).577.exit.i.i.i"
   %683 = icmp eq i32 %681, 32
-  %spec.select.i47.i.i.i = select i1 %683, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit48.i.i.i"
+  %spec.select.i47.i.i.i = select i1 %683, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit48.i.i.i"
 
-switch.hole_check146:                             ; preds = %"$anon (./terra/base/codes.t:4).578.exit.i.i.i"
+switch.hole_check146:                             ; preds = %"$anon (./terra/base/codes.t:4).577.exit.i.i.i"
   %switch.shifted148 = lshr i32 -1048569, %681
   %switch.lobit149 = trunc i32 %switch.shifted148 to i1
   br i1 %switch.lobit149, label %switch.lookup147, label %merge53.i46.i.i.i
@@ -18843,22 +18841,22 @@ switch.lookup147:                                 ; preds = %switch.hole_check14
   %684 = zext nneg i32 %681 to i64
   %switch.gep150 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %684
   %switch.load151 = load ptr, ptr %switch.gep150, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit48.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).577.exit48.i.i.i"
 
-"$anon (./terra/base/codes.t:4).578.exit48.i.i.i": ; preds = %switch.lookup147, %merge53.i46.i.i.i
+"$anon (./terra/base/codes.t:4).577.exit48.i.i.i": ; preds = %switch.lookup147, %merge53.i46.i.i.i
   %common.ret.op.i32.i.i.i = phi ptr [ %spec.select.i47.i.i.i, %merge53.i46.i.i.i ], [ %switch.load151, %switch.lookup147 ]
-  %685 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %675, i64 512, ptr nonnull @"$string.617", ptr %676, ptr nonnull %common.ret.op.i30.i.i.i, ptr nonnull %common.ret.op.i32.i.i.i)
+  %685 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %675, i64 512, ptr nonnull @"$string.616", ptr %676, ptr nonnull %common.ret.op.i30.i.i.i, ptr nonnull %common.ret.op.i32.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i22.i)
   %686 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %675)
   %spec.select.i.i.i.i30.i = call i64 @llvm.smin.i64(i64 %686, i64 1023)
   %687 = icmp sgt i64 %686, 0
   br i1 %687, label %then2.i.i.i24.i.i, label %"$printable.clean.exit.i.i31.i"
 
-then2.i.i.i24.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).578.exit48.i.i.i"
+then2.i.i.i24.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).577.exit48.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i22.i, ptr align 1 %675, i64 %spec.select.i.i.i.i30.i, i1 false)
   br label %"$printable.clean.exit.i.i31.i"
 
-"$printable.clean.exit.i.i31.i":                  ; preds = %then2.i.i.i24.i.i, %"$anon (./terra/base/codes.t:4).578.exit48.i.i.i"
+"$printable.clean.exit.i.i31.i":                  ; preds = %then2.i.i.i24.i.i, %"$anon (./terra/base/codes.t:4).577.exit48.i.i.i"
   %688 = getelementptr i8, ptr %raw.i.i.i22.i, i64 %spec.select.i.i.i.i30.i
   store i8 0, ptr %688, align 1
   %689 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i22.i)
@@ -18894,7 +18892,7 @@ forbody4.i.i:                                     ; preds = %"$Validator.account
 then.i29.i.i:                                     ; preds = %forbody4.i.i
   %703 = load ptr, ptr %699, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %last.i.i.i.i.i)
-  %704 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %703, ptr noundef nonnull dereferenceable(14) @"$string.618", i64 13)
+  %704 = call i32 @strncmp(ptr noundef nonnull dereferenceable(1) %703, ptr noundef nonnull dereferenceable(14) @"$string.617", i64 13)
   %.not.i.i.i30.i.i = icmp eq i32 %704, 0
   br i1 %.not.i.i.i30.i.i, label %or.lhs.false1.i.i.i38.i.i, label %"$validate.layer_of.exit.i.i.i.i"
 
@@ -18932,7 +18930,7 @@ merge.i.i33.i.i:                                  ; preds = %"$validate.layer_of
   br i1 %714, label %"$Validator.may_skip.exit.i.i.i", label %else3.i.i.i
 
 "$Validator.may_skip.exit.i.i.i":                 ; preds = %merge.i.i33.i.i
-  %715 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i28.i, ptr noundef nonnull dereferenceable(15) @"$string.615")
+  %715 = call i32 @strcmp(ptr noundef nonnull dereferenceable(1) %.pre.i.i28.i, ptr noundef nonnull dereferenceable(15) @"$string.614")
   %716 = icmp eq i32 %715, 0
   br i1 %716, label %then2.i.i.i28, label %else3.i.i.i
 
@@ -18954,7 +18952,7 @@ else3.i.i.i:                                      ; preds = %"$Validator.may_ski
 
 then5.i.i.i:                                      ; preds = %else3.i.i.i
   %723 = getelementptr i8, ptr %722, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %723, ptr noundef nonnull align 1 dereferenceable(35) @"$string.619", i64 35, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %723, ptr noundef nonnull align 1 dereferenceable(35) @"$string.618", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i28.i.i)
   %724 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %723)
   %spec.select.i.i34.i.i.i = call i64 @llvm.smin.i64(i64 %724, i64 1023)
@@ -18984,7 +18982,7 @@ or.rhs.i.i.i.i.i.i:                               ; preds = %merge.i32.i.i
   %730 = add i64 %729, -6
   %731 = add i64 %730, %728
   %732 = inttoptr i64 %731 to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %732, ptr noundef nonnull dereferenceable(6) @"$string.620", i64 6)
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %732, ptr noundef nonnull dereferenceable(6) @"$string.619", i64 6)
   %733 = icmp ne i32 %bcmp.i.i.i.i.i.i, 0
   br label %"$is_parameter.exit.i.i.i"
 
@@ -19087,7 +19085,7 @@ then.i.i81.i:                                     ; preds = %then2.i
 forbody.i.i.i83.i:                                ; preds = %then.i.i81.i, %merge4.1.i.i.i.i
   %layer.013.i.i.i.i = phi i32 [ %768, %merge4.1.i.i.i.i ], [ 0, %then.i.i81.i ]
   %766 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %626, i32 %layer.013.i.i.i.i)
-  %767 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).611"(ptr %626, i32 %layer.013.i.i.i.i)
+  %767 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).610"(ptr %626, i32 %layer.013.i.i.i.i)
   %.not.i.i.i84.i = icmp eq ptr %766, null
   br i1 %.not.i.i.i84.i, label %merge4.i.i.i.i, label %then.i.i.i85.i
 
@@ -19131,7 +19129,7 @@ forbody.i.i73.i:                                  ; preds = %merge2.i.i.i, %forb
 
 then3.i.i76.i:                                    ; preds = %and.lhs.true.i.i.i
   %.val17.i.i.i = load ptr, ptr %775, align 8
-  %779 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i62.i, i64 160, ptr nonnull @"$string.67", ptr %.val17.i.i.i, ptr nonnull @"$string.604")
+  %779 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i62.i, i64 160, ptr nonnull @"$string.67", ptr %.val17.i.i.i, ptr nonnull @"$string.603")
   %780 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name.i.i62.i)
   %781 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 %773, i64 %780)
   %782 = icmp eq ptr %781, null
@@ -19167,7 +19165,7 @@ merge2.i.i.i:                                     ; preds = %then6.i.i80.i, %and
   br i1 %791, label %merge.i.i.i70.i, label %"$Validator.tied_head.exit.i.i64.i"
 
 merge.i.i.i70.i:                                  ; preds = %"$Validator.check_scales.exit.i.i"
-  %792 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.615" to i64), i64 14)
+  %792 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.614" to i64), i64 14)
   %793 = icmp eq ptr %792, null
   br i1 %793, label %"$Validator.tied_head.exit.i.i64.i", label %merge.i.i.i.i71.i
 
@@ -19181,7 +19179,7 @@ merge.i.i.i.i71.i:                                ; preds = %merge.i.i.i70.i
 
 "$Validator.tied_head.exit.i.i64.i":              ; preds = %merge.i.i.i.i71.i, %merge.i.i.i70.i, %"$Validator.check_scales.exit.i.i"
   %common.ret.op.i.i.i65.i = phi ptr [ null, %"$Validator.check_scales.exit.i.i" ], [ %797, %merge.i.i.i.i71.i ], [ null, %merge.i.i.i70.i ]
-  %798 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.616" to i64), i64 25)
+  %798 = call fastcc ptr @"$Map.find"(ptr readonly %647, i64 ptrtoint (ptr @"$string.615" to i64), i64 25)
   %799 = icmp eq ptr %798, null
   br i1 %799, label %merge1.i, label %"$Checkpoint.find.exit.i2.i.i"
 
@@ -19238,7 +19236,7 @@ and.lhs.true2.i.i.i:                              ; preds = %and.rhs.i.i.i
 then4.i.i.i:                                      ; preds = %then.i7.i.i
   %826 = getelementptr i8, ptr %821, i64 516
   %827 = load ptr, ptr %803, align 8
-  %828 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %826, i64 512, ptr nonnull @"$string.625", ptr %827)
+  %828 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %826, i64 512, ptr nonnull @"$string.624", ptr %827)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i61.i)
   %829 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %826)
   %spec.select.i.i.i.i67.i = call i64 @llvm.smin.i64(i64 %829, i64 1023)
@@ -19293,7 +19291,7 @@ then.i95.i:                                       ; preds = %"$MappedFile.is_bro
 
 then3.i.i:                                        ; preds = %then.i95.i
   %847 = getelementptr i8, ptr %846, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(109) %847, ptr noundef nonnull align 1 dereferenceable(109) @"$string.626", i64 109, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(109) %847, ptr noundef nonnull align 1 dereferenceable(109) @"$string.625", i64 109, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i87.i)
   %848 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %847)
   %spec.select.i.i.i97.i = call i64 @llvm.smin.i64(i64 %848, i64 1023)
@@ -19353,7 +19351,7 @@ or.lhs.false:                                     ; preds = %entry
   br i1 %5, label %then, label %merge
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(19) %2, ptr noundef nonnull align 1 dereferenceable(19) @"$string.113", i64 19, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(19) %2, ptr noundef nonnull align 1 dereferenceable(19) @"$string.112", i64 19, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -19497,7 +19495,7 @@ or.lhs.false.i.i55:                               ; preds = %then5
   br i1 %.not.i57, label %"$safetensors.join.exit", label %then.i58
 
 then.i58:                                         ; preds = %"$Arena.allocate.exit.i56"
-  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %63, i64 %43, ptr nonnull @"$string.114", ptr nonnull %1, ptr nonnull @"$string.115")
+  %65 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %63, i64 %43, ptr nonnull @"$string.113", ptr nonnull %1, ptr nonnull @"$string.114")
   br label %"$safetensors.join.exit"
 
 "$safetensors.join.exit":                         ; preds = %then.i.i59, %"$Arena.allocate.exit.i56", %then.i58
@@ -19550,7 +19548,7 @@ or.lhs.false.i.i63:                               ; preds = %"$safetensors.join.
   br i1 %.not.i65, label %"$safetensors.join.exit72", label %then.i66
 
 then.i66:                                         ; preds = %"$Arena.allocate.exit.i64"
-  %90 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %88, i64 %68, ptr nonnull @"$string.114", ptr nonnull %1, ptr nonnull @"$string.116")
+  %90 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %88, i64 %68, ptr nonnull @"$string.113", ptr nonnull %1, ptr nonnull @"$string.115")
   br label %"$safetensors.join.exit72"
 
 "$safetensors.join.exit72":                       ; preds = %then.i.i68, %"$Arena.allocate.exit.i64", %then.i66
@@ -19603,7 +19601,7 @@ or.lhs.false.i.i73:                               ; preds = %"$safetensors.join.
   br i1 %.not.i75, label %"$safetensors.join.exit82", label %then.i76
 
 then.i76:                                         ; preds = %"$Arena.allocate.exit.i74"
-  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %113, i64 %93, ptr nonnull @"$string.114", ptr nonnull %1, ptr nonnull @"$string.117")
+  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %113, i64 %93, ptr nonnull @"$string.113", ptr nonnull %1, ptr nonnull @"$string.116")
   br label %"$safetensors.join.exit82"
 
 "$safetensors.join.exit82":                       ; preds = %then.i.i78, %"$Arena.allocate.exit.i74", %then.i76
@@ -19611,7 +19609,7 @@ then.i76:                                         ; preds = %"$Arena.allocate.ex
   %116 = getelementptr i8, ptr %0, i64 32
   store ptr %common.ret.op.i8.i77, ptr %116, align 8
   call void @llvm.lifetime.start.p0(i64 4096, ptr nonnull %path.i)
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.114", ptr nonnull %1, ptr nonnull @"$string.118")
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.113", ptr nonnull %1, ptr nonnull @"$string.117")
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i.i)
   %118 = call i32 @stat(ptr nonnull readonly %path.i, ptr nonnull %info.i.i.i)
   %.not.i.i.i = icmp eq i32 %118, 0
@@ -19624,7 +19622,7 @@ then.i76:                                         ; preds = %"$Arena.allocate.ex
   br i1 %123, label %"$safetensors.has_weights.exit", label %merge.i
 
 merge.i:                                          ; preds = %"$safetensors.join.exit82"
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.114", ptr nonnull %1, ptr nonnull @"$string.119")
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %path.i, i64 4096, ptr nonnull @"$string.113", ptr nonnull %1, ptr nonnull @"$string.118")
   call void @llvm.lifetime.start.p0(i64 144, ptr nonnull %info.i.i3.i)
   %125 = call i32 @stat(ptr nonnull readonly %path.i, ptr nonnull %info.i.i3.i)
   %.not.i.i4.i = icmp eq i32 %125, 0
@@ -19723,7 +19721,7 @@ or.lhs.false10:                                   ; preds = %merge4
   br i1 %161, label %then8, label %common.ret
 
 then13:                                           ; preds = %then8
-  %162 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.120", ptr nonnull %1)
+  %162 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.119", ptr nonnull %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i98)
   %163 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i99 = tail call i64 @llvm.smin.i64(i64 %163, i64 1023)
@@ -19815,12 +19813,12 @@ merge.i.i.i:                                      ; preds = %merge.i
   %.sroa.5.0.from.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %from.i.i.i, i64 32
   store i8 0, ptr %.sroa.5.0.from.sroa_idx.i.i.i, align 8
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(224) %13, i8 0, i64 224, i1 false)
-  %15 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.179", ptr nonnull @"$string.180")
+  %15 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.178", ptr nonnull @"$string.179")
   %.not.i.i.i.i.i = icmp eq i32 %15, 0
   br i1 %.not.i.i.i.i.i, label %then2.i.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(18) %13, ptr noundef nonnull align 1 dereferenceable(18) @"$string.181", i64 18, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(18) %13, ptr noundef nonnull align 1 dereferenceable(18) @"$string.180", i64 18, i1 false)
   %16 = getelementptr i8, ptr %0, i64 58
   store i8 0, ptr %16, align 1
   %.val29.i.i.i.i.i = load ptr, ptr %from.i.i.i, align 8
@@ -19857,7 +19855,7 @@ and.rhs.i.i.i.i.i.i.i.i:                          ; preds = %whilebody.i.i.i.i.i
   %24 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i.i = load i64, ptr %24, align 8
   %25 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %25, ptr noundef nonnull readonly dereferenceable(13) @"$string.182", i64 13)
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %25, ptr noundef nonnull readonly dereferenceable(13) @"$string.181", i64 13)
   %26 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
   br i1 %26, label %and.lhs.true.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
@@ -19891,7 +19889,7 @@ merge1.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.
   br i1 %or.cond.i.i.i.i.i, label %then6.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i
 
 then6.i.i.i.i.i:                                  ; preds = %or.lhs.false.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i", %merge1.i.i.i.i.i
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.182", ptr nonnull @"$string.183", ptr nonnull %child.023.i.i.i.i.i.i.i)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.181", ptr nonnull @"$string.182", ptr nonnull %child.023.i.i.i.i.i.i.i)
   br label %"$config.parse.exit.thread.i.i"
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %"$Document.child.exit.i.i.i.i.i"
@@ -19909,80 +19907,80 @@ merge5.i.i.i.i.i:                                 ; preds = %or.lhs.false.i.i.i.
 
 merge.i.i.i.i:                                    ; preds = %merge2.i.i.i.i.i.i.i, %merge5.i.i.i.i.i, %and.lhs.true.i.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i.i", %merge.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i, %then2.i.i.i.i.i.i
   %40 = getelementptr i8, ptr %0, i64 104
-  %41 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.186", i64 1, i64 1048576, ptr %40)
+  %41 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.185", i64 1, i64 1048576, ptr %40)
   %.not.i107.i.i.i.i = icmp eq i32 %41, 0
   br i1 %.not.i107.i.i.i.i, label %merge.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i
   %42 = getelementptr i8, ptr %0, i64 108
-  %43 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.187", i64 1, i64 4096, ptr %42)
+  %43 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.186", i64 1, i64 4096, ptr %42)
   %.not124.i.i.i.i.i = icmp eq i32 %43, 0
   br i1 %.not124.i.i.i.i.i, label %merge2.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge2.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
   %44 = getelementptr i8, ptr %0, i64 112
-  %45 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.188", i64 1, i64 16777216, ptr %44)
+  %45 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.187", i64 1, i64 16777216, ptr %44)
   %.not125.i.i.i.i.i = icmp eq i32 %45, 0
   br i1 %.not125.i.i.i.i.i, label %merge7.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge7.i.i.i.i.i:                                 ; preds = %merge2.i.i.i.i.i
   %46 = getelementptr i8, ptr %0, i64 116
-  %47 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.189", i64 1, i64 4096, ptr %46)
+  %47 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.188", i64 1, i64 4096, ptr %46)
   %.not126.i.i.i.i.i = icmp eq i32 %47, 0
   br i1 %.not126.i.i.i.i.i, label %merge12.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge12.i.i.i.i.i:                                ; preds = %merge7.i.i.i.i.i
   %48 = getelementptr i8, ptr %0, i64 120
-  %49 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.190", i64 1, i64 4096, ptr %48)
+  %49 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.189", i64 1, i64 4096, ptr %48)
   %.not127.i.i.i.i.i = icmp eq i32 %49, 0
   br i1 %.not127.i.i.i.i.i, label %merge17.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge17.i.i.i.i.i:                                ; preds = %merge12.i.i.i.i.i
   %50 = getelementptr i8, ptr %0, i64 124
-  %51 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.191", i64 2, i64 4096, i32 0, ptr %50)
+  %51 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.190", i64 2, i64 4096, i32 0, ptr %50)
   %.not128.i.i.i.i.i = icmp eq i32 %51, 0
   br i1 %.not128.i.i.i.i.i, label %merge22.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge22.i.i.i.i.i:                                ; preds = %merge17.i.i.i.i.i
   %52 = getelementptr i8, ptr %0, i64 148
-  %53 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.192", i64 1, i64 67108864, ptr %52)
+  %53 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.191", i64 1, i64 67108864, ptr %52)
   %.not129.i.i.i.i.i = icmp eq i32 %53, 0
   br i1 %.not129.i.i.i.i.i, label %merge27.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge27.i.i.i.i.i:                                ; preds = %merge22.i.i.i.i.i
   %54 = getelementptr i8, ptr %0, i64 160
-  %55 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.193", i64 1, i64 1048576, ptr %54)
+  %55 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.192", i64 1, i64 1048576, ptr %54)
   %.not130.i.i.i.i.i = icmp eq i32 %55, 0
   br i1 %.not130.i.i.i.i.i, label %merge32.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge32.i.i.i.i.i:                                ; preds = %merge27.i.i.i.i.i
   %56 = getelementptr i8, ptr %0, i64 164
-  %57 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.194", i64 0, i64 2147483647, ptr %56)
+  %57 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.193", i64 0, i64 2147483647, ptr %56)
   %.not131.i.i.i.i.i = icmp eq i32 %57, 0
   br i1 %.not131.i.i.i.i.i, label %merge37.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge37.i.i.i.i.i:                                ; preds = %merge32.i.i.i.i.i
   %58 = getelementptr i8, ptr %0, i64 168
-  %59 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.195", i64 1, i64 65536, ptr %58)
+  %59 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.194", i64 1, i64 65536, ptr %58)
   %.not132.i.i.i.i.i = icmp eq i32 %59, 0
   br i1 %.not132.i.i.i.i.i, label %merge42.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge42.i.i.i.i.i:                                ; preds = %merge37.i.i.i.i.i
   %60 = getelementptr i8, ptr %0, i64 172
-  %61 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.196", i64 1, i64 65536, ptr %60)
+  %61 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.195", i64 1, i64 65536, ptr %60)
   %.not133.i.i.i.i.i = icmp eq i32 %61, 0
   br i1 %.not133.i.i.i.i.i, label %merge47.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge47.i.i.i.i.i:                                ; preds = %merge42.i.i.i.i.i
   %62 = getelementptr i8, ptr %0, i64 176
-  %63 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.197", i64 0, i64 64, i32 1, ptr %62)
+  %63 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.196", i64 0, i64 64, i32 1, ptr %62)
   %.not134.i.i.i.i.i = icmp eq i32 %63, 0
   br i1 %.not134.i.i.i.i.i, label %merge52.i.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge52.i.i.i.i.i:                                ; preds = %merge47.i.i.i.i.i
   %.val.i109.i.i.i.i = load ptr, ptr %from.i.i.i, align 8
   %.val136.i.i.i.i.i = load ptr, ptr %.sroa.2.0.from.sroa_idx.i.i.i, align 8
-  %64 = call fastcc zeroext i1 @"$ConfigReader.is_null"(ptr %.val.i109.i.i.i.i, ptr %.val136.i.i.i.i.i, ptr nonnull @"$string.197")
+  %64 = call fastcc zeroext i1 @"$ConfigReader.is_null"(ptr %.val.i109.i.i.i.i, ptr %.val136.i.i.i.i.i, ptr nonnull @"$string.196")
   br i1 %64, label %then57.i.i.i.i.i, label %merge56.i.i.i.i.i
 
 then57.i.i.i.i.i:                                 ; preds = %merge52.i.i.i.i.i
@@ -19991,47 +19989,47 @@ then57.i.i.i.i.i:                                 ; preds = %merge52.i.i.i.i.i
 
 merge56.i.i.i.i.i:                                ; preds = %then57.i.i.i.i.i, %merge52.i.i.i.i.i
   %65 = getelementptr i8, ptr %0, i64 180
-  %66 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.198", i64 1, i64 1048576, ptr %65)
+  %66 = call fastcc i32 @"$ConfigReader.integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.197", i64 1, i64 1048576, ptr %65)
   %.not135.i.i.i.i.i = icmp eq i32 %66, 0
   br i1 %.not135.i.i.i.i.i, label %"$read_integers.exit.i.i.i.i", label %"$config.parse.exit.thread.i.i"
 
 "$read_integers.exit.i.i.i.i":                    ; preds = %merge56.i.i.i.i.i
   %67 = getelementptr i8, ptr %0, i64 192
-  %68 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.199", i64 0, i64 64, i32 0, ptr %67)
+  %68 = call fastcc i32 @"$ConfigReader.optional_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.198", i64 0, i64 64, i32 0, ptr %67)
   %.not97.i.i.i.i = icmp eq i32 %68, 0
   br i1 %.not97.i.i.i.i, label %merge2.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge2.i.i.i.i:                                   ; preds = %"$read_integers.exit.i.i.i.i"
   %69 = getelementptr i8, ptr %0, i64 152
-  %70 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.201", i1 zeroext false, ptr %69)
+  %70 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.200", i1 zeroext false, ptr %69)
   %.not.i110.i.i.i.i = icmp eq i32 %70, 0
   br i1 %.not.i110.i.i.i.i, label %merge.i112.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge.i112.i.i.i.i:                               ; preds = %merge2.i.i.i.i
   %71 = getelementptr i8, ptr %0, i64 153
-  %72 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.202", i1 zeroext false, ptr %71)
+  %72 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.201", i1 zeroext false, ptr %71)
   %.not45.i.i.i.i.i = icmp eq i32 %72, 0
   br i1 %.not45.i.i.i.i.i, label %merge2.i113.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge2.i113.i.i.i.i:                              ; preds = %merge.i112.i.i.i.i
   %73 = getelementptr i8, ptr %0, i64 154
-  %74 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.203", i1 zeroext false, ptr %73)
+  %74 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.202", i1 zeroext false, ptr %73)
   %.not46.i.i.i.i.i = icmp eq i32 %74, 0
   br i1 %.not46.i.i.i.i.i, label %merge7.i114.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge7.i114.i.i.i.i:                              ; preds = %merge2.i113.i.i.i.i
   %75 = getelementptr i8, ptr %0, i64 184
-  %76 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.204", i1 zeroext true, ptr %75)
+  %76 = call fastcc i32 @"$ConfigReader.flag"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.203", i1 zeroext true, ptr %75)
   %.not47.i.i.i.i.i = icmp eq i32 %76, 0
   br i1 %.not47.i.i.i.i.i, label %merge12.i115.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
 merge12.i115.i.i.i.i:                             ; preds = %merge7.i114.i.i.i.i
-  %77 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.205", i64 1)
+  %77 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.204", i64 1)
   %.not48.i.i.i.i.i = icmp eq i32 %77, 0
   br i1 %.not48.i.i.i.i.i, label %"$read_flags.exit.i.i.i.i", label %"$config.parse.exit.thread.i.i"
 
 "$read_flags.exit.i.i.i.i":                       ; preds = %merge12.i115.i.i.i.i
-  %78 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.206", i64 1)
+  %78 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.205", i64 1)
   %.not98.i.i.i.i = icmp eq i32 %78, 0
   br i1 %.not98.i.i.i.i, label %merge7.i.i.i.i, label %"$config.parse.exit.thread.i.i"
 
@@ -20040,7 +20038,7 @@ merge7.i.i.i.i:                                   ; preds = %"$read_flags.exit.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %epsilon.i.i.i.i.i)
   store double 0.000000e+00, ptr %epsilon.i.i.i.i.i, align 8
   store double 0.000000e+00, ptr %scaling.i.i.i.i.i, align 8
-  %79 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.209", double 0x3D719799812DEA11, double 1.000000e-01, ptr nonnull %epsilon.i.i.i.i.i)
+  %79 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.208", double 0x3D719799812DEA11, double 1.000000e-01, ptr nonnull %epsilon.i.i.i.i.i)
   %.not.i117.i.i.i.i = icmp eq i32 %79, 0
   br i1 %.not.i117.i.i.i.i, label %merge.i119.i.i.i.i, label %"$read_reals.exit.thread.i.i.i.i"
 
@@ -20079,7 +20077,7 @@ and.rhs.i.i.i.i.i.i.i.i.i:                        ; preds = %whilebody.i.i.i.i.i
   %87 = getelementptr i8, ptr %child.023.i.i.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i.i.i = load i64, ptr %87, align 8
   %88 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %88, ptr noundef nonnull readonly dereferenceable(21) @"$string.210", i64 21)
+  %bcmp.i.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %88, ptr noundef nonnull readonly dereferenceable(21) @"$string.209", i64 21)
   %89 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i.i, 0
   br i1 %89, label %and.lhs.true.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i.i
 
@@ -20099,7 +20097,7 @@ and.lhs.true.i.i.i.i.i.i.i:                       ; preds = %and.rhs.i.i.i.i.i.i
   br i1 %95, label %merge12.i.i.i.i, label %"$ConfigReader.optional_real.exit.i.i.i.i.i"
 
 "$ConfigReader.optional_real.exit.i.i.i.i.i":     ; preds = %and.lhs.true.i.i.i.i.i.i.i
-  %96 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.210", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, ptr nonnull %scaling.i.i.i.i.i)
+  %96 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %from.i.i.i, ptr nonnull @"$string.209", double 0x3EB0C6F7A0B5ED8D, double 1.000000e+06, ptr nonnull %scaling.i.i.i.i.i)
   %.not12.i.i.i.i.i = icmp eq i32 %96, 0
   br i1 %.not12.i.i.i.i.i, label %"$ConfigReader.optional_real.exit.merge2_crit_edge.i.i.i.i.i", label %"$read_reals.exit.thread.i.i.i.i"
 
@@ -20156,7 +20154,7 @@ then37.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
 merge36.i.i.i.i:                                  ; preds = %then37.i.i.i.i, %merge32.i.i.i.i
   %.val.i6.i.i.i = load ptr, ptr %from.i.i.i, align 8
   %.val106.i.i.i.i = load ptr, ptr %.sroa.2.0.from.sroa_idx.i.i.i, align 8
-  %110 = call fastcc ptr @"$ConfigReader.find"(ptr %.val.i6.i.i.i, ptr %.val106.i.i.i.i, ptr nonnull @"$string.230")
+  %110 = call fastcc ptr @"$ConfigReader.find"(ptr %.val.i6.i.i.i, ptr %.val106.i.i.i.i, ptr nonnull @"$string.229")
   %111 = icmp ne ptr %110, null
   %112 = zext i1 %111 to i8
   %113 = getelementptr i8, ptr %0, i64 155
@@ -20195,7 +20193,7 @@ merge.i.i:                                        ; preds = %"$config.parse.exit
   store i8 0, ptr %.sroa.5.0.from.sroa_idx.i.i, align 8
   %118 = getelementptr i8, ptr %0, i64 264
   call void @llvm.lifetime.start.p0(i64 224, ptr nonnull %inside.i.i.i)
-  %119 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %from.i.i, ptr nonnull @"$string.230", ptr nonnull %inside.i.i.i)
+  %119 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %from.i.i, ptr nonnull @"$string.229", ptr nonnull %inside.i.i.i)
   %.not.i8.i.i = icmp eq i32 %119, 0
   br i1 %.not.i8.i.i, label %merge.i10.i.i, label %"$Quantisation.read.exit.i.i"
 
@@ -20236,7 +20234,7 @@ and.rhs.i.i.i.i.i.i.i:                            ; preds = %whilebody.i.i.i.i.i
   %129 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %129, align 8
   %130 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %130, ptr noundef nonnull readonly dereferenceable(17) @"$string.392", i64 17)
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %130, ptr noundef nonnull readonly dereferenceable(17) @"$string.391", i64 17)
   %131 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %131, label %and.lhs.true.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -20256,21 +20254,21 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %and.rhs.i.i.i.i.i.i
   br i1 %137, label %merge.i.i12.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.i.i
-  call fastcc void @"$ConfigReader.refuse"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.392", ptr nonnull %child.023.i.i.i.i.i.i, ptr nonnull @"$string.393")
+  call fastcc void @"$ConfigReader.refuse"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.391", ptr nonnull %child.023.i.i.i.i.i.i, ptr nonnull @"$string.392")
   br label %"$Quantisation.read.exit.i.i"
 
 merge.i.i12.i.i:                                  ; preds = %merge2.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i, %"$Document.child.exit.i.i.i.i.i.i", %merge.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i
-  %138 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.394", ptr nonnull @"$string.395")
+  %138 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.393", ptr nonnull @"$string.394")
   %.not44.i.i.i.i = icmp eq i32 %138, 0
   br i1 %.not44.i.i.i.i, label %merge1.i.i.i.i, label %"$Quantisation.read.exit.i.i"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i12.i.i
-  %139 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.396", ptr nonnull @"$string.397")
+  %139 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.395", ptr nonnull @"$string.396")
   %.not45.i.i.i.i = icmp eq i32 %139, 0
   br i1 %.not45.i.i.i.i, label %merge6.i.i.i.i, label %"$Quantisation.read.exit.i.i"
 
 merge6.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
-  %140 = call fastcc i32 @"$expect_either"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.399", ptr nonnull @"$string.400", ptr nonnull @"$string.401")
+  %140 = call fastcc i32 @"$expect_either"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.398", ptr nonnull @"$string.399", ptr nonnull @"$string.400")
   %.not46.i.i.i.i = icmp eq i32 %140, 0
   br i1 %.not46.i.i.i.i, label %merge11.i.i.i.i, label %"$Quantisation.read.exit.i.i"
 
@@ -20327,7 +20325,7 @@ and.rhs.i.i.i.i60.i.i.i:                          ; preds = %whilebody.i.i.i52.i
   %151 = getelementptr i8, ptr %child.023.i.i.i53.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i61.i.i.i = load i64, ptr %151, align 8
   %152 = inttoptr i64 %.sroa.013.0.copyload.i.i.i61.i.i.i to ptr
-  %bcmp.i.i.i.i62.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %152, ptr noundef nonnull readonly dereferenceable(13) @"$string.404", i64 13)
+  %bcmp.i.i.i.i62.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %152, ptr noundef nonnull readonly dereferenceable(13) @"$string.403", i64 13)
   %153 = icmp eq i32 %bcmp.i.i.i.i62.i.i.i, 0
   br i1 %153, label %and.lhs.true.i.i63.i.i.i, label %merge2.i.i.i56.i.i.i
 
@@ -20347,7 +20345,7 @@ and.lhs.true.i.i63.i.i.i:                         ; preds = %and.rhs.i.i.i.i60.i
   br i1 %159, label %then.i45.i.i.i, label %merge.i64.i.i.i
 
 then.i45.i.i.i:                                   ; preds = %merge2.i.i.i56.i.i.i, %and.lhs.true.i.i63.i.i.i, %"$Document.child.exit.i.i.i49.i.i.i", %merge.i.i.i47.i.i.i, %or.lhs.false.i.i.i43.i.i.i, %merge6.i.i.i
-  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.404")
+  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.403")
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 merge.i64.i.i.i:                                  ; preds = %and.lhs.true.i.i63.i.i.i
@@ -20365,7 +20363,7 @@ merge.i64.i.i.i:                                  ; preds = %and.lhs.true.i.i63.
   br i1 %or.cond.i.i.i.i, label %then2.i.i.i.i, label %merge1.i66.i.i.i
 
 then2.i.i.i.i:                                    ; preds = %"$Document.child.exit.i.i.i.i", %merge.i64.i.i.i
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.404", ptr nonnull @"$string.417", ptr nonnull %child.023.i.i.i53.i.i.i)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %inside.i.i.i, ptr nonnull @"$string.403", ptr nonnull @"$string.416", ptr nonnull %child.023.i.i.i53.i.i.i)
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 merge1.i66.i.i.i:                                 ; preds = %"$Document.child.exit.i.i.i.i"
@@ -20375,7 +20373,7 @@ merge1.i66.i.i.i:                                 ; preds = %"$Document.child.ex
   store ptr %child.023.i.i.i53.i.i.i, ptr %165, align 8, !noalias !60
   %166 = getelementptr inbounds i8, ptr %reader.i.i.i.i.i, i64 32
   %167 = getelementptr inbounds i8, ptr %inside.i.i.i, i64 32
-  %168 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %166, i64 192, ptr nonnull @"$string.214", ptr nonnull %167, i32 13, ptr nonnull @"$string.404"), !noalias !60
+  %168 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %166, i64 192, ptr nonnull @"$string.213", ptr nonnull %167, i32 13, ptr nonnull @"$string.403"), !noalias !60
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %all.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %reader.i.i.i.i.i, i64 224, i1 false)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %reader.i.i.i.i.i)
   %169 = getelementptr inbounds i8, ptr %reader.i53.i.i.i.i, i64 8
@@ -20398,7 +20396,7 @@ whilebody.i.i.i.i:                                ; preds = %"$Document.next.exi
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %reader.i53.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %all.i.i.i.i, i64 224, i1 false), !noalias !63
   store ptr %group.0126.i.i.i.i, ptr %169, align 8, !noalias !63
   %178 = trunc i64 %.sroa.240.0.copyload.i.i.i.i to i32
-  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %170, i64 192, ptr nonnull @"$string.214", ptr nonnull %171, i32 %178, ptr %177), !noalias !63
+  %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %170, i64 192, ptr nonnull @"$string.213", ptr nonnull %171, i32 %178, ptr %177), !noalias !63
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %inside.i.i.i.i, ptr noundef nonnull align 8 dereferenceable(224) %reader.i53.i.i.i.i, i64 224, i1 false)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %reader.i53.i.i.i.i)
   %180 = load i32, ptr %group.0126.i.i.i.i, align 4
@@ -20411,8 +20409,8 @@ then7.i.i.i.i:                                    ; preds = %whilebody.i.i.i.i
   %182 = load i64, ptr %.sroa.240.0..sroa_idx.i.i.i.i.le, align 8
   %183 = trunc i64 %182 to i32
   %184 = load ptr, ptr %181, align 8
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 64, ptr nonnull @"$string.418", i32 %183, ptr %184)
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %all.i.i.i.i, ptr nonnull %name.i.i.i.i, ptr nonnull @"$string.213", ptr nonnull %group.0126.i.i.i.i)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i.i.i.i, i64 64, ptr nonnull @"$string.417", i32 %183, ptr %184)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %all.i.i.i.i, ptr nonnull %name.i.i.i.i, ptr nonnull @"$string.212", ptr nonnull %group.0126.i.i.i.i)
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 merge6.i68.i.i.i:                                 ; preds = %whilebody.i.i.i.i
@@ -20452,7 +20450,7 @@ and.rhs.i.i.i.i.i.i33.i.i:                        ; preds = %whilebody.i.i.i.i.i
   %193 = getelementptr i8, ptr %child.023.i.i.i.i.i20.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i34.i.i = load i64, ptr %193, align 8
   %194 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i34.i.i to ptr
-  %bcmp.i.i.i.i.i.i35.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %194, ptr noundef nonnull readonly dereferenceable(6) @"$string.396", i64 6)
+  %bcmp.i.i.i.i.i.i35.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %194, ptr noundef nonnull readonly dereferenceable(6) @"$string.395", i64 6)
   %195 = icmp eq i32 %bcmp.i.i.i.i.i.i35.i.i, 0
   br i1 %195, label %and.lhs.true.i.i.i.i36.i.i, label %merge2.i.i.i.i.i23.i.i
 
@@ -20472,7 +20470,7 @@ and.lhs.true.i.i.i.i36.i.i:                       ; preds = %and.rhs.i.i.i.i.i.i
   br i1 %201, label %merge.i56.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i36.i.i
-  %202 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.396", ptr nonnull @"$string.397")
+  %202 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.395", ptr nonnull @"$string.396")
   %.not51.i.i.i.i.i = icmp eq i32 %202, 0
   br i1 %.not51.i.i.i.i.i, label %then.merge_crit_edge.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
@@ -20521,7 +20519,7 @@ and.rhs.i.i.i79.i.i.i.i.i:                        ; preds = %whilebody.i.i71.i.i
   %207 = getelementptr i8, ptr %child.023.i.i72.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i80.i.i.i.i.i = load i64, ptr %207, align 8
   %208 = inttoptr i64 %.sroa.013.0.copyload.i.i80.i.i.i.i.i to ptr
-  %bcmp.i.i.i81.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %208, ptr noundef nonnull readonly dereferenceable(7) @"$string.419", i64 7)
+  %bcmp.i.i.i81.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %208, ptr noundef nonnull readonly dereferenceable(7) @"$string.418", i64 7)
   %209 = icmp eq i32 %bcmp.i.i.i81.i.i.i.i.i, 0
   br i1 %209, label %and.lhs.true.i82.i.i.i.i.i, label %merge2.i.i75.i.i.i.i.i
 
@@ -20541,51 +20539,51 @@ and.lhs.true.i82.i.i.i.i.i:                       ; preds = %and.rhs.i.i.i79.i.i
   br i1 %215, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %merge4.i.i.i.i.i
 
 merge4.i.i.i.i.i:                                 ; preds = %and.lhs.true.i82.i.i.i.i.i
-  %216 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.419", ptr nonnull %inside.i.i.i.i.i)
+  %216 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.418", ptr nonnull %inside.i.i.i.i.i)
   %.not52.i.i.i.i.i = icmp eq i32 %216, 0
   br i1 %.not52.i.i.i.i.i, label %merge9.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge9.i.i.i.i.i:                                 ; preds = %merge4.i.i.i.i.i
-  %217 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.218", ptr nonnull @"$string.407")
+  %217 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.217", ptr nonnull @"$string.406")
   %.not.i.i57.i.i.i.i = icmp eq i32 %217, 0
   br i1 %.not.i.i57.i.i.i.i, label %merge.i.i58.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge.i.i58.i.i.i.i:                              ; preds = %merge9.i.i.i.i.i
-  %218 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.408", i64 8)
+  %218 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.407", i64 8)
   %.not52.i.i.i.i.i.i = icmp eq i32 %218, 0
   br i1 %.not52.i.i.i.i.i.i, label %merge2.i.i59.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge2.i.i59.i.i.i.i:                             ; preds = %merge.i.i58.i.i.i.i
-  %219 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.409", ptr nonnull @"$string.421")
+  %219 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.408", ptr nonnull @"$string.420")
   %.not53.i.i.i.i.i.i = icmp eq i32 %219, 0
   br i1 %.not53.i.i.i.i.i.i, label %merge7.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge7.i.i.i.i.i.i:                               ; preds = %merge2.i.i59.i.i.i.i
-  %220 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.412")
+  %220 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.411")
   %.not54.i.i.i.i.i.i = icmp eq i32 %220, 0
   br i1 %.not54.i.i.i.i.i.i, label %merge12.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge12.i.i.i.i.i.i:                              ; preds = %merge7.i.i.i.i.i.i
-  %221 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.413")
+  %221 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.412")
   %.not55.i.i.i.i.i.i = icmp eq i32 %221, 0
   br i1 %.not55.i.i.i.i.i.i, label %merge17.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge17.i.i.i.i.i.i:                              ; preds = %merge12.i.i.i.i.i.i
-  %222 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.414")
+  %222 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.413")
   %.not56.i.i.i.i.i.i = icmp eq i32 %222, 0
   br i1 %.not56.i.i.i.i.i.i, label %merge22.i.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge22.i.i.i.i.i.i:                              ; preds = %merge17.i.i.i.i.i.i
-  %223 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.415", i1 zeroext true)
+  %223 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.414", i1 zeroext true)
   %.not57.i.i.i.i.i.i = icmp eq i32 %223, 0
-  br i1 %.not57.i.i.i.i.i.i, label %"$anon (./terra/checkpoint/quantisation.t:147).420.exit.i.i.i.i.i", label %"$check_group.exit.thread.i.i.i.i"
+  br i1 %.not57.i.i.i.i.i.i, label %"$anon (./terra/checkpoint/quantisation.t:147).419.exit.i.i.i.i.i", label %"$check_group.exit.thread.i.i.i.i"
 
-"$anon (./terra/checkpoint/quantisation.t:147).420.exit.i.i.i.i.i": ; preds = %merge22.i.i.i.i.i.i
-  %224 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.416", i1 zeroext false)
+"$anon (./terra/checkpoint/quantisation.t:147).419.exit.i.i.i.i.i": ; preds = %merge22.i.i.i.i.i.i
+  %224 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside.i.i.i.i.i, ptr nonnull @"$string.415", i1 zeroext false)
   %.not53.i.i.i.i.i = icmp eq i32 %224, 0
   br i1 %.not53.i.i.i.i.i, label %merge14.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
-merge14.i.i.i.i.i:                                ; preds = %"$anon (./terra/checkpoint/quantisation.t:147).420.exit.i.i.i.i.i"
+merge14.i.i.i.i.i:                                ; preds = %"$anon (./terra/checkpoint/quantisation.t:147).419.exit.i.i.i.i.i"
   %.val.i60.i.i.i.i = load ptr, ptr %inside.i.i.i.i, align 8
   %.val56.i.i.i.i.i = load ptr, ptr %172, align 8
   %225 = icmp eq ptr %.val56.i.i.i.i.i, null
@@ -20620,7 +20618,7 @@ and.rhs.i.i.i113.i.i.i.i.i:                       ; preds = %whilebody.i.i105.i.
   %232 = getelementptr i8, ptr %child.023.i.i106.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i114.i.i.i.i.i = load i64, ptr %232, align 8
   %233 = inttoptr i64 %.sroa.013.0.copyload.i.i114.i.i.i.i.i to ptr
-  %bcmp.i.i.i115.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %233, ptr noundef nonnull readonly dereferenceable(17) @"$string.422", i64 17)
+  %bcmp.i.i.i115.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(17) %233, ptr noundef nonnull readonly dereferenceable(17) @"$string.421", i64 17)
   %234 = icmp eq i32 %bcmp.i.i.i115.i.i.i.i.i, 0
   br i1 %234, label %and.lhs.true.i116.i.i.i.i.i, label %merge2.i.i109.i.i.i.i.i
 
@@ -20640,28 +20638,28 @@ and.lhs.true.i116.i.i.i.i.i:                      ; preds = %and.rhs.i.i.i113.i.
   br i1 %240, label %"$check_group.exit.thread.sink.split.i.i.i.i", label %merge18.i.i.i.i.i
 
 merge18.i.i.i.i.i:                                ; preds = %and.lhs.true.i116.i.i.i.i.i
-  %241 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.422", ptr nonnull %inside22.i.i.i.i.i)
+  %241 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.421", ptr nonnull %inside22.i.i.i.i.i)
   %.not54.i.i.i.i.i = icmp eq i32 %241, 0
   br i1 %.not54.i.i.i.i.i, label %merge24.i.i.i.i.i, label %"$check_group.exit.thread.i.i.i.i"
 
 merge24.i.i.i.i.i:                                ; preds = %merge18.i.i.i.i.i
-  %242 = call fastcc i32 @"$anon (./terra/checkpoint/quantisation.t:147).423"(ptr nonnull %inside22.i.i.i.i.i)
+  %242 = call fastcc i32 @"$anon (./terra/checkpoint/quantisation.t:147).422"(ptr nonnull %inside22.i.i.i.i.i)
   %.not55.i.i.i.i.i = icmp eq i32 %242, 0
   br i1 %.not55.i.i.i.i.i, label %"$check_group.exit.i.i.i.i", label %"$check_group.exit.thread.i.i.i.i"
 
 "$check_group.exit.thread.sink.split.i.i.i.i":    ; preds = %and.lhs.true.i116.i.i.i.i.i, %"$Document.child.exit.i.i101.i.i.i.i.i", %merge.i.i98.i.i.i.i.i, %or.lhs.false.i.i95.i.i.i.i.i, %merge14.i.i.i.i.i, %and.lhs.true.i82.i.i.i.i.i, %"$Document.child.exit.i.i67.i.i.i.i.i", %merge.i.i64.i.i.i.i.i, %or.lhs.false.i.i61.i.i.i.i.i, %merge.i56.i.i.i.i, %merge.i.i.i.i.i15.i.i, %or.lhs.false.i.i.i.i.i13.i.i, %merge6.i68.i.i.i, %merge2.i.i75.i.i.i.i.i, %merge2.i.i109.i.i.i.i.i
-  %"$string.419.sink.i.i.i.i" = phi ptr [ @"$string.422", %merge2.i.i109.i.i.i.i.i ], [ @"$string.419", %merge2.i.i75.i.i.i.i.i ], [ @"$string.419", %and.lhs.true.i82.i.i.i.i.i ], [ @"$string.419", %"$Document.child.exit.i.i67.i.i.i.i.i" ], [ @"$string.419", %merge.i.i64.i.i.i.i.i ], [ @"$string.419", %or.lhs.false.i.i61.i.i.i.i.i ], [ @"$string.419", %merge.i56.i.i.i.i ], [ @"$string.419", %or.lhs.false.i.i.i.i.i13.i.i ], [ @"$string.419", %merge6.i68.i.i.i ], [ @"$string.422", %and.lhs.true.i116.i.i.i.i.i ], [ @"$string.422", %"$Document.child.exit.i.i101.i.i.i.i.i" ], [ @"$string.422", %merge.i.i98.i.i.i.i.i ], [ @"$string.422", %or.lhs.false.i.i95.i.i.i.i.i ], [ @"$string.422", %merge14.i.i.i.i.i ], [ @"$string.419", %merge.i.i.i.i.i15.i.i ]
-  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i.i, ptr nonnull %"$string.419.sink.i.i.i.i")
+  %"$string.418.sink.i.i.i.i" = phi ptr [ @"$string.421", %merge2.i.i109.i.i.i.i.i ], [ @"$string.418", %merge2.i.i75.i.i.i.i.i ], [ @"$string.418", %and.lhs.true.i82.i.i.i.i.i ], [ @"$string.418", %"$Document.child.exit.i.i67.i.i.i.i.i" ], [ @"$string.418", %merge.i.i64.i.i.i.i.i ], [ @"$string.418", %or.lhs.false.i.i61.i.i.i.i.i ], [ @"$string.418", %merge.i56.i.i.i.i ], [ @"$string.418", %or.lhs.false.i.i.i.i.i13.i.i ], [ @"$string.418", %merge6.i68.i.i.i ], [ @"$string.421", %and.lhs.true.i116.i.i.i.i.i ], [ @"$string.421", %"$Document.child.exit.i.i101.i.i.i.i.i" ], [ @"$string.421", %merge.i.i98.i.i.i.i.i ], [ @"$string.421", %or.lhs.false.i.i95.i.i.i.i.i ], [ @"$string.421", %merge14.i.i.i.i.i ], [ @"$string.418", %merge.i.i.i.i.i15.i.i ]
+  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i.i, ptr nonnull %"$string.418.sink.i.i.i.i")
   br label %"$check_group.exit.thread.i.i.i.i"
 
-"$check_group.exit.thread.i.i.i.i":               ; preds = %merge24.i.i.i.i.i, %merge18.i.i.i.i.i, %"$anon (./terra/checkpoint/quantisation.t:147).420.exit.i.i.i.i.i", %merge22.i.i.i.i.i.i, %merge17.i.i.i.i.i.i, %merge12.i.i.i.i.i.i, %merge7.i.i.i.i.i.i, %merge2.i.i59.i.i.i.i, %merge.i.i58.i.i.i.i, %merge9.i.i.i.i.i, %merge4.i.i.i.i.i, %then.i.i.i.i.i, %"$check_group.exit.thread.sink.split.i.i.i.i"
-  %common.ret.op.i54.ph.i.i.i.i = phi i32 [ 2, %"$check_group.exit.thread.sink.split.i.i.i.i" ], [ %202, %then.i.i.i.i.i ], [ %216, %merge4.i.i.i.i.i ], [ %224, %"$anon (./terra/checkpoint/quantisation.t:147).420.exit.i.i.i.i.i" ], [ %241, %merge18.i.i.i.i.i ], [ %242, %merge24.i.i.i.i.i ], [ %223, %merge22.i.i.i.i.i.i ], [ %222, %merge17.i.i.i.i.i.i ], [ %221, %merge12.i.i.i.i.i.i ], [ %220, %merge7.i.i.i.i.i.i ], [ %219, %merge2.i.i59.i.i.i.i ], [ %218, %merge.i.i58.i.i.i.i ], [ %217, %merge9.i.i.i.i.i ]
+"$check_group.exit.thread.i.i.i.i":               ; preds = %merge24.i.i.i.i.i, %merge18.i.i.i.i.i, %"$anon (./terra/checkpoint/quantisation.t:147).419.exit.i.i.i.i.i", %merge22.i.i.i.i.i.i, %merge17.i.i.i.i.i.i, %merge12.i.i.i.i.i.i, %merge7.i.i.i.i.i.i, %merge2.i.i59.i.i.i.i, %merge.i.i58.i.i.i.i, %merge9.i.i.i.i.i, %merge4.i.i.i.i.i, %then.i.i.i.i.i, %"$check_group.exit.thread.sink.split.i.i.i.i"
+  %common.ret.op.i54.ph.i.i.i.i = phi i32 [ 2, %"$check_group.exit.thread.sink.split.i.i.i.i" ], [ %202, %then.i.i.i.i.i ], [ %216, %merge4.i.i.i.i.i ], [ %224, %"$anon (./terra/checkpoint/quantisation.t:147).419.exit.i.i.i.i.i" ], [ %241, %merge18.i.i.i.i.i ], [ %242, %merge24.i.i.i.i.i ], [ %223, %merge22.i.i.i.i.i.i ], [ %222, %merge17.i.i.i.i.i.i ], [ %221, %merge12.i.i.i.i.i.i ], [ %220, %merge7.i.i.i.i.i.i ], [ %219, %merge2.i.i59.i.i.i.i ], [ %218, %merge.i.i58.i.i.i.i ], [ %217, %merge9.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside22.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside.i.i.i.i.i)
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 "$check_group.exit.i.i.i.i":                      ; preds = %merge24.i.i.i.i.i
-  %243 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.424")
+  %243 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.423")
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside22.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 224, ptr nonnull %inside.i.i.i.i.i)
   %.not48.i69.i.i.i = icmp eq i32 %243, 0
@@ -20702,7 +20700,7 @@ and.rhs.i.i.i.i79.i.i.i.i:                        ; preds = %whilebody.i.i.i71.i
   %251 = getelementptr i8, ptr %child.023.i.i.i72.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i80.i.i.i.i = load i64, ptr %251, align 8
   %252 = inttoptr i64 %.sroa.013.0.copyload.i.i.i80.i.i.i.i to ptr
-  %bcmp.i.i.i.i81.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %252, ptr noundef nonnull readonly dereferenceable(7) @"$string.425", i64 7)
+  %bcmp.i.i.i.i81.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %252, ptr noundef nonnull readonly dereferenceable(7) @"$string.424", i64 7)
   %253 = icmp eq i32 %bcmp.i.i.i.i81.i.i.i.i, 0
   br i1 %253, label %and.lhs.true.i.i82.i.i.i.i, label %merge2.i.i.i75.i.i.i.i
 
@@ -20722,16 +20720,16 @@ and.lhs.true.i.i82.i.i.i.i:                       ; preds = %and.rhs.i.i.i.i79.i
   br i1 %259, label %then.i64.i.i.i.i, label %merge.i83.i.i.i.i
 
 then.i64.i.i.i.i:                                 ; preds = %and.lhs.true.i.i82.i.i.i.i, %"$Document.child.exit.i.i.i68.i.i.i.i", %merge.i.i.i66.i.i.i.i, %or.lhs.false.i.i.i62.i.i.i.i, %merge10.i.i.i.i, %merge2.i.i.i75.i.i.i.i
-  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.425")
+  call fastcc void @"$ConfigReader.missing"(ptr nonnull %inside.i.i.i.i, ptr nonnull @"$string.424")
   br label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 merge.i83.i.i.i.i:                                ; preds = %and.lhs.true.i.i82.i.i.i.i
-  %260 = call fastcc i32 @"$NameMatcher.read"(ptr %173, ptr nonnull %child.023.i.i.i72.i.i.i.i, ptr %174, ptr nonnull @"$string.425", ptr nonnull %inside.i.i.i.i)
+  %260 = call fastcc i32 @"$NameMatcher.read"(ptr %173, ptr nonnull %child.023.i.i.i72.i.i.i.i, ptr %174, ptr nonnull @"$string.424", ptr nonnull %inside.i.i.i.i)
   %.not.i.i.i27.i.i = icmp eq i32 %260, 0
   br i1 %.not.i.i.i27.i.i, label %merge15.i.i.i.i, label %"$Quantisation.read_groups.exit.thread.i.i.i"
 
 merge15.i.i.i.i:                                  ; preds = %merge.i83.i.i.i.i
-  %261 = call fastcc ptr @"$Map.find.468"(ptr readonly %173, i64 ptrtoint (ptr @"$string.469" to i64), i64 6)
+  %261 = call fastcc ptr @"$Map.find.467"(ptr readonly %173, i64 ptrtoint (ptr @"$string.468" to i64), i64 6)
   %262 = icmp ne ptr %261, null
   %263 = zext i1 %262 to i8
   store i8 %263, ptr %175, align 1
@@ -20792,7 +20790,7 @@ and.rhs.i.i.i.i.i.i:                              ; preds = %whilebody.i.i.i.i.i
   %275 = getelementptr i8, ptr %child.023.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i = load i64, ptr %275, align 8
   %276 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %276, ptr noundef nonnull readonly dereferenceable(6) @"$string.470", i64 6)
+  %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(6) %276, ptr noundef nonnull readonly dereferenceable(6) @"$string.469", i64 6)
   %277 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
   br i1 %277, label %and.lhs.true.i.i.i.i, label %merge2.i.i.i32.i.i
 
@@ -20813,12 +20811,12 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.rhs.i.i.i.i.i.i
 
 merge15.i.i.i:                                    ; preds = %and.lhs.true.i.i.i.i
   %284 = getelementptr i8, ptr %0, i64 272
-  %285 = call fastcc i32 @"$NameMatcher.read"(ptr %284, ptr nonnull %child.023.i.i.i.i.i, ptr %174, ptr nonnull @"$string.470", ptr nonnull %inside.i.i.i)
+  %285 = call fastcc i32 @"$NameMatcher.read"(ptr %284, ptr nonnull %child.023.i.i.i.i.i, ptr %174, ptr nonnull @"$string.469", ptr nonnull %inside.i.i.i)
   %.not41.i.i.i = icmp eq i32 %285, 0
   br i1 %.not41.i.i.i, label %merge20.i.i.i, label %"$Quantisation.read.exit.i.i"
 
 merge20.i.i.i:                                    ; preds = %merge15.i.i.i
-  %286 = call fastcc ptr @"$Map.find.468"(ptr readonly %284, i64 ptrtoint (ptr @"$string.469" to i64), i64 6)
+  %286 = call fastcc ptr @"$Map.find.467"(ptr readonly %284, i64 ptrtoint (ptr @"$string.468" to i64), i64 6)
   %287 = icmp ne ptr %286, null
   %288 = zext i1 %287 to i8
   %289 = getelementptr i8, ptr %0, i64 266
@@ -20864,8 +20862,8 @@ whilebody.i.i.i:                                  ; preds = %"$Model.parse_confi
   %.not = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$anon (./terra/checkpoint/model.t:83).473.exit.thread", %"$anon (./terra/checkpoint/model.t:83).exit.thread", %"$anon (./terra/checkpoint/model.t:83).473.exit", %"$anon (./terra/checkpoint/model.t:83).exit", %"$anon (./terra/checkpoint/model.t:83).476.exit", %and.lhs.true13, %merge1
-  %common.ret.op = phi i32 [ 0, %merge1 ], [ 0, %and.lhs.true13 ], [ %common.ret.op.i71, %"$anon (./terra/checkpoint/model.t:83).476.exit" ], [ %common.ret.op.i.i, %"$anon (./terra/checkpoint/model.t:83).exit" ], [ %common.ret.op.i.i52, %"$anon (./terra/checkpoint/model.t:83).473.exit" ], [ %4, %"$anon (./terra/checkpoint/model.t:83).exit.thread" ], [ %302, %"$anon (./terra/checkpoint/model.t:83).473.exit.thread" ]
+common.ret:                                       ; preds = %"$anon (./terra/checkpoint/model.t:83).472.exit.thread", %"$anon (./terra/checkpoint/model.t:83).exit.thread", %"$anon (./terra/checkpoint/model.t:83).472.exit", %"$anon (./terra/checkpoint/model.t:83).exit", %"$anon (./terra/checkpoint/model.t:83).475.exit", %and.lhs.true13, %merge1
+  %common.ret.op = phi i32 [ 0, %merge1 ], [ 0, %and.lhs.true13 ], [ %common.ret.op.i71, %"$anon (./terra/checkpoint/model.t:83).475.exit" ], [ %common.ret.op.i.i, %"$anon (./terra/checkpoint/model.t:83).exit" ], [ %common.ret.op.i.i52, %"$anon (./terra/checkpoint/model.t:83).472.exit" ], [ %4, %"$anon (./terra/checkpoint/model.t:83).exit.thread" ], [ %302, %"$anon (./terra/checkpoint/model.t:83).472.exit.thread" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$anon (./terra/checkpoint/model.t:83).exit"
@@ -20880,9 +20878,9 @@ then2:                                            ; preds = %and.lhs.true
   %301 = load ptr, ptr %329, align 8
   %302 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file.i41, ptr %301, ptr %1)
   %.not.i42 = icmp eq i32 %302, 0
-  br i1 %.not.i42, label %merge.i44, label %"$anon (./terra/checkpoint/model.t:83).473.exit.thread"
+  br i1 %.not.i42, label %merge.i44, label %"$anon (./terra/checkpoint/model.t:83).472.exit.thread"
 
-"$anon (./terra/checkpoint/model.t:83).473.exit.thread": ; preds = %then2
+"$anon (./terra/checkpoint/model.t:83).472.exit.thread": ; preds = %then2
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %document.i40)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i41)
   br label %common.ret
@@ -20919,17 +20917,17 @@ merge.i.i58:                                      ; preds = %merge.i44
   store ptr %1, ptr %.sroa.4.0.from.sroa_idx.i.i.i62, align 8
   %.sroa.5.0.from.sroa_idx.i.i.i63 = getelementptr inbounds i8, ptr %from.i.i.i39, i64 32
   store i8 0, ptr %.sroa.5.0.from.sroa_idx.i.i.i63, align 8
-  %313 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %from.i.i.i39, ptr nonnull @"$string.286", ptr nonnull %inside.i.i.i38)
+  %313 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %from.i.i.i39, ptr nonnull @"$string.285", ptr nonnull %inside.i.i.i38)
   %.not.i.i.i64 = icmp eq i32 %313, 0
   br i1 %.not.i.i.i64, label %merge.i.i.i65, label %"$quantisation.check_side_file.exit.i.i"
 
 merge.i.i.i65:                                    ; preds = %merge.i.i58
-  %314 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i38, ptr nonnull @"$string.474")
+  %314 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i38, ptr nonnull @"$string.473")
   %.not10.i.i.i = icmp eq i32 %314, 0
   br i1 %.not10.i.i.i, label %merge2.i.i.i, label %"$quantisation.check_side_file.exit.i.i"
 
 merge2.i.i.i:                                     ; preds = %merge.i.i.i65
-  %315 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i38, ptr nonnull @"$string.475")
+  %315 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside.i.i.i38, ptr nonnull @"$string.474")
   br label %"$quantisation.check_side_file.exit.i.i"
 
 "$quantisation.check_side_file.exit.i.i":         ; preds = %merge2.i.i.i, %merge.i.i.i65, %merge.i.i58
@@ -20946,7 +20944,7 @@ merge2.i.i.i:                                     ; preds = %merge.i.i.i65
   %317 = getelementptr inbounds i8, ptr %document.i40, i64 24
   %.pr.i.i.i53 = load ptr, ptr %317, align 8
   %.not4.i.i.i54 = icmp eq ptr %.pr.i.i.i53, null
-  br i1 %.not4.i.i.i54, label %"$anon (./terra/checkpoint/model.t:83).473.exit", label %whilebody.i.i.i55
+  br i1 %.not4.i.i.i54, label %"$anon (./terra/checkpoint/model.t:83).472.exit", label %whilebody.i.i.i55
 
 whilebody.i.i.i55:                                ; preds = %"$Model.check_side_file.exit.i", %whilebody.i.i.i55
   %318 = phi ptr [ %319, %whilebody.i.i.i55 ], [ %.pr.i.i.i53, %"$Model.check_side_file.exit.i" ]
@@ -20954,9 +20952,9 @@ whilebody.i.i.i55:                                ; preds = %"$Model.check_side_
   call void @free(ptr nonnull %318)
   store ptr %319, ptr %317, align 8
   %.not.i.i9.i56 = icmp eq ptr %319, null
-  br i1 %.not.i.i9.i56, label %"$anon (./terra/checkpoint/model.t:83).473.exit", label %whilebody.i.i.i55
+  br i1 %.not.i.i9.i56, label %"$anon (./terra/checkpoint/model.t:83).472.exit", label %whilebody.i.i.i55
 
-"$anon (./terra/checkpoint/model.t:83).473.exit": ; preds = %whilebody.i.i.i55, %"$Model.check_side_file.exit.i"
+"$anon (./terra/checkpoint/model.t:83).472.exit": ; preds = %whilebody.i.i.i55, %"$Model.check_side_file.exit.i"
   %320 = load ptr, ptr %307, align 8
   call void @free(ptr %320)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %307, i8 0, i64 24, i1 false)
@@ -20987,7 +20985,7 @@ and.lhs.true4:                                    ; preds = %merge
   %.not35 = icmp eq ptr %330, null
   br i1 %.not35, label %merge1, label %and.lhs.true
 
-merge1:                                           ; preds = %merge, %and.lhs.true4, %and.lhs.true, %"$anon (./terra/checkpoint/model.t:83).473.exit"
+merge1:                                           ; preds = %merge, %and.lhs.true4, %and.lhs.true, %"$anon (./terra/checkpoint/model.t:83).472.exit"
   %331 = getelementptr i8, ptr %0, i64 32
   %332 = load ptr, ptr %331, align 8
   %.not37 = icmp eq ptr %332, null
@@ -20999,7 +20997,7 @@ then11:                                           ; preds = %and.lhs.true13
   %333 = load ptr, ptr %331, align 8
   %334 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file.i69, ptr %333, ptr %1)
   %.not.i70 = icmp eq i32 %334, 0
-  br i1 %.not.i70, label %merge.i72, label %"$anon (./terra/checkpoint/model.t:83).476.exit"
+  br i1 %.not.i70, label %merge.i72, label %"$anon (./terra/checkpoint/model.t:83).475.exit"
 
 merge.i72:                                        ; preds = %then11
   %335 = getelementptr inbounds i8, ptr %document.i68, i64 32
@@ -21061,9 +21059,9 @@ whilebody.i.i.i83:                                ; preds = %"$Model.parse_gener
   %351 = load ptr, ptr %350, align 8
   call void @free(ptr %351)
   call void @free(ptr %file.val.i77)
-  br label %"$anon (./terra/checkpoint/model.t:83).476.exit"
+  br label %"$anon (./terra/checkpoint/model.t:83).475.exit"
 
-"$anon (./terra/checkpoint/model.t:83).476.exit": ; preds = %then11, %"$Document.free.exit.i85"
+"$anon (./terra/checkpoint/model.t:83).475.exit": ; preds = %then11, %"$Document.free.exit.i85"
   %common.ret.op.i71 = phi i32 [ %common.ret.op.i.i.i80, %"$Document.free.exit.i85" ], [ %334, %then11 ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %document.i68)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i69)
@@ -21119,7 +21117,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not65.i, label %then3, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.126", ptr %1, i64 %7, i64 100000000)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.125", ptr %1, i64 %7, i64 100000000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -21155,7 +21153,7 @@ then9.i:                                          ; preds = %merge1.i
   br i1 %.not64.i, label %then3, label %then13.i
 
 then13.i:                                         ; preds = %then9.i
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.120", ptr %1)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.119", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i66.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i67.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -21193,7 +21191,7 @@ then18.i:                                         ; preds = %whilebody.i
   br i1 %.not.i.i, label %"$fail_call.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %then18.i
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.121", ptr %1, ptr nonnull @"$string.127", ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.120", ptr %1, ptr nonnull @"$string.126", ptr %33)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %35 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %35, i64 1023)
@@ -21231,7 +21229,7 @@ then21.i:                                         ; preds = %else19.i
 
 then25.i:                                         ; preds = %then21.i
   %44 = load i64, ptr %3, align 8
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.128", ptr %1, i64 %7, i64 %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.127", ptr %1, i64 %7, i64 %44)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i70.i)
   %46 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i71.i = tail call i64 @llvm.smin.i64(i64 %46, i64 1023)
@@ -21295,7 +21293,7 @@ then:                                             ; preds = %entry
   br i1 %.not.i, label %"$fail_call.exit", label %then.i
 
 then.i:                                           ; preds = %then
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.121", ptr %0, ptr nonnull @"$string.122", ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.120", ptr %0, ptr nonnull @"$string.121", ptr %7)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %9 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -21355,7 +21353,7 @@ then:                                             ; preds = %entry
   br i1 %.not.i, label %"$fail_call.exit", label %then.i
 
 then.i:                                           ; preds = %then
-  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.121", ptr %1, ptr nonnull @"$string.123", ptr %7)
+  %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.120", ptr %1, ptr nonnull @"$string.122", ptr %7)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %9 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -21395,7 +21393,7 @@ then2:                                            ; preds = %merge
   br i1 %.not28, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.124", ptr %1)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.123", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -21426,7 +21424,7 @@ then9:                                            ; preds = %merge1
   br i1 %.not27, label %common.ret, label %then13
 
 then13:                                           ; preds = %then9
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.125", ptr %1)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.124", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -21482,28 +21480,28 @@ then2:                                            ; preds = %merge
 
 then5:                                            ; preds = %then2
   %7 = icmp ult i32 %6, 6
-  br i1 %7, label %switch.lookup, label %"$anon (./terra/base/codes.t:4).163.exit"
+  br i1 %7, label %switch.lookup, label %"$anon (./terra/base/codes.t:4).162.exit"
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).163.exit"
+  br label %"$anon (./terra/base/codes.t:4).162.exit"
 
-"$anon (./terra/base/codes.t:4).163.exit":        ; preds = %then5, %switch.lookup
-  %common.ret.op.i = phi ptr [ %switch.load, %switch.lookup ], [ @"$string.168", %then5 ]
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.162", ptr %3, ptr nonnull %common.ret.op.i)
+"$anon (./terra/base/codes.t:4).162.exit":        ; preds = %then5, %switch.lookup
+  %common.ret.op.i = phi ptr [ %switch.load, %switch.lookup ], [ @"$string.167", %then5 ]
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.161", ptr %3, ptr nonnull %common.ret.op.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
   %11 = icmp sgt i64 %10, 0
   br i1 %11, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).163.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).162.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %4, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).163.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).162.exit", %then2.i.i
   %12 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %12, align 1
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -21575,7 +21573,7 @@ then2:                                            ; preds = %"$Document.skip_spa
 
 then.i:                                           ; preds = %then2
   %21 = load ptr, ptr %8, align 8
-  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.131", ptr %21, i64 %19, ptr nonnull @"$string.161")
+  %22 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.130", ptr %21, i64 %19, ptr nonnull @"$string.160")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %20)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -21674,7 +21672,7 @@ then.i40:                                         ; preds = %then
 then.i81:                                         ; preds = %then.i40
   %21 = getelementptr i8, ptr %0, i64 120
   %22 = load ptr, ptr %21, align 8
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.131", ptr %22, i64 %12, ptr nonnull @"$string.132")
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %20, i64 1024, ptr nonnull @"$string.130", ptr %22, i64 %12, ptr nonnull @"$string.131")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i79)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %20)
   %spec.select.i.i.i82 = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -21804,7 +21802,7 @@ then.i.i65:                                       ; preds = %then2.i63
   %61 = getelementptr i8, ptr %0, i64 120
   %62 = load ptr, ptr %61, align 8
   %63 = load i64, ptr %2, align 8
-  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %60, i64 1024, ptr nonnull @"$string.131", ptr %62, i64 %63, ptr nonnull @"$string.136")
+  %64 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %60, i64 1024, ptr nonnull @"$string.130", ptr %62, i64 %63, ptr nonnull @"$string.135")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i61)
   %65 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %60)
   %spec.select.i.i.i.i66 = tail call i64 @llvm.smin.i64(i64 %65, i64 1023)
@@ -21848,7 +21846,7 @@ then7.i:                                          ; preds = %whilebody.i71
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %cause.i.i)
   %75 = inttoptr i64 %key.sroa.0.0.copyload.i to ptr
   %76 = trunc i64 %key.sroa.4.0.copyload.i to i32
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cause.i.i, i64 256, ptr nonnull @"$string.150", i32 %76, ptr %75)
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cause.i.i, i64 256, ptr nonnull @"$string.149", i32 %76, ptr %75)
   %78 = getelementptr i8, ptr %0, i64 128
   %79 = load ptr, ptr %78, align 8
   %.not.i.i.i72 = icmp eq ptr %79, null
@@ -21858,7 +21856,7 @@ then.i.i.i:                                       ; preds = %then7.i
   %80 = getelementptr i8, ptr %0, i64 120
   %81 = load ptr, ptr %80, align 8
   %82 = load i64, ptr %2, align 8
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %79, i64 1024, ptr nonnull @"$string.131", ptr %81, i64 %82, ptr nonnull %cause.i.i)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %79, i64 1024, ptr nonnull @"$string.130", ptr %81, i64 %82, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i60)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %79)
   %spec.select.i.i.i.i.i73 = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -21896,7 +21894,7 @@ then.i49.i:                                       ; preds = %then11.i
   %92 = getelementptr i8, ptr %0, i64 120
   %93 = load ptr, ptr %92, align 8
   %94 = load i64, ptr %2, align 8
-  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %91, i64 1024, ptr nonnull @"$string.131", ptr %93, i64 %94, ptr nonnull @"$string.136")
+  %95 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %91, i64 1024, ptr nonnull @"$string.130", ptr %93, i64 %94, ptr nonnull @"$string.135")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i)
   %96 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %91)
   %spec.select.i.i.i50.i = tail call i64 @llvm.smin.i64(i64 %96, i64 1023)
@@ -21936,7 +21934,7 @@ then.i46:                                         ; preds = %then1
 then.i89:                                         ; preds = %then.i46
   %105 = getelementptr i8, ptr %0, i64 120
   %106 = load ptr, ptr %105, align 8
-  %107 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %104, i64 1024, ptr nonnull @"$string.131", ptr %106, i64 %12, ptr nonnull @"$string.132")
+  %107 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %104, i64 1024, ptr nonnull @"$string.130", ptr %106, i64 %12, ptr nonnull @"$string.131")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i87)
   %108 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %104)
   %spec.select.i.i.i90 = tail call i64 @llvm.smin.i64(i64 %108, i64 1023)
@@ -22040,7 +22038,7 @@ then2.i.i:                                        ; preds = %or.lhs.false.i.i, %
 then.i50.i.i:                                     ; preds = %then2.i.i
   %138 = getelementptr i8, ptr %0, i64 120
   %139 = load ptr, ptr %138, align 8
-  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %137, i64 1024, ptr nonnull @"$string.131", ptr %139, i64 %135, ptr nonnull @"$string.152")
+  %140 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %137, i64 1024, ptr nonnull @"$string.130", ptr %139, i64 %135, ptr nonnull @"$string.151")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %141 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %137)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %141, i64 1023)
@@ -22111,7 +22109,7 @@ then8.i.i:                                        ; preds = %"$Document.skip_dig
 then.i63.i.i:                                     ; preds = %then8.i.i
   %164 = getelementptr i8, ptr %0, i64 120
   %165 = load ptr, ptr %164, align 8
-  %166 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %163, i64 1024, ptr nonnull @"$string.131", ptr %165, i64 %153, ptr nonnull @"$string.153")
+  %166 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %163, i64 1024, ptr nonnull @"$string.130", ptr %165, i64 %153, ptr nonnull @"$string.152")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i61.i.i)
   %167 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %163)
   %spec.select.i.i.i64.i.i = tail call i64 @llvm.smin.i64(i64 %167, i64 1023)
@@ -22197,7 +22195,7 @@ then20.i.i:                                       ; preds = %"$Document.skip_dig
 then.i89.i.i:                                     ; preds = %then20.i.i
   %192 = getelementptr i8, ptr %0, i64 120
   %193 = load ptr, ptr %192, align 8
-  %194 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 1024, ptr nonnull @"$string.131", ptr %193, i64 %181, ptr nonnull @"$string.154")
+  %194 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 1024, ptr nonnull @"$string.130", ptr %193, i64 %181, ptr nonnull @"$string.153")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i87.i.i)
   %195 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %191)
   %spec.select.i.i.i90.i.i = tail call i64 @llvm.smin.i64(i64 %195, i64 1023)
@@ -22233,7 +22231,7 @@ then2.i56:                                        ; preds = %merge.i51
 then.i43.i:                                       ; preds = %then2.i56
   %205 = getelementptr i8, ptr %0, i64 120
   %206 = load ptr, ptr %205, align 8
-  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %204, i64 1024, ptr nonnull @"$string.131", ptr %206, i64 %200, ptr nonnull @"$string.155")
+  %207 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %204, i64 1024, ptr nonnull @"$string.130", ptr %206, i64 %200, ptr nonnull @"$string.154")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %208 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %204)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %208, i64 1023)
@@ -22413,7 +22411,7 @@ then2.i48.i:                                      ; preds = %merge9.i55
 "$text.copy_into.exit.i":                         ; preds = %then2.i48.i, %merge9.i55
   %284 = getelementptr i8, ptr %copy.i, i64 %201
   store i8 0, ptr %284, align 1
-  %285 = tail call ptr @newlocale(i32 2, ptr nonnull @"$string.156", ptr null)
+  %285 = tail call ptr @newlocale(i32 2, ptr nonnull @"$string.155", ptr null)
   %286 = icmp eq ptr %285, null
   br i1 %286, label %then.i51.i, label %merge.i49.i
 
@@ -22450,15 +22448,15 @@ else8:                                            ; preds = %or.lhs.false
   ]
 
 then10:                                           ; preds = %else8
-  %291 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.158", i32 2)
+  %291 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.157", i32 2)
   br label %common.ret
 
 then13:                                           ; preds = %else8
-  %292 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.159", i32 1)
+  %292 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.158", i32 1)
   br label %common.ret
 
 then16:                                           ; preds = %else8
-  %293 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.160", i32 0)
+  %293 = tail call fastcc i32 @"$Document.parse_word"(ptr nonnull %0, ptr nonnull @"$string.159", i32 0)
   br label %common.ret
 
 merge:                                            ; preds = %merge1.i, %"$Document.skip_space.exit", %else8
@@ -22471,7 +22469,7 @@ merge:                                            ; preds = %merge1.i, %"$Docume
 then.i58:                                         ; preds = %merge
   %297 = getelementptr i8, ptr %0, i64 120
   %298 = load ptr, ptr %297, align 8
-  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %296, i64 1024, ptr nonnull @"$string.131", ptr %298, i64 %294, ptr nonnull @"$string.157")
+  %299 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %296, i64 1024, ptr nonnull @"$string.130", ptr %298, i64 %294, ptr nonnull @"$string.156")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %300 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %296)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %300, i64 1023)
@@ -22517,7 +22515,7 @@ then.i:                                           ; preds = %then
   %8 = load ptr, ptr %7, align 8
   %9 = getelementptr i8, ptr %0, i64 112
   %10 = load i64, ptr %9, align 8
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.131", ptr %8, i64 %10, ptr nonnull @"$string.133")
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.130", ptr %8, i64 %10, ptr nonnull @"$string.132")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %12 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %12, i64 1023)
@@ -22571,7 +22569,7 @@ then.i12:                                         ; preds = %then2
   %27 = load ptr, ptr %26, align 8
   %28 = getelementptr i8, ptr %0, i64 112
   %29 = load i64, ptr %28, align 8
-  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.131", ptr %27, i64 %29, ptr nonnull @"$string.136")
+  %30 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.130", ptr %27, i64 %29, ptr nonnull @"$string.135")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i10)
   %31 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i.i13 = tail call i64 @llvm.smin.i64(i64 %31, i64 1023)
@@ -22857,7 +22855,7 @@ then.i36:                                         ; preds = %"$Document.skip_spa
 then.i73:                                         ; preds = %then.i36
   %90 = getelementptr i8, ptr %0, i64 120
   %91 = load ptr, ptr %90, align 8
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %89, i64 1024, ptr nonnull @"$string.131", ptr %91, i64 %87, ptr nonnull @"$string.137")
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %89, i64 1024, ptr nonnull @"$string.130", ptr %91, i64 %87, ptr nonnull @"$string.136")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i71)
   %93 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %89)
   %spec.select.i.i.i74 = tail call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -22887,7 +22885,7 @@ then6.i:                                          ; preds = %"$Document.skip_spa
 then.i56:                                         ; preds = %then6.i
   %101 = getelementptr i8, ptr %0, i64 120
   %102 = load ptr, ptr %101, align 8
-  %103 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 1024, ptr nonnull @"$string.131", ptr %102, i64 %98, ptr nonnull @"$string.142")
+  %103 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %100, i64 1024, ptr nonnull @"$string.130", ptr %102, i64 %98, ptr nonnull @"$string.141")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i54)
   %104 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %100)
   %spec.select.i.i.i57 = tail call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -22988,7 +22986,7 @@ then13:                                           ; preds = %else11, %else11.us,
 then.i52:                                         ; preds = %then13
   %140 = getelementptr i8, ptr %0, i64 120
   %141 = load ptr, ptr %140, align 8
-  %142 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %139, i64 1024, ptr nonnull @"$string.131", ptr %141, i64 %137, ptr nonnull @"$string.144")
+  %142 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %139, i64 1024, ptr nonnull @"$string.130", ptr %141, i64 %137, ptr nonnull @"$string.143")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %143 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %139)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %143, i64 1023)
@@ -23059,7 +23057,7 @@ then2.i:                                          ; preds = %else.i
 then.i.i:                                         ; preds = %then2.i
   %17 = getelementptr i8, ptr %0, i64 120
   %18 = load ptr, ptr %17, align 8
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %16, i64 1024, ptr nonnull @"$string.131", ptr %18, i64 %10, ptr nonnull @"$string.138")
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %16, i64 1024, ptr nonnull @"$string.130", ptr %18, i64 %10, ptr nonnull @"$string.137")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %16)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -23159,7 +23157,7 @@ then10.i:                                         ; preds = %or.lhs.false22.i.i.
 then.i42.i:                                       ; preds = %then10.i
   %47 = getelementptr i8, ptr %0, i64 120
   %48 = load ptr, ptr %47, align 8
-  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.131", ptr %48, i64 %10, ptr nonnull @"$string.139")
+  %49 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %46, i64 1024, ptr nonnull @"$string.130", ptr %48, i64 %10, ptr nonnull @"$string.138")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i40.i)
   %50 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %46)
   %spec.select.i.i.i43.i = tail call i64 @llvm.smin.i64(i64 %50, i64 1023)
@@ -23198,7 +23196,7 @@ merge.i:                                          ; preds = %merge1.i, %entry
 then.i50.i:                                       ; preds = %merge.i
   %59 = getelementptr i8, ptr %0, i64 120
   %60 = load ptr, ptr %59, align 8
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %58, i64 1024, ptr nonnull @"$string.131", ptr %60, i64 %6, ptr nonnull @"$string.140")
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %58, i64 1024, ptr nonnull @"$string.130", ptr %60, i64 %6, ptr nonnull @"$string.139")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i48.i)
   %62 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %58)
   %spec.select.i.i.i51.i = tail call i64 @llvm.smin.i64(i64 %62, i64 1023)
@@ -23291,7 +23289,7 @@ then.i42.i32:                                     ; preds = %then.i
   %95 = getelementptr i8, ptr %0, i64 120
   %96 = load ptr, ptr %95, align 8
   %97 = load i64, ptr %2, align 8
-  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %94, i64 1024, ptr nonnull @"$string.131", ptr %96, i64 %97, ptr nonnull @"$string.136")
+  %98 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %94, i64 1024, ptr nonnull @"$string.130", ptr %96, i64 %97, ptr nonnull @"$string.135")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i21)
   %99 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %94)
   %spec.select.i.i.i.i33 = tail call i64 @llvm.smin.i64(i64 %99, i64 1023)
@@ -23419,7 +23417,7 @@ then9.i:                                          ; preds = %merge5.i, %merge10.
 then.i50.i27:                                     ; preds = %then9.i
   %135 = getelementptr i8, ptr %0, i64 120
   %136 = load ptr, ptr %135, align 8
-  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %134, i64 1024, ptr nonnull @"$string.131", ptr %136, i64 %position.093.i, ptr nonnull @"$string.141")
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %134, i64 1024, ptr nonnull @"$string.130", ptr %136, i64 %position.093.i, ptr nonnull @"$string.140")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i48.i20)
   %138 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %134)
   %spec.select.i.i.i51.i28 = tail call i64 @llvm.smin.i64(i64 %138, i64 1023)
@@ -23739,7 +23737,7 @@ and.rhs:                                          ; preds = %merge7.i, %or.rhs
   %16 = getelementptr i8, ptr %0, i64 56
   %17 = load i64, ptr %16, align 8
   %.not.i.i.i = icmp slt i64 %17, %size.0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.resize.148.exit.i"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Vector.resize.147.exit.i"
 
 merge.i.i.i:                                      ; preds = %and.rhs
   %18 = shl i64 %17, 1
@@ -23754,16 +23752,16 @@ merge.i.i.i:                                      ; preds = %and.rhs
 merge7.i.i.i:                                     ; preds = %merge.i.i.i
   store ptr %21, ptr %15, align 8
   store i64 %spec.store.select.i.i.i, ptr %16, align 8
-  br label %"$Vector.resize.148.exit.i"
+  br label %"$Vector.resize.147.exit.i"
 
-"$Vector.resize.148.exit.i":                      ; preds = %merge7.i.i.i, %and.rhs
+"$Vector.resize.147.exit.i":                      ; preds = %merge7.i.i.i, %and.rhs
   store i64 %size.0, ptr %5, align 8
   %23 = icmp sgt i64 %size.0, 0
   br i1 %23, label %forbody.i, label %merge1.i
 
-forbody.i:                                        ; preds = %"$Vector.resize.148.exit.i", %forbody.i
-  %i.020.i = phi i64 [ %47, %forbody.i ], [ 0, %"$Vector.resize.148.exit.i" ]
-  %niter = phi i64 [ %niter.next.7, %forbody.i ], [ 0, %"$Vector.resize.148.exit.i" ]
+forbody.i:                                        ; preds = %"$Vector.resize.147.exit.i", %forbody.i
+  %i.020.i = phi i64 [ %47, %forbody.i ], [ 0, %"$Vector.resize.147.exit.i" ]
+  %niter = phi i64 [ %niter.next.7, %forbody.i ], [ 0, %"$Vector.resize.147.exit.i" ]
   %24 = load ptr, ptr %15, align 8
   %25 = getelementptr i32, ptr %24, i64 %i.020.i
   store i32 -1, ptr %25, align 4
@@ -23800,7 +23798,7 @@ forbody.i:                                        ; preds = %"$Vector.resize.148
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %size.0
   br i1 %niter.ncmp.7, label %merge1.i, label %forbody.i
 
-merge1.i:                                         ; preds = %forbody.i, %"$Vector.resize.148.exit.i"
+merge1.i:                                         ; preds = %forbody.i, %"$Vector.resize.147.exit.i"
   %48 = getelementptr i8, ptr %0, i64 24
   %49 = load i64, ptr %48, align 8
   %50 = icmp sgt i64 %49, 0
@@ -24379,7 +24377,7 @@ then:                                             ; preds = %or.lhs.false, %entr
 then.i:                                           ; preds = %then
   %12 = getelementptr i8, ptr %0, i64 120
   %13 = load ptr, ptr %12, align 8
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %11, i64 1024, ptr nonnull @"$string.131", ptr %13, i64 %7, ptr nonnull @"$string.157")
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %11, i64 1024, ptr nonnull @"$string.130", ptr %13, i64 %7, ptr nonnull @"$string.156")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %11)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -24507,7 +24505,7 @@ then:                                             ; preds = %merge2.i.i, %merge2
   br label %common.ret
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.173", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.172", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -24530,7 +24528,7 @@ and.rhs.i.i:                                      ; preds = %merge1
   br i1 %31, label %common.ret, label %then6
 
 then6:                                            ; preds = %merge1, %"$text.equals.exit"
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 96, ptr nonnull @"$string.174", ptr %2)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 96, ptr nonnull @"$string.173", ptr %2)
   call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr %1, ptr nonnull %.us-phi.i, ptr nonnull %supported)
   br label %common.ret
 }
@@ -24712,7 +24710,7 @@ then2:                                            ; preds = %then
   %28 = getelementptr i8, ptr %0, i64 16
   %29 = load ptr, ptr %28, align 8
   %30 = getelementptr i8, ptr %0, i64 32
-  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.170", ptr %29, ptr %30, ptr %1)
+  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.169", ptr %29, ptr %30, ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %32 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -24745,7 +24743,7 @@ then6:                                            ; preds = %merge
   %39 = getelementptr i8, ptr %0, i64 16
   %40 = load ptr, ptr %39, align 8
   %41 = getelementptr i8, ptr %0, i64 32
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %38, i64 1024, ptr nonnull @"$string.171", ptr %40, ptr %41, ptr %1)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %38, i64 1024, ptr nonnull @"$string.170", ptr %40, ptr %41, ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i25)
   %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %38)
   %spec.select.i.i26 = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -24868,34 +24866,34 @@ then:                                             ; preds = %entry
 
 merge17.i:                                        ; preds = %then
   %11 = icmp eq i32 %9, 6
-  %spec.select.i = select i1 %11, ptr @"$string.167", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).163.exit"
+  %spec.select.i = select i1 %11, ptr @"$string.166", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).162.exit"
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).163.exit"
+  br label %"$anon (./terra/base/codes.t:4).162.exit"
 
-"$anon (./terra/base/codes.t:4).163.exit":        ; preds = %switch.lookup, %merge17.i
+"$anon (./terra/base/codes.t:4).162.exit":        ; preds = %switch.lookup, %merge17.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge17.i ], [ %switch.load, %switch.lookup ]
   %13 = getelementptr i8, ptr %3, i64 40
   %14 = getelementptr i8, ptr %3, i64 48
   %15 = load i64, ptr %14, align 8
   %16 = trunc i64 %15 to i32
   %17 = load ptr, ptr %13, align 8
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.172", ptr %7, ptr %8, ptr %1, ptr %2, ptr nonnull %common.ret.op.i, i32 %16, ptr %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.171", ptr %7, ptr %8, ptr %1, ptr %2, ptr nonnull %common.ret.op.i, i32 %16, ptr %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
   %20 = icmp sgt i64 %19, 0
   br i1 %20, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).163.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).162.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %5, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).163.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).162.exit", %then2.i.i
   %21 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %21, align 1
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -24939,9 +24937,9 @@ entry:
   switch i32 %4, label %merge17.i29.i [
     i32 4, label %then.i
     i32 3, label %and.lhs.true.i
-    i32 5, label %"$anon (./terra/base/codes.t:4).163.exit.i"
+    i32 5, label %"$anon (./terra/base/codes.t:4).162.exit.i"
     i32 6, label %merge17.i.i
-    i32 0, label %"$anon (./terra/base/codes.t:4).163.exit31.i"
+    i32 0, label %"$anon (./terra/base/codes.t:4).162.exit31.i"
     i32 1, label %common.ret.fold.split.i28.i
     i32 2, label %common.ret.fold.split32.i27.i
   ]
@@ -24952,7 +24950,7 @@ then.i:                                           ; preds = %entry
   %7 = load i64, ptr %6, align 8
   %8 = trunc i64 %7 to i32
   %9 = load ptr, ptr %5, align 8
-  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.175", i32 %8, ptr %9)
+  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.174", i32 %8, ptr %9)
   br label %"$show.exit"
 
 then1.i:                                          ; preds = %and.lhs.true.i
@@ -24970,32 +24968,32 @@ and.lhs.true.i:                                   ; preds = %entry
 then3.i:                                          ; preds = %and.lhs.true.i
   %17 = getelementptr i8, ptr %2, i64 64
   %18 = load double, ptr %17, align 8
-  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.176", double %18)
+  %19 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.175", double %18)
   br label %"$show.exit"
 
 merge17.i.i:                                      ; preds = %entry
-  br label %"$anon (./terra/base/codes.t:4).163.exit.i"
+  br label %"$anon (./terra/base/codes.t:4).162.exit.i"
 
-"$anon (./terra/base/codes.t:4).163.exit.i":      ; preds = %merge17.i.i, %entry
-  %common.ret.op.i.i = phi ptr [ @"$string.167", %merge17.i.i ], [ @"$string.166", %entry ]
-  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.177", ptr nonnull %common.ret.op.i.i)
+"$anon (./terra/base/codes.t:4).162.exit.i":      ; preds = %merge17.i.i, %entry
+  %common.ret.op.i.i = phi ptr [ @"$string.166", %merge17.i.i ], [ @"$string.165", %entry ]
+  %20 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.176", ptr nonnull %common.ret.op.i.i)
   br label %"$show.exit"
 
 common.ret.fold.split.i28.i:                      ; preds = %entry
-  br label %"$anon (./terra/base/codes.t:4).163.exit31.i"
+  br label %"$anon (./terra/base/codes.t:4).162.exit31.i"
 
 common.ret.fold.split32.i27.i:                    ; preds = %entry
-  br label %"$anon (./terra/base/codes.t:4).163.exit31.i"
+  br label %"$anon (./terra/base/codes.t:4).162.exit31.i"
 
 merge17.i29.i:                                    ; preds = %entry
-  br label %"$anon (./terra/base/codes.t:4).163.exit31.i"
+  br label %"$anon (./terra/base/codes.t:4).162.exit31.i"
 
-"$anon (./terra/base/codes.t:4).163.exit31.i":    ; preds = %merge17.i29.i, %common.ret.fold.split32.i27.i, %common.ret.fold.split.i28.i, %entry
-  %common.ret.op.i24.i = phi ptr [ @"$string.168", %merge17.i29.i ], [ @"$string.159", %common.ret.fold.split.i28.i ], [ @"$string.158", %common.ret.fold.split32.i27.i ], [ @"$string.160", %entry ]
+"$anon (./terra/base/codes.t:4).162.exit31.i":    ; preds = %merge17.i29.i, %common.ret.fold.split32.i27.i, %common.ret.fold.split.i28.i, %entry
+  %common.ret.op.i24.i = phi ptr [ @"$string.167", %merge17.i29.i ], [ @"$string.158", %common.ret.fold.split.i28.i ], [ @"$string.157", %common.ret.fold.split32.i27.i ], [ @"$string.159", %entry ]
   %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %shown, i64 96, ptr nonnull @"$string.16", ptr nonnull %common.ret.op.i24.i)
   br label %"$show.exit"
 
-"$show.exit":                                     ; preds = %then.i, %then1.i, %then3.i, %"$anon (./terra/base/codes.t:4).163.exit.i", %"$anon (./terra/base/codes.t:4).163.exit31.i"
+"$show.exit":                                     ; preds = %then.i, %then1.i, %then3.i, %"$anon (./terra/base/codes.t:4).162.exit.i", %"$anon (./terra/base/codes.t:4).162.exit31.i"
   %22 = getelementptr i8, ptr %0, i64 24
   %23 = load ptr, ptr %22, align 8
   %.not = icmp eq ptr %23, null
@@ -25005,7 +25003,7 @@ then:                                             ; preds = %"$show.exit"
   %24 = getelementptr i8, ptr %0, i64 16
   %25 = load ptr, ptr %24, align 8
   %26 = getelementptr i8, ptr %0, i64 32
-  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.178", ptr %25, ptr %26, ptr %1, ptr nonnull %shown, ptr %3)
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %23, i64 1024, ptr nonnull @"$string.177", ptr %25, ptr %26, ptr %1, ptr nonnull %shown, ptr %3)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %23)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -25144,7 +25142,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 then:                                             ; preds = %or.lhs.false, %entry
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %0, ptr %1, ptr nonnull @"$string.184", ptr nonnull %2)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %0, ptr %1, ptr nonnull @"$string.183", ptr nonnull %2)
   br label %common.ret
 
 or.lhs.false:                                     ; preds = %entry
@@ -25171,7 +25169,7 @@ then6:                                            ; preds = %then2
   %15 = getelementptr i8, ptr %0, i64 16
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr i8, ptr %0, i64 32
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.185", ptr %16, ptr %17, ptr %1, i64 %10, i64 %3, i64 %4)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.184", ptr %16, ptr %17, ptr %1, i64 %10, i64 %3, i64 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -25461,7 +25459,7 @@ merge:                                            ; preds = %and.lhs.true.i
   br i1 %switch, label %merge1, label %then2
 
 then2:                                            ; preds = %merge
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.200", ptr nonnull %.us-phi.i39)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.199", ptr nonnull %.us-phi.i39)
   br label %common.ret
 
 merge1:                                           ; preds = %merge
@@ -25560,7 +25558,7 @@ common.ret:                                       ; preds = %merge2.i.i, %merge2
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %and.lhs.true.i, %or.lhs.false
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.184", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.183", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 or.lhs.false:                                     ; preds = %and.lhs.true.i
@@ -25674,7 +25672,7 @@ then:                                             ; preds = %merge2.i.i, %merge2
   br label %common.ret
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.207", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.206", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -25695,7 +25693,7 @@ then10:                                           ; preds = %then6
   %34 = getelementptr i8, ptr %0, i64 16
   %35 = load ptr, ptr %34, align 8
   %36 = getelementptr i8, ptr %0, i64 32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %33, i64 1024, ptr nonnull @"$string.208", ptr %35, ptr %36, ptr %1, double %29, double %2, double %3)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %33, i64 1024, ptr nonnull @"$string.207", ptr %35, ptr %36, ptr %1, double %29, double %2, double %3)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %33)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -25753,7 +25751,7 @@ then2:                                            ; preds = %merge
 then5:                                            ; preds = %then2
   %12 = getelementptr i8, ptr %1, i64 16
   %13 = load ptr, ptr %12, align 8
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %11, i64 1024, ptr nonnull @"$string.211", ptr %13, i32 %5, i32 %7)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %11, i64 1024, ptr nonnull @"$string.210", ptr %13, i32 %5, i32 %7)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %11)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -25786,7 +25784,7 @@ then8:                                            ; preds = %else3
 then12:                                           ; preds = %then8
   %23 = getelementptr i8, ptr %1, i64 16
   %24 = load ptr, ptr %23, align 8
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.212", ptr %24, i32 %5, i32 %7, i32 %9)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.211", ptr %24, i32 %5, i32 %7, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i42 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -25818,7 +25816,7 @@ entry:
   %factor = alloca double, align 8
   %rotation = alloca %82, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %rotation, ptr noundef nonnull align 8 dereferenceable(224) %1, i64 224, i1 false)
-  %2 = call fastcc i32 @"$find_rotation"(ptr %1, ptr nonnull @"$string.215", ptr nonnull %rotation)
+  %2 = call fastcc i32 @"$find_rotation"(ptr %1, ptr nonnull @"$string.214", ptr nonnull %rotation)
   %.not = icmp eq i32 %2, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -25827,7 +25825,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %3 = call fastcc i32 @"$find_rotation"(ptr nonnull %1, ptr nonnull @"$string.216", ptr nonnull %rotation)
+  %3 = call fastcc i32 @"$find_rotation"(ptr nonnull %1, ptr nonnull @"$string.215", ptr nonnull %rotation)
   %.not46 = icmp eq i32 %3, 0
   br i1 %.not46, label %merge2, label %common.ret
 
@@ -25869,7 +25867,7 @@ and.rhs.i.i.i.i:                                  ; preds = %whilebody.i.i.i
   %14 = getelementptr i8, ptr %child.023.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i = load i64, ptr %14, align 8
   %15 = inttoptr i64 %.sroa.013.0.copyload.i.i.i to ptr
-  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %15, ptr noundef nonnull readonly dereferenceable(9) @"$string.217", i64 9)
+  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %15, ptr noundef nonnull readonly dereferenceable(9) @"$string.216", i64 9)
   %16 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %16, label %and.lhs.true.i.i, label %merge2.i.i.i
 
@@ -25902,7 +25900,7 @@ and.rhs.i.i.i61.i:                                ; preds = %whilebody.i.i53.i
   %24 = getelementptr i8, ptr %child.023.i.i54.i, i64 24
   %.sroa.013.0.copyload.i.i62.i = load i64, ptr %24, align 8
   %25 = inttoptr i64 %.sroa.013.0.copyload.i.i62.i to ptr
-  %bcmp.i.i.i63.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %25, ptr noundef nonnull readonly dereferenceable(9) @"$string.217", i64 9)
+  %bcmp.i.i.i63.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(9) %25, ptr noundef nonnull readonly dereferenceable(9) @"$string.216", i64 9)
   %26 = icmp eq i32 %bcmp.i.i.i63.i, 0
   br i1 %26, label %and.lhs.true.i64.i, label %merge2.i.i57.i
 
@@ -25932,7 +25930,7 @@ and.rhs.i.i.i94.i:                                ; preds = %whilebody.i.i86.i
   %34 = getelementptr i8, ptr %child.023.i.i87.i, i64 24
   %.sroa.013.0.copyload.i.i95.i = load i64, ptr %34, align 8
   %35 = inttoptr i64 %.sroa.013.0.copyload.i.i95.i to ptr
-  %bcmp.i.i.i96.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %35, ptr noundef nonnull readonly dereferenceable(4) @"$string.218", i64 4)
+  %bcmp.i.i.i96.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %35, ptr noundef nonnull readonly dereferenceable(4) @"$string.217", i64 4)
   %36 = icmp eq i32 %bcmp.i.i.i96.i, 0
   br i1 %36, label %and.lhs.true.i97.i, label %merge2.i.i90.i
 
@@ -25952,8 +25950,8 @@ and.lhs.true.i97.i:                               ; preds = %and.rhs.i.i.i94.i
   br i1 %42, label %merge1.i, label %then2.i
 
 then2.i:                                          ; preds = %and.lhs.true.i97.i, %and.lhs.true.i64.i
-  %key.0.i = phi ptr [ @"$string.217", %and.lhs.true.i64.i ], [ @"$string.218", %and.lhs.true.i97.i ]
-  %43 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %rotation, ptr nonnull %key.0.i, ptr nonnull @"$string.219")
+  %key.0.i = phi ptr [ @"$string.216", %and.lhs.true.i64.i ], [ @"$string.217", %and.lhs.true.i97.i ]
+  %43 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %rotation, ptr nonnull %key.0.i, ptr nonnull @"$string.218")
   %.not34.i = icmp eq i32 %43, 0
   br i1 %.not34.i, label %then2.merge1_crit_edge.i, label %common.ret
 
@@ -25998,7 +25996,7 @@ then12.i:                                         ; preds = %then9.i
   %58 = load i64, ptr %57, align 8
   %59 = trunc i64 %58 to i32
   %60 = load ptr, ptr %56, align 8
-  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.220", ptr %54, ptr nonnull %55, i32 %59, ptr %60)
+  %61 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.219", ptr %54, ptr nonnull %55, i32 %59, ptr %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %62 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %52)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %62, i64 1023)
@@ -26070,7 +26068,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %82 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %82, align 8
   %83 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %83, ptr noundef nonnull readonly dereferenceable(10) @"$string.221", i64 10)
+  %bcmp.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(10) %83, ptr noundef nonnull readonly dereferenceable(10) @"$string.220", i64 10)
   %84 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %84, label %"$holder.exit.loopexit", label %merge2.i.i
 
@@ -26093,7 +26091,7 @@ merge2.i.i:                                       ; preds = %and.rhs.i.i.i, %whi
 "$holder.exit":                                   ; preds = %"$holder.exit.loopexit", %merge6, %or.lhs.false.i.i, %merge.i.i, %"$Document.child.exit.i.i"
   %common.ret.op.i.i = phi ptr [ %1, %or.lhs.false.i.i ], [ %1, %merge6 ], [ %1, %"$Document.child.exit.i.i" ], [ %1, %merge.i.i ], [ %90, %"$holder.exit.loopexit" ]
   %91 = getelementptr i8, ptr %0, i64 96
-  %92 = call fastcc i32 @"$ConfigReader.real"(ptr %common.ret.op.i.i, ptr nonnull @"$string.221", double 1.000000e+00, double 1.000000e+12, ptr %91)
+  %92 = call fastcc i32 @"$ConfigReader.real"(ptr %common.ret.op.i.i, ptr nonnull @"$string.220", double 1.000000e+00, double 1.000000e+12, ptr %91)
   %.not49 = icmp eq i32 %92, 0
   br i1 %.not49, label %merge15, label %common.ret
 
@@ -26132,7 +26130,7 @@ and.rhs.i.i.i72:                                  ; preds = %whilebody.i.i64
   %102 = getelementptr i8, ptr %child.023.i.i65, i64 24
   %.sroa.013.0.copyload.i.i73 = load i64, ptr %102, align 8
   %103 = inttoptr i64 %.sroa.013.0.copyload.i.i73 to ptr
-  %bcmp.i.i.i74 = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %103, ptr noundef nonnull readonly dereferenceable(21) @"$string.222", i64 21)
+  %bcmp.i.i.i74 = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %103, ptr noundef nonnull readonly dereferenceable(21) @"$string.221", i64 21)
   %104 = icmp eq i32 %bcmp.i.i.i74, 0
   br i1 %104, label %"$holder.exit83", label %merge2.i.i68
 
@@ -26183,7 +26181,7 @@ whilebody.i88:                                    ; preds = %"$Document.child.ex
   %120 = getelementptr i8, ptr %child.023.i, i64 24
   %.sroa.013.0.copyload.i = load i64, ptr %120, align 8
   %121 = inttoptr i64 %.sroa.013.0.copyload.i to ptr
-  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %121, ptr noundef nonnull readonly dereferenceable(21) @"$string.222", i64 21)
+  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %121, ptr noundef nonnull readonly dereferenceable(21) @"$string.221", i64 21)
   %122 = icmp eq i32 %bcmp.i.i, 0
   br i1 %122, label %then20, label %merge2.i
 
@@ -26198,7 +26196,7 @@ merge2.i:                                         ; preds = %"$text.equal.exit.i
   br i1 %or.cond97, label %merge19, label %whilebody.i88
 
 then20:                                           ; preds = %"$text.equal.exit.i"
-  %127 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %109, ptr nonnull @"$string.222", double 1.000000e-03, double 1.000000e+00, ptr nonnull %factor)
+  %127 = call fastcc i32 @"$ConfigReader.real"(ptr nonnull %109, ptr nonnull @"$string.221", double 1.000000e-03, double 1.000000e+00, ptr nonnull %factor)
   %.not51 = icmp eq i32 %127, 0
   br i1 %.not51, label %then20.merge19_crit_edge, label %common.ret
 
@@ -26307,7 +26305,7 @@ common.ret:                                       ; preds = %merge2.i.i, %merge2
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.213", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.212", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -26324,7 +26322,7 @@ then6:                                            ; preds = %merge1
   %31 = getelementptr inbounds i8, ptr %reader.i, i64 32
   %32 = getelementptr i8, ptr %0, i64 32
   %33 = trunc i64 %29 to i32
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 192, ptr nonnull @"$string.214", ptr %32, i32 %33, ptr %1)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 192, ptr nonnull @"$string.213", ptr %32, i32 %33, ptr %1)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %2, ptr noundef nonnull align 8 dereferenceable(224) %reader.i, i64 224, i1 false)
   br label %common.ret
 }
@@ -26367,7 +26365,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %10 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %10, align 8
   %11 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %11, ptr noundef nonnull readonly dereferenceable(12) @"$string.223", i64 12)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %11, ptr noundef nonnull readonly dereferenceable(12) @"$string.222", i64 12)
   %12 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %12, label %and.lhs.true.i, label %merge2.i.i
 
@@ -26435,7 +26433,7 @@ entry:
   %4 = load i32, ptr %3, align 4
   %5 = add i32 %4, -1
   %6 = sext i32 %5 to i64
-  %7 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr %1, ptr nonnull @"$string.223", ptr %2, i64 0, i64 %6)
+  %7 = tail call fastcc i32 @"$ConfigReader.check_integer"(ptr %1, ptr nonnull @"$string.222", ptr %2, i64 0, i64 %6)
   %.not = icmp eq i32 %7, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -26489,7 +26487,7 @@ then6:                                            ; preds = %merge1
 then9:                                            ; preds = %then6
   %26 = getelementptr i8, ptr %1, i64 16
   %27 = load ptr, ptr %26, align 8
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.224", ptr %27, i32 16)
+  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.223", ptr %27, i32 16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -26560,7 +26558,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %11 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %11, align 8
   %12 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %12, ptr noundef nonnull readonly dereferenceable(11) @"$string.225", i64 11)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %12, ptr noundef nonnull readonly dereferenceable(11) @"$string.224", i64 11)
   %13 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %13, label %and.lhs.true.i, label %merge2.i.i
 
@@ -26590,7 +26588,7 @@ and.rhs.i.i.i46:                                  ; preds = %whilebody.i.i38
   %21 = getelementptr i8, ptr %child.023.i.i39, i64 24
   %.sroa.013.0.copyload.i.i47 = load i64, ptr %21, align 8
   %22 = inttoptr i64 %.sroa.013.0.copyload.i.i47 to ptr
-  %bcmp.i.i.i48 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %22, ptr noundef nonnull readonly dereferenceable(11) @"$string.225", i64 11)
+  %bcmp.i.i.i48 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %22, ptr noundef nonnull readonly dereferenceable(11) @"$string.224", i64 11)
   %23 = icmp eq i32 %bcmp.i.i.i48, 0
   br i1 %23, label %and.lhs.true.i49, label %merge2.i.i42
 
@@ -26630,7 +26628,7 @@ and.rhs.i.i.i79:                                  ; preds = %whilebody.i.i71
   %33 = getelementptr i8, ptr %child.023.i.i72, i64 24
   %.sroa.013.0.copyload.i.i80 = load i64, ptr %33, align 8
   %34 = inttoptr i64 %.sroa.013.0.copyload.i.i80 to ptr
-  %bcmp.i.i.i81 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %34, ptr noundef nonnull readonly dereferenceable(5) @"$string.226", i64 5)
+  %bcmp.i.i.i81 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %34, ptr noundef nonnull readonly dereferenceable(5) @"$string.225", i64 5)
   %35 = icmp eq i32 %bcmp.i.i.i81, 0
   br i1 %35, label %and.lhs.true.i82, label %merge2.i.i75
 
@@ -26665,14 +26663,14 @@ and.lhs.true:                                     ; preds = %and.lhs.true4
   %42 = getelementptr i8, ptr %phi.call, i64 40
   %.sroa.0.0.copyload = load i64, ptr %42, align 8
   %43 = inttoptr i64 %.sroa.0.0.copyload to ptr
-  %bcmp.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %43, ptr noundef nonnull readonly dereferenceable(7) @"$string.227", i64 7)
+  %bcmp.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %43, ptr noundef nonnull readonly dereferenceable(7) @"$string.226", i64 7)
   %44 = icmp eq i32 %bcmp.i.i, 0
   br i1 %44, label %then2, label %then5
 
 and.lhs.true4:                                    ; preds = %and.lhs.true.i49, %and.lhs.true.i82
   %45 = phi i32 [ %28, %and.lhs.true.i49 ], [ %40, %and.lhs.true.i82 ]
   %phi.call = phi ptr [ %child.023.i.i39, %and.lhs.true.i49 ], [ %child.023.i.i72, %and.lhs.true.i82 ]
-  %key.0 = phi ptr [ @"$string.225", %and.lhs.true.i49 ], [ @"$string.226", %and.lhs.true.i82 ]
+  %key.0 = phi ptr [ @"$string.224", %and.lhs.true.i49 ], [ @"$string.225", %and.lhs.true.i82 ]
   %46 = icmp eq i32 %45, 4
   br i1 %46, label %and.lhs.true, label %then5
 
@@ -26681,14 +26679,14 @@ common.ret:                                       ; preds = %merge2.i.i42, %merg
   ret i32 %common.ret.op
 
 then5:                                            ; preds = %and.lhs.true, %"$text.equals.exit", %and.lhs.true4, %"$text.equals.exit97"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull %key.0, ptr nonnull %phi.call, ptr nonnull @"$string.229")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull %key.0, ptr nonnull %phi.call, ptr nonnull @"$string.228")
   br label %common.ret
 
 "$text.equals.exit97":                            ; preds = %and.lhs.true
   %47 = getelementptr i8, ptr %phi.call, i64 40
   %.sroa.020.0.copyload = load i64, ptr %47, align 8
   %48 = inttoptr i64 %.sroa.020.0.copyload to ptr
-  %bcmp.i.i96 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(8) %48, ptr noundef nonnull readonly dereferenceable(8) @"$string.228", i64 8)
+  %bcmp.i.i96 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(8) %48, ptr noundef nonnull readonly dereferenceable(8) @"$string.227", i64 8)
   %49 = icmp eq i32 %bcmp.i.i96, 0
   br i1 %49, label %common.ret, label %then5
 }
@@ -26719,7 +26717,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %15 = getelementptr i8, ptr %1, i64 16
   %16 = load ptr, ptr %15, align 8
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.231", ptr %16, i32 %3, i32 %9, i64 %11, i64 1048576)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 1024, ptr nonnull @"$string.230", ptr %16, i32 %3, i32 %9, i64 %11, i64 1048576)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -26767,7 +26765,7 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   %9 = getelementptr i8, ptr %1, i64 16
   %10 = load ptr, ptr %9, align 8
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.232", ptr %10, i32 %3, i32 %5)
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.231", ptr %10, i32 %3, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %12 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %8)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %12, i64 1023)
@@ -26811,7 +26809,7 @@ then9:                                            ; preds = %then5
   %24 = load ptr, ptr %23, align 8
   %25 = getelementptr i8, ptr %0, i64 84
   %26 = load i32, ptr %25, align 4
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.233", ptr %24, i32 %18, i32 %26)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.232", ptr %24, i32 %18, i32 %26)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i52)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i53 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -26848,7 +26846,7 @@ then13:                                           ; preds = %merge4
 then17:                                           ; preds = %then13
   %40 = getelementptr i8, ptr %1, i64 16
   %41 = load ptr, ptr %40, align 8
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %39, i64 1024, ptr nonnull @"$string.234", ptr %41, i32 %34, i32 %36)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %39, i64 1024, ptr nonnull @"$string.233", ptr %41, i32 %34, i32 %36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %43 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %39)
   %spec.select.i.i57 = tail call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -26893,10 +26891,10 @@ merge:                                            ; preds = %entry
   %.sroa.23.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %6, i64 8
   store ptr null, ptr %.sroa.23.0..sroa_idx.i.i, align 8
   %.sroa.3.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %6, i64 16
-  store ptr @"$string.367", ptr %.sroa.3.0..sroa_idx.i.i, align 8
+  store ptr @"$string.366", ptr %.sroa.3.0..sroa_idx.i.i, align 8
   %.sroa.44.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %6, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0..sroa_idx.i.i, i8 0, i64 16, i1 false)
-  %10 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.366", ptr nonnull byval(%84) %6)
+  %10 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.365", ptr nonnull byval(%84) %6)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %6)
   %.not.i = icmp eq i32 %10, 0
   br i1 %.not.i, label %merge.i, label %common.ret
@@ -26937,7 +26935,7 @@ and.rhs.i.i.i.i:                                  ; preds = %whilebody.i.i.i
   %19 = getelementptr i8, ptr %child.023.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i = load i64, ptr %19, align 8
   %20 = inttoptr i64 %.sroa.013.0.copyload.i.i.i to ptr
-  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %20, ptr noundef nonnull readonly dereferenceable(11) @"$string.366", i64 11)
+  %bcmp.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %20, ptr noundef nonnull readonly dereferenceable(11) @"$string.365", i64 11)
   %21 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %21, label %and.lhs.true.i.i, label %merge2.i.i.i
 
@@ -26970,7 +26968,7 @@ and.rhs.i.i.i.i.i:                                ; preds = %whilebody.i.i.i.i
   %29 = getelementptr i8, ptr %child.023.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i = load i64, ptr %29, align 8
   %30 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %30, ptr noundef nonnull readonly dereferenceable(18) @"$string.368", i64 18)
+  %bcmp.i.i.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %30, ptr noundef nonnull readonly dereferenceable(18) @"$string.367", i64 18)
   %31 = icmp eq i32 %bcmp.i.i.i.i.i, 0
   br i1 %31, label %"$is_off.exit.i", label %merge2.i.i.i.i
 
@@ -27003,7 +27001,7 @@ and.rhs.i.i.i154.i:                               ; preds = %whilebody.i.i146.i
   %39 = getelementptr i8, ptr %child.023.i.i147.i, i64 24
   %.sroa.013.0.copyload.i.i155.i = load i64, ptr %39, align 8
   %40 = inttoptr i64 %.sroa.013.0.copyload.i.i155.i to ptr
-  %bcmp.i.i.i156.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(20) %40, ptr noundef nonnull readonly dereferenceable(20) @"$string.369", i64 20)
+  %bcmp.i.i.i156.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(20) %40, ptr noundef nonnull readonly dereferenceable(20) @"$string.368", i64 20)
   %41 = icmp eq i32 %bcmp.i.i.i156.i, 0
   br i1 %41, label %and.lhs.true.i157.i, label %merge2.i.i150.i
 
@@ -27042,7 +27040,7 @@ and.lhs.true.i169.i:                              ; preds = %and.lhs.true.i157.i
   br i1 %53, label %whilebody.i.i180.i.preheader, label %then6.i
 
 then6.i:                                          ; preds = %or.lhs.false8.i, %and.lhs.true.i, %"$says_nothing.exit.i"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.369", ptr nonnull %child.023.i.i147.i, ptr nonnull @"$string.370")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.368", ptr nonnull %child.023.i.i147.i, ptr nonnull @"$string.369")
   br label %common.ret
 
 and.lhs.true.i:                                   ; preds = %or.rhs.i.i
@@ -27076,7 +27074,7 @@ and.rhs.i.i.i188.i:                               ; preds = %whilebody.i.i180.i
   %59 = getelementptr i8, ptr %child.023.i.i181.i, i64 24
   %.sroa.013.0.copyload.i.i189.i = load i64, ptr %59, align 8
   %60 = inttoptr i64 %.sroa.013.0.copyload.i.i189.i to ptr
-  %bcmp.i.i.i190.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(16) %60, ptr noundef nonnull readonly dereferenceable(16) @"$string.371", i64 16)
+  %bcmp.i.i.i190.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(16) %60, ptr noundef nonnull readonly dereferenceable(16) @"$string.370", i64 16)
   %61 = icmp eq i32 %bcmp.i.i.i190.i, 0
   br i1 %61, label %and.lhs.true.i191.i, label %merge2.i.i184.i
 
@@ -27115,7 +27113,7 @@ and.lhs.true.i204.i:                              ; preds = %and.lhs.true.i191.i
   br i1 %73, label %whilebody.i.i219.i.preheader, label %then13.i
 
 then13.i:                                         ; preds = %or.lhs.false16.i, %and.lhs.true15.i, %"$says_nothing.exit208.i"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.371", ptr nonnull %child.023.i.i181.i, ptr nonnull @"$string.370")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.370", ptr nonnull %child.023.i.i181.i, ptr nonnull @"$string.369")
   br label %common.ret
 
 and.lhs.true15.i:                                 ; preds = %or.rhs.i206.i
@@ -27149,7 +27147,7 @@ and.rhs.i.i.i227.i:                               ; preds = %whilebody.i.i219.i
   %79 = getelementptr i8, ptr %child.023.i.i220.i, i64 24
   %.sroa.013.0.copyload.i.i228.i = load i64, ptr %79, align 8
   %80 = inttoptr i64 %.sroa.013.0.copyload.i.i228.i to ptr
-  %bcmp.i.i.i229.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %80, ptr noundef nonnull readonly dereferenceable(21) @"$string.372", i64 21)
+  %bcmp.i.i.i229.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(21) %80, ptr noundef nonnull readonly dereferenceable(21) @"$string.371", i64 21)
   %81 = icmp eq i32 %bcmp.i.i.i229.i, 0
   br i1 %81, label %and.lhs.true.i230.i, label %merge2.i.i223.i
 
@@ -27188,7 +27186,7 @@ and.lhs.true.i243.i:                              ; preds = %and.lhs.true.i230.i
   br i1 %93, label %merge.i.i104, label %then21.i
 
 then21.i:                                         ; preds = %or.lhs.false24.i, %and.lhs.true23.i, %"$says_nothing.exit247.i"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.372", ptr nonnull %child.023.i.i220.i, ptr nonnull @"$string.370")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.371", ptr nonnull %child.023.i.i220.i, ptr nonnull @"$string.369")
   br label %common.ret
 
 and.lhs.true23.i:                                 ; preds = %or.rhs.i245.i
@@ -27229,7 +27227,7 @@ and.rhs.i.i.i119:                                 ; preds = %whilebody.i.i111
   %101 = getelementptr i8, ptr %child.023.i.i112, i64 24
   %.sroa.013.0.copyload.i.i120 = load i64, ptr %101, align 8
   %102 = inttoptr i64 %.sroa.013.0.copyload.i.i120 to ptr
-  %bcmp.i.i.i121 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %102, ptr noundef nonnull readonly dereferenceable(14) @"$string.373", i64 14)
+  %bcmp.i.i.i121 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %102, ptr noundef nonnull readonly dereferenceable(14) @"$string.372", i64 14)
   %103 = icmp eq i32 %bcmp.i.i.i121, 0
   br i1 %103, label %and.lhs.true.i122, label %merge2.i.i115
 
@@ -27268,7 +27266,7 @@ and.lhs.true.i249.i:                              ; preds = %and.lhs.true.i122
   br i1 %115, label %merge.i.i71, label %then29.i
 
 then29.i:                                         ; preds = %or.lhs.false32.i, %and.lhs.true31.i, %"$says_nothing.exit253.i"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.373", ptr nonnull %child.023.i.i112, ptr nonnull @"$string.370")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.372", ptr nonnull %child.023.i.i112, ptr nonnull @"$string.369")
   br label %common.ret
 
 and.lhs.true31.i:                                 ; preds = %or.rhs.i251.i
@@ -27309,7 +27307,7 @@ and.rhs.i.i.i86:                                  ; preds = %whilebody.i.i78
   %123 = getelementptr i8, ptr %child.023.i.i79, i64 24
   %.sroa.013.0.copyload.i.i87 = load i64, ptr %123, align 8
   %124 = inttoptr i64 %.sroa.013.0.copyload.i.i87 to ptr
-  %bcmp.i.i.i88 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %124, ptr noundef nonnull readonly dereferenceable(19) @"$string.374", i64 19)
+  %bcmp.i.i.i88 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %124, ptr noundef nonnull readonly dereferenceable(19) @"$string.373", i64 19)
   %125 = icmp eq i32 %bcmp.i.i.i88, 0
   br i1 %125, label %and.lhs.true.i89, label %merge2.i.i82
 
@@ -27348,7 +27346,7 @@ and.lhs.true.i255.i:                              ; preds = %and.lhs.true.i89
   br i1 %137, label %merge.i.i, label %then37.i
 
 then37.i:                                         ; preds = %or.lhs.false40.i, %and.lhs.true39.i, %"$says_nothing.exit259.i"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.374", ptr nonnull %child.023.i.i79, ptr nonnull @"$string.370")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.373", ptr nonnull %child.023.i.i79, ptr nonnull @"$string.369")
   br label %common.ret
 
 and.lhs.true39.i:                                 ; preds = %or.rhs.i257.i
@@ -27389,7 +27387,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %145 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %145, align 8
   %146 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %146, ptr noundef nonnull readonly dereferenceable(11) @"$string.375", i64 11)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(11) %146, ptr noundef nonnull readonly dereferenceable(11) @"$string.374", i64 11)
   %147 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %147, label %and.lhs.true.i67, label %merge2.i.i
 
@@ -27428,7 +27426,7 @@ and.lhs.true.i261.i:                              ; preds = %and.lhs.true.i67
   br i1 %159, label %merge2, label %then45.i
 
 then45.i:                                         ; preds = %or.lhs.false48.i, %and.lhs.true47.i, %"$says_nothing.exit265.i"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.375", ptr nonnull %child.023.i.i, ptr nonnull @"$string.370")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %1, ptr nonnull @"$string.374", ptr nonnull %child.023.i.i, ptr nonnull @"$string.369")
   br label %common.ret
 
 and.lhs.true47.i:                                 ; preds = %or.rhs.i263.i
@@ -27454,12 +27452,12 @@ merge2:                                           ; preds = %merge2.i.i, %and.lh
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %5)
   store i32 %165, ptr %5, align 8
   %.sroa.23.0..sroa_idx.i.i34 = getelementptr inbounds i8, ptr %5, i64 8
-  store ptr @"$string.377", ptr %.sroa.23.0..sroa_idx.i.i34, align 8
+  store ptr @"$string.376", ptr %.sroa.23.0..sroa_idx.i.i34, align 8
   %.sroa.3.0..sroa_idx.i.i35 = getelementptr inbounds i8, ptr %5, i64 16
-  store ptr @"$string.378", ptr %.sroa.3.0..sroa_idx.i.i35, align 8
+  store ptr @"$string.377", ptr %.sroa.3.0..sroa_idx.i.i35, align 8
   %.sroa.44.0..sroa_idx.i.i36 = getelementptr inbounds i8, ptr %5, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0..sroa_idx.i.i36, i8 0, i64 16, i1 false)
-  %166 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.376", ptr nonnull byval(%84) %5)
+  %166 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.375", ptr nonnull byval(%84) %5)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %5)
   %.not.i37 = icmp eq i32 %166, 0
   br i1 %.not.i37, label %merge.i39, label %common.ret
@@ -27471,7 +27469,7 @@ merge.i39:                                        ; preds = %merge2
   %.sroa.5.0..sroa_idx.i.i = getelementptr inbounds i8, ptr %4, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.23.0..sroa_idx.i34.i, i8 0, i64 24, i1 false)
   store double 1.000000e+00, ptr %.sroa.5.0..sroa_idx.i.i, align 8
-  %167 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.379", ptr nonnull byval(%84) %4)
+  %167 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.378", ptr nonnull byval(%84) %4)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %4)
   %.not29.i = icmp eq i32 %167, 0
   br i1 %.not29.i, label %merge2.i, label %common.ret
@@ -27483,7 +27481,7 @@ merge2.i:                                         ; preds = %merge.i39
   %.sroa.5.0..sroa_idx.i36.i = getelementptr inbounds i8, ptr %3, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.23.0..sroa_idx.i35.i, i8 0, i64 24, i1 false)
   store double 1.000000e+00, ptr %.sroa.5.0..sroa_idx.i36.i, align 8
-  %168 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.380", ptr nonnull byval(%84) %3)
+  %168 = tail call fastcc noundef i32 @"$expect_items"(ptr %1, ptr nonnull @"$string.379", ptr nonnull byval(%84) %3)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %3)
   %.not30.i = icmp eq i32 %168, 0
   br i1 %.not30.i, label %merge7.i, label %common.ret
@@ -27523,7 +27521,7 @@ and.rhs.i.i.i.i55:                                ; preds = %whilebody.i.i.i47
   %176 = getelementptr i8, ptr %child.023.i.i.i48, i64 24
   %.sroa.013.0.copyload.i.i.i56 = load i64, ptr %176, align 8
   %177 = inttoptr i64 %.sroa.013.0.copyload.i.i.i56 to ptr
-  %bcmp.i.i.i.i57 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %177, ptr noundef nonnull readonly dereferenceable(14) @"$string.381", i64 14)
+  %bcmp.i.i.i.i57 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %177, ptr noundef nonnull readonly dereferenceable(14) @"$string.380", i64 14)
   %178 = icmp eq i32 %bcmp.i.i.i.i57, 0
   br i1 %178, label %and.lhs.true.i.i58, label %merge2.i.i.i51
 
@@ -27545,7 +27543,7 @@ and.lhs.true.i.i58:                               ; preds = %and.rhs.i.i.i.i55
   ]
 
 then12.i:                                         ; preds = %and.lhs.true.i.i58
-  %184 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.381", double 1.000000e+00)
+  %184 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.380", double 1.000000e+00)
   br label %"$check_layers.exit"
 
 merge11.i:                                        ; preds = %merge2.i.i.i51, %and.lhs.true.i.i58, %and.lhs.true.i.i58, %"$Document.child.exit.i.i.i44", %merge.i.i.i42, %or.lhs.false.i.i.i40, %merge7.i
@@ -27556,7 +27554,7 @@ merge11.i:                                        ; preds = %merge2.i.i.i51, %an
   %.sroa.5.0..sroa_idx.i38.i = getelementptr inbounds i8, ptr %2, i64 32
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.23.0..sroa_idx.i37.i, i8 0, i64 24, i1 false)
   store double 1.000000e+00, ptr %.sroa.5.0..sroa_idx.i38.i, align 8
-  %186 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.381", ptr nonnull byval(%84) %2)
+  %186 = tail call fastcc noundef i32 @"$expect_items"(ptr nonnull %1, ptr nonnull @"$string.380", ptr nonnull byval(%84) %2)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %2)
   br label %"$check_layers.exit"
 
@@ -27569,21 +27567,21 @@ merge7:                                           ; preds = %"$check_layers.exit
   %187 = getelementptr i8, ptr %0, i64 113
   %188 = load i8, ptr %187, align 1
   %189 = icmp ne i8 %188, 0
-  %190 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %1, ptr nonnull @"$string.382", i1 zeroext %189)
+  %190 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %1, ptr nonnull @"$string.381", i1 zeroext %189)
   %.not.i59 = icmp eq i32 %190, 0
   br i1 %.not.i59, label %merge.i61, label %common.ret
 
 merge.i61:                                        ; preds = %merge7
   %191 = load i8, ptr %187, align 1
   %192 = icmp ne i8 %191, 0
-  %193 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %1, ptr nonnull @"$string.383", i1 zeroext %192)
+  %193 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %1, ptr nonnull @"$string.382", i1 zeroext %192)
   %.not68.i = icmp eq i32 %193, 0
   br i1 %.not68.i, label %merge2.i62, label %common.ret
 
 merge2.i62:                                       ; preds = %merge.i61
   %194 = load i8, ptr %187, align 1
   %195 = icmp ne i8 %194, 0
-  %196 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %1, ptr nonnull @"$string.384", i1 zeroext %195)
+  %196 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %1, ptr nonnull @"$string.383", i1 zeroext %195)
   %.not69.i = icmp eq i32 %196, 0
   br i1 %.not69.i, label %merge7.i63, label %common.ret
 
@@ -27591,21 +27589,21 @@ merge7.i63:                                       ; preds = %merge2.i62
   %197 = getelementptr i8, ptr %0, i64 84
   %198 = load i32, ptr %197, align 4
   %199 = sitofp i32 %198 to double
-  %200 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.385", double %199)
+  %200 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.384", double %199)
   %.not70.i = icmp eq i32 %200, 0
   br i1 %.not70.i, label %merge12.i, label %common.ret
 
 merge12.i:                                        ; preds = %merge7.i63
   %201 = load i32, ptr %197, align 4
   %202 = sitofp i32 %201 to double
-  %203 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.386", double %202)
+  %203 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.385", double %202)
   %.not71.i = icmp eq i32 %203, 0
   br i1 %.not71.i, label %merge17.i, label %common.ret
 
 merge17.i:                                        ; preds = %merge12.i
   %204 = load i32, ptr %197, align 4
   %205 = sitofp i32 %204 to double
-  %206 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.387", double %205)
+  %206 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.386", double %205)
   %.not72.i = icmp eq i32 %206, 0
   br i1 %.not72.i, label %merge22.i, label %common.ret
 
@@ -27614,7 +27612,7 @@ merge22.i:                                        ; preds = %merge17.i
   %208 = sitofp i32 %207 to double
   %209 = tail call double @sqrt(double %208)
   %210 = fdiv double 1.000000e+00, %209
-  %211 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.388", double %210)
+  %211 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.387", double %210)
   %.not73.i = icmp eq i32 %211, 0
   br i1 %.not73.i, label %merge27.i, label %common.ret
 
@@ -27623,7 +27621,7 @@ merge27.i:                                        ; preds = %merge22.i
   %213 = sitofp i32 %212 to double
   %214 = tail call double @sqrt(double %213)
   %215 = fdiv double 1.000000e+00, %214
-  %216 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.389", double %215)
+  %216 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.388", double %215)
   %.not74.i = icmp eq i32 %216, 0
   br i1 %.not74.i, label %"$check_heads.exit", label %common.ret
 
@@ -27631,7 +27629,7 @@ merge27.i:                                        ; preds = %merge22.i
   %217 = getelementptr i8, ptr %0, i64 88
   %218 = load i32, ptr %217, align 4
   %219 = sitofp i32 %218 to double
-  %220 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.390", double %219)
+  %220 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.389", double %219)
   %.not33 = icmp eq i32 %220, 0
   br i1 %.not33, label %merge12, label %common.ret
 
@@ -27639,7 +27637,7 @@ merge12:                                          ; preds = %"$check_heads.exit"
   %221 = getelementptr i8, ptr %0, i64 64
   %222 = load i32, ptr %221, align 4
   %223 = sitofp i32 %222 to double
-  %224 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.391", double %223)
+  %224 = tail call fastcc i32 @"$expect_number"(ptr nonnull %1, ptr nonnull @"$string.390", double %223)
   br label %common.ret
 }
 
@@ -27681,7 +27679,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %9 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %9, align 8
   %10 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %10, ptr noundef nonnull readonly dereferenceable(19) @"$string.235", i64 19)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %10, ptr noundef nonnull readonly dereferenceable(19) @"$string.234", i64 19)
   %11 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %11, label %and.lhs.true.i, label %merge2.i.i
 
@@ -27737,7 +27735,7 @@ and.rhs.i.i.i1313:                                ; preds = %whilebody.i.i1305
   %25 = getelementptr i8, ptr %child.023.i.i1306, i64 24
   %.sroa.013.0.copyload.i.i1314 = load i64, ptr %25, align 8
   %26 = inttoptr i64 %.sroa.013.0.copyload.i.i1314 to ptr
-  %bcmp.i.i.i1315 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %26, ptr noundef nonnull readonly dereferenceable(19) @"$string.235", i64 19)
+  %bcmp.i.i.i1315 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %26, ptr noundef nonnull readonly dereferenceable(19) @"$string.234", i64 19)
   %27 = icmp eq i32 %bcmp.i.i.i1315, 0
   br i1 %27, label %and.lhs.true.i1316, label %merge2.i.i1309
 
@@ -27759,7 +27757,7 @@ and.lhs.true.i1316:                               ; preds = %and.rhs.i.i.i1313
 
 "$ConfigReader.find.exit1327":                    ; preds = %merge2.i.i1309, %and.lhs.true.i1316
   %common.ret.op.i1297 = phi ptr [ %spec.select.i1318, %and.lhs.true.i1316 ], [ null, %merge2.i.i1309 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.235", ptr %common.ret.op.i1297, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.234", ptr %common.ret.op.i1297, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge.i.i1331:                                    ; preds = %merge2.i.i, %and.lhs.true.i, %and.lhs.true.i, %and.lhs.true.i1294, %"$says_nothing.exit"
@@ -27783,7 +27781,7 @@ and.rhs.i.i.i1346:                                ; preds = %whilebody.i.i1338
   %37 = getelementptr i8, ptr %child.023.i.i1339, i64 24
   %.sroa.013.0.copyload.i.i1347 = load i64, ptr %37, align 8
   %38 = inttoptr i64 %.sroa.013.0.copyload.i.i1347 to ptr
-  %bcmp.i.i.i1348 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %38, ptr noundef nonnull readonly dereferenceable(5) @"$string.237", i64 5)
+  %bcmp.i.i.i1348 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %38, ptr noundef nonnull readonly dereferenceable(5) @"$string.236", i64 5)
   %39 = icmp eq i32 %bcmp.i.i.i1348, 0
   br i1 %39, label %and.lhs.true.i1349, label %merge2.i.i1342
 
@@ -27835,7 +27833,7 @@ and.rhs.i.i.i1385:                                ; preds = %whilebody.i.i1377
   %53 = getelementptr i8, ptr %child.023.i.i1378, i64 24
   %.sroa.013.0.copyload.i.i1386 = load i64, ptr %53, align 8
   %54 = inttoptr i64 %.sroa.013.0.copyload.i.i1386 to ptr
-  %bcmp.i.i.i1387 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %54, ptr noundef nonnull readonly dereferenceable(5) @"$string.237", i64 5)
+  %bcmp.i.i.i1387 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %54, ptr noundef nonnull readonly dereferenceable(5) @"$string.236", i64 5)
   %55 = icmp eq i32 %bcmp.i.i.i1387, 0
   br i1 %55, label %and.lhs.true.i1388, label %merge2.i.i1381
 
@@ -27857,7 +27855,7 @@ and.lhs.true.i1388:                               ; preds = %and.rhs.i.i.i1385
 
 "$ConfigReader.find.exit1399":                    ; preds = %merge2.i.i1381, %and.lhs.true.i1388
   %common.ret.op.i1369 = phi ptr [ %spec.select.i1390, %and.lhs.true.i1388 ], [ null, %merge2.i.i1381 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.237", ptr %common.ret.op.i1369, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.236", ptr %common.ret.op.i1369, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge.i.i1403:                                    ; preds = %merge2.i.i1342, %and.lhs.true.i1349, %and.lhs.true.i1349, %and.lhs.true.i1362, %"$says_nothing.exit1366"
@@ -27881,7 +27879,7 @@ and.rhs.i.i.i1418:                                ; preds = %whilebody.i.i1410
   %65 = getelementptr i8, ptr %child.023.i.i1411, i64 24
   %.sroa.013.0.copyload.i.i1419 = load i64, ptr %65, align 8
   %66 = inttoptr i64 %.sroa.013.0.copyload.i.i1419 to ptr
-  %bcmp.i.i.i1420 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %66, ptr noundef nonnull readonly dereferenceable(19) @"$string.238", i64 19)
+  %bcmp.i.i.i1420 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %66, ptr noundef nonnull readonly dereferenceable(19) @"$string.237", i64 19)
   %67 = icmp eq i32 %bcmp.i.i.i1420, 0
   br i1 %67, label %and.lhs.true.i1421, label %merge2.i.i1414
 
@@ -27933,7 +27931,7 @@ and.rhs.i.i.i1457:                                ; preds = %whilebody.i.i1449
   %81 = getelementptr i8, ptr %child.023.i.i1450, i64 24
   %.sroa.013.0.copyload.i.i1458 = load i64, ptr %81, align 8
   %82 = inttoptr i64 %.sroa.013.0.copyload.i.i1458 to ptr
-  %bcmp.i.i.i1459 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %82, ptr noundef nonnull readonly dereferenceable(19) @"$string.238", i64 19)
+  %bcmp.i.i.i1459 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(19) %82, ptr noundef nonnull readonly dereferenceable(19) @"$string.237", i64 19)
   %83 = icmp eq i32 %bcmp.i.i.i1459, 0
   br i1 %83, label %and.lhs.true.i1460, label %merge2.i.i1453
 
@@ -27955,7 +27953,7 @@ and.lhs.true.i1460:                               ; preds = %and.rhs.i.i.i1457
 
 "$ConfigReader.find.exit1471":                    ; preds = %merge2.i.i1453, %and.lhs.true.i1460
   %common.ret.op.i1441 = phi ptr [ %spec.select.i1462, %and.lhs.true.i1460 ], [ null, %merge2.i.i1453 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.238", ptr %common.ret.op.i1441, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.237", ptr %common.ret.op.i1441, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge.i.i1475:                                    ; preds = %merge2.i.i1414, %and.lhs.true.i1421, %and.lhs.true.i1421, %and.lhs.true.i1434, %"$says_nothing.exit1438"
@@ -27979,7 +27977,7 @@ and.rhs.i.i.i1490:                                ; preds = %whilebody.i.i1482
   %93 = getelementptr i8, ptr %child.023.i.i1483, i64 24
   %.sroa.013.0.copyload.i.i1491 = load i64, ptr %93, align 8
   %94 = inttoptr i64 %.sroa.013.0.copyload.i.i1491 to ptr
-  %bcmp.i.i.i1492 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %94, ptr noundef nonnull readonly dereferenceable(14) @"$string.239", i64 14)
+  %bcmp.i.i.i1492 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %94, ptr noundef nonnull readonly dereferenceable(14) @"$string.238", i64 14)
   %95 = icmp eq i32 %bcmp.i.i.i1492, 0
   br i1 %95, label %and.lhs.true.i1493, label %merge2.i.i1486
 
@@ -28031,7 +28029,7 @@ and.rhs.i.i.i1529:                                ; preds = %whilebody.i.i1521
   %109 = getelementptr i8, ptr %child.023.i.i1522, i64 24
   %.sroa.013.0.copyload.i.i1530 = load i64, ptr %109, align 8
   %110 = inttoptr i64 %.sroa.013.0.copyload.i.i1530 to ptr
-  %bcmp.i.i.i1531 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %110, ptr noundef nonnull readonly dereferenceable(14) @"$string.239", i64 14)
+  %bcmp.i.i.i1531 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(14) %110, ptr noundef nonnull readonly dereferenceable(14) @"$string.238", i64 14)
   %111 = icmp eq i32 %bcmp.i.i.i1531, 0
   br i1 %111, label %and.lhs.true.i1532, label %merge2.i.i1525
 
@@ -28053,7 +28051,7 @@ and.lhs.true.i1532:                               ; preds = %and.rhs.i.i.i1529
 
 "$ConfigReader.find.exit1543":                    ; preds = %merge2.i.i1525, %and.lhs.true.i1532
   %common.ret.op.i1513 = phi ptr [ %spec.select.i1534, %and.lhs.true.i1532 ], [ null, %merge2.i.i1525 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.239", ptr %common.ret.op.i1513, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.238", ptr %common.ret.op.i1513, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge.i.i1547:                                    ; preds = %merge2.i.i1486, %and.lhs.true.i1493, %and.lhs.true.i1493, %and.lhs.true.i1506, %"$says_nothing.exit1510"
@@ -28077,7 +28075,7 @@ and.rhs.i.i.i1562:                                ; preds = %whilebody.i.i1554
   %121 = getelementptr i8, ptr %child.023.i.i1555, i64 24
   %.sroa.013.0.copyload.i.i1563 = load i64, ptr %121, align 8
   %122 = inttoptr i64 %.sroa.013.0.copyload.i.i1563 to ptr
-  %bcmp.i.i.i1564 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %122, ptr noundef nonnull readonly dereferenceable(18) @"$string.240", i64 18)
+  %bcmp.i.i.i1564 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %122, ptr noundef nonnull readonly dereferenceable(18) @"$string.239", i64 18)
   %123 = icmp eq i32 %bcmp.i.i.i1564, 0
   br i1 %123, label %and.lhs.true.i1565, label %merge2.i.i1558
 
@@ -28129,7 +28127,7 @@ and.rhs.i.i.i1601:                                ; preds = %whilebody.i.i1593
   %137 = getelementptr i8, ptr %child.023.i.i1594, i64 24
   %.sroa.013.0.copyload.i.i1602 = load i64, ptr %137, align 8
   %138 = inttoptr i64 %.sroa.013.0.copyload.i.i1602 to ptr
-  %bcmp.i.i.i1603 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %138, ptr noundef nonnull readonly dereferenceable(18) @"$string.240", i64 18)
+  %bcmp.i.i.i1603 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(18) %138, ptr noundef nonnull readonly dereferenceable(18) @"$string.239", i64 18)
   %139 = icmp eq i32 %bcmp.i.i.i1603, 0
   br i1 %139, label %and.lhs.true.i1604, label %merge2.i.i1597
 
@@ -28151,7 +28149,7 @@ and.lhs.true.i1604:                               ; preds = %and.rhs.i.i.i1601
 
 "$ConfigReader.find.exit1615":                    ; preds = %merge2.i.i1597, %and.lhs.true.i1604
   %common.ret.op.i1585 = phi ptr [ %spec.select.i1606, %and.lhs.true.i1604 ], [ null, %merge2.i.i1597 ]
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.240", ptr %common.ret.op.i1585, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.239", ptr %common.ret.op.i1585, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge.i.i1619:                                    ; preds = %merge2.i.i1558, %and.lhs.true.i1565, %and.lhs.true.i1565, %and.lhs.true.i1578, %"$says_nothing.exit1582"
@@ -28175,7 +28173,7 @@ and.rhs.i.i.i1634:                                ; preds = %whilebody.i.i1626
   %149 = getelementptr i8, ptr %child.023.i.i1627, i64 24
   %.sroa.013.0.copyload.i.i1635 = load i64, ptr %149, align 8
   %150 = inttoptr i64 %.sroa.013.0.copyload.i.i1635 to ptr
-  %bcmp.i.i.i1636 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(40) %150, ptr noundef nonnull readonly dereferenceable(40) @"$string.241", i64 40)
+  %bcmp.i.i.i1636 = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(40) %150, ptr noundef nonnull readonly dereferenceable(40) @"$string.240", i64 40)
   %151 = icmp eq i32 %bcmp.i.i.i1636, 0
   br i1 %151, label %and.lhs.true.i1637, label %merge2.i.i1630
 
@@ -28214,12 +28212,12 @@ and.lhs.true.i1650:                               ; preds = %and.lhs.true.i1637
   br i1 %163, label %merge17, label %then18
 
 then18:                                           ; preds = %and.lhs.true.i1650, %or.rhs.i1652, %"$says_nothing.exit1654"
-  %164 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr nonnull %.val1293, ptr nonnull @"$string.241")
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.241", ptr %164, ptr nonnull @"$string.236")
+  %164 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr nonnull %.val1293, ptr nonnull @"$string.240")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.240", ptr %164, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge17:                                          ; preds = %merge2.i.i1630, %and.lhs.true.i1637, %and.lhs.true.i1637, %merge.i.i, %merge.i.i1331, %merge.i.i1403, %merge.i.i1475, %merge.i.i1547, %or.lhs.false.i.i, %entry, %merge.i.i1619, %"$Document.child.exit.i.i1622", %and.lhs.true.i1650, %"$says_nothing.exit1654"
-  %165 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.242")
+  %165 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.241")
   %166 = icmp eq ptr %165, null
   br i1 %166, label %merge21, label %or.lhs.false1.i1655
 
@@ -28247,11 +28245,11 @@ and.lhs.true.i1656:                               ; preds = %or.lhs.false1.i1655
   br i1 %174, label %merge21, label %then22
 
 then22:                                           ; preds = %and.lhs.true.i1656, %or.rhs.i1658, %"$says_nothing.exit1660"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.242", ptr nonnull %165, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.241", ptr nonnull %165, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge21:                                          ; preds = %merge17, %or.lhs.false1.i1655, %and.lhs.true.i1656, %"$says_nothing.exit1660"
-  %175 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.243")
+  %175 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.242")
   %176 = icmp eq ptr %175, null
   br i1 %176, label %merge25, label %or.lhs.false1.i1661
 
@@ -28279,11 +28277,11 @@ and.lhs.true.i1662:                               ; preds = %or.lhs.false1.i1661
   br i1 %184, label %merge25, label %then26
 
 then26:                                           ; preds = %and.lhs.true.i1662, %or.rhs.i1664, %"$says_nothing.exit1666"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.243", ptr nonnull %175, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.242", ptr nonnull %175, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge25:                                          ; preds = %merge21, %or.lhs.false1.i1661, %and.lhs.true.i1662, %"$says_nothing.exit1666"
-  %185 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.244")
+  %185 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.243")
   %186 = icmp eq ptr %185, null
   br i1 %186, label %merge29, label %or.lhs.false1.i1667
 
@@ -28311,11 +28309,11 @@ and.lhs.true.i1668:                               ; preds = %or.lhs.false1.i1667
   br i1 %194, label %merge29, label %then30
 
 then30:                                           ; preds = %and.lhs.true.i1668, %or.rhs.i1670, %"$says_nothing.exit1672"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.244", ptr nonnull %185, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.243", ptr nonnull %185, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge29:                                          ; preds = %merge25, %or.lhs.false1.i1667, %and.lhs.true.i1668, %"$says_nothing.exit1672"
-  %195 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.245")
+  %195 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.244")
   %196 = icmp eq ptr %195, null
   br i1 %196, label %merge33, label %or.lhs.false1.i1673
 
@@ -28343,11 +28341,11 @@ and.lhs.true.i1674:                               ; preds = %or.lhs.false1.i1673
   br i1 %204, label %merge33, label %then34
 
 then34:                                           ; preds = %and.lhs.true.i1674, %or.rhs.i1676, %"$says_nothing.exit1678"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.245", ptr nonnull %195, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.244", ptr nonnull %195, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge33:                                          ; preds = %merge29, %or.lhs.false1.i1673, %and.lhs.true.i1674, %"$says_nothing.exit1678"
-  %205 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.246")
+  %205 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.245")
   %206 = icmp eq ptr %205, null
   br i1 %206, label %merge37, label %or.lhs.false1.i1679
 
@@ -28375,11 +28373,11 @@ and.lhs.true.i1680:                               ; preds = %or.lhs.false1.i1679
   br i1 %214, label %merge37, label %then38
 
 then38:                                           ; preds = %and.lhs.true.i1680, %or.rhs.i1682, %"$says_nothing.exit1684"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.246", ptr nonnull %205, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.245", ptr nonnull %205, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge37:                                          ; preds = %merge33, %or.lhs.false1.i1679, %and.lhs.true.i1680, %"$says_nothing.exit1684"
-  %215 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.247")
+  %215 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.246")
   %216 = icmp eq ptr %215, null
   br i1 %216, label %merge41, label %or.lhs.false1.i1685
 
@@ -28407,11 +28405,11 @@ and.lhs.true.i1686:                               ; preds = %or.lhs.false1.i1685
   br i1 %224, label %merge41, label %then42
 
 then42:                                           ; preds = %and.lhs.true.i1686, %or.rhs.i1688, %"$says_nothing.exit1690"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.247", ptr nonnull %215, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.246", ptr nonnull %215, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge41:                                          ; preds = %merge37, %or.lhs.false1.i1685, %and.lhs.true.i1686, %"$says_nothing.exit1690"
-  %225 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.248")
+  %225 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.247")
   %226 = icmp eq ptr %225, null
   br i1 %226, label %merge45, label %or.lhs.false1.i1691
 
@@ -28439,11 +28437,11 @@ and.lhs.true.i1692:                               ; preds = %or.lhs.false1.i1691
   br i1 %234, label %merge45, label %then46
 
 then46:                                           ; preds = %and.lhs.true.i1692, %or.rhs.i1694, %"$says_nothing.exit1696"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.248", ptr nonnull %225, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.247", ptr nonnull %225, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge45:                                          ; preds = %merge41, %or.lhs.false1.i1691, %and.lhs.true.i1692, %"$says_nothing.exit1696"
-  %235 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.249")
+  %235 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.248")
   %236 = icmp eq ptr %235, null
   br i1 %236, label %merge49, label %or.lhs.false1.i1697
 
@@ -28471,11 +28469,11 @@ and.lhs.true.i1698:                               ; preds = %or.lhs.false1.i1697
   br i1 %244, label %merge49, label %then50
 
 then50:                                           ; preds = %and.lhs.true.i1698, %or.rhs.i1700, %"$says_nothing.exit1702"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.249", ptr nonnull %235, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.248", ptr nonnull %235, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge49:                                          ; preds = %merge45, %or.lhs.false1.i1697, %and.lhs.true.i1698, %"$says_nothing.exit1702"
-  %245 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.250")
+  %245 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.249")
   %246 = icmp eq ptr %245, null
   br i1 %246, label %merge53, label %or.lhs.false1.i1703
 
@@ -28503,11 +28501,11 @@ and.lhs.true.i1704:                               ; preds = %or.lhs.false1.i1703
   br i1 %254, label %merge53, label %then54
 
 then54:                                           ; preds = %and.lhs.true.i1704, %or.rhs.i1706, %"$says_nothing.exit1708"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.250", ptr nonnull %245, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.249", ptr nonnull %245, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge53:                                          ; preds = %merge49, %or.lhs.false1.i1703, %and.lhs.true.i1704, %"$says_nothing.exit1708"
-  %255 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.251")
+  %255 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.250")
   %256 = icmp eq ptr %255, null
   br i1 %256, label %merge57, label %or.lhs.false1.i1709
 
@@ -28535,11 +28533,11 @@ and.lhs.true.i1710:                               ; preds = %or.lhs.false1.i1709
   br i1 %264, label %merge57, label %then58
 
 then58:                                           ; preds = %and.lhs.true.i1710, %or.rhs.i1712, %"$says_nothing.exit1714"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.251", ptr nonnull %255, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.250", ptr nonnull %255, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge57:                                          ; preds = %merge53, %or.lhs.false1.i1709, %and.lhs.true.i1710, %"$says_nothing.exit1714"
-  %265 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.252")
+  %265 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.251")
   %266 = icmp eq ptr %265, null
   br i1 %266, label %merge61, label %or.lhs.false1.i1715
 
@@ -28567,11 +28565,11 @@ and.lhs.true.i1716:                               ; preds = %or.lhs.false1.i1715
   br i1 %274, label %merge61, label %then62
 
 then62:                                           ; preds = %and.lhs.true.i1716, %or.rhs.i1718, %"$says_nothing.exit1720"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.252", ptr nonnull %265, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.251", ptr nonnull %265, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge61:                                          ; preds = %merge57, %or.lhs.false1.i1715, %and.lhs.true.i1716, %"$says_nothing.exit1720"
-  %275 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.253")
+  %275 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.252")
   %276 = icmp eq ptr %275, null
   br i1 %276, label %merge65, label %or.lhs.false1.i1721
 
@@ -28599,11 +28597,11 @@ and.lhs.true.i1722:                               ; preds = %or.lhs.false1.i1721
   br i1 %284, label %merge65, label %then66
 
 then66:                                           ; preds = %and.lhs.true.i1722, %or.rhs.i1724, %"$says_nothing.exit1726"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.253", ptr nonnull %275, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.252", ptr nonnull %275, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge65:                                          ; preds = %merge61, %or.lhs.false1.i1721, %and.lhs.true.i1722, %"$says_nothing.exit1726"
-  %285 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.254")
+  %285 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.253")
   %286 = icmp eq ptr %285, null
   br i1 %286, label %merge69, label %or.lhs.false1.i1727
 
@@ -28631,11 +28629,11 @@ and.lhs.true.i1728:                               ; preds = %or.lhs.false1.i1727
   br i1 %294, label %merge69, label %then70
 
 then70:                                           ; preds = %and.lhs.true.i1728, %or.rhs.i1730, %"$says_nothing.exit1732"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.254", ptr nonnull %285, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.253", ptr nonnull %285, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge69:                                          ; preds = %merge65, %or.lhs.false1.i1727, %and.lhs.true.i1728, %"$says_nothing.exit1732"
-  %295 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.255")
+  %295 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.254")
   %296 = icmp eq ptr %295, null
   br i1 %296, label %merge73, label %or.lhs.false1.i1733
 
@@ -28663,11 +28661,11 @@ and.lhs.true.i1734:                               ; preds = %or.lhs.false1.i1733
   br i1 %304, label %merge73, label %then74
 
 then74:                                           ; preds = %and.lhs.true.i1734, %or.rhs.i1736, %"$says_nothing.exit1738"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.255", ptr nonnull %295, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.254", ptr nonnull %295, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge73:                                          ; preds = %merge69, %or.lhs.false1.i1733, %and.lhs.true.i1734, %"$says_nothing.exit1738"
-  %305 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.256")
+  %305 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.255")
   %306 = icmp eq ptr %305, null
   br i1 %306, label %merge77, label %or.lhs.false1.i1739
 
@@ -28695,11 +28693,11 @@ and.lhs.true.i1740:                               ; preds = %or.lhs.false1.i1739
   br i1 %314, label %merge77, label %then78
 
 then78:                                           ; preds = %and.lhs.true.i1740, %or.rhs.i1742, %"$says_nothing.exit1744"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.256", ptr nonnull %305, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.255", ptr nonnull %305, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge77:                                          ; preds = %merge73, %or.lhs.false1.i1739, %and.lhs.true.i1740, %"$says_nothing.exit1744"
-  %315 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.257")
+  %315 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.256")
   %316 = icmp eq ptr %315, null
   br i1 %316, label %merge81, label %or.lhs.false1.i1745
 
@@ -28727,11 +28725,11 @@ and.lhs.true.i1746:                               ; preds = %or.lhs.false1.i1745
   br i1 %324, label %merge81, label %then82
 
 then82:                                           ; preds = %and.lhs.true.i1746, %or.rhs.i1748, %"$says_nothing.exit1750"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.257", ptr nonnull %315, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.256", ptr nonnull %315, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge81:                                          ; preds = %merge77, %or.lhs.false1.i1745, %and.lhs.true.i1746, %"$says_nothing.exit1750"
-  %325 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.258")
+  %325 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.257")
   %326 = icmp eq ptr %325, null
   br i1 %326, label %merge85, label %or.lhs.false1.i1751
 
@@ -28759,11 +28757,11 @@ and.lhs.true.i1752:                               ; preds = %or.lhs.false1.i1751
   br i1 %334, label %merge85, label %then86
 
 then86:                                           ; preds = %and.lhs.true.i1752, %or.rhs.i1754, %"$says_nothing.exit1756"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.258", ptr nonnull %325, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.257", ptr nonnull %325, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge85:                                          ; preds = %merge81, %or.lhs.false1.i1751, %and.lhs.true.i1752, %"$says_nothing.exit1756"
-  %335 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.259")
+  %335 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.258")
   %336 = icmp eq ptr %335, null
   br i1 %336, label %merge89, label %or.lhs.false1.i1757
 
@@ -28791,11 +28789,11 @@ and.lhs.true.i1758:                               ; preds = %or.lhs.false1.i1757
   br i1 %344, label %merge89, label %then90
 
 then90:                                           ; preds = %and.lhs.true.i1758, %or.rhs.i1760, %"$says_nothing.exit1762"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.259", ptr nonnull %335, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.258", ptr nonnull %335, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge89:                                          ; preds = %merge85, %or.lhs.false1.i1757, %and.lhs.true.i1758, %"$says_nothing.exit1762"
-  %345 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.260")
+  %345 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.259")
   %346 = icmp eq ptr %345, null
   br i1 %346, label %merge93, label %or.lhs.false1.i1763
 
@@ -28823,11 +28821,11 @@ and.lhs.true.i1764:                               ; preds = %or.lhs.false1.i1763
   br i1 %354, label %merge93, label %then94
 
 then94:                                           ; preds = %and.lhs.true.i1764, %or.rhs.i1766, %"$says_nothing.exit1768"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.260", ptr nonnull %345, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.259", ptr nonnull %345, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge93:                                          ; preds = %merge89, %or.lhs.false1.i1763, %and.lhs.true.i1764, %"$says_nothing.exit1768"
-  %355 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.261")
+  %355 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.260")
   %356 = icmp eq ptr %355, null
   br i1 %356, label %merge97, label %or.lhs.false1.i1769
 
@@ -28855,11 +28853,11 @@ and.lhs.true.i1770:                               ; preds = %or.lhs.false1.i1769
   br i1 %364, label %merge97, label %then98
 
 then98:                                           ; preds = %and.lhs.true.i1770, %or.rhs.i1772, %"$says_nothing.exit1774"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.261", ptr nonnull %355, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.260", ptr nonnull %355, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge97:                                          ; preds = %merge93, %or.lhs.false1.i1769, %and.lhs.true.i1770, %"$says_nothing.exit1774"
-  %365 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.262")
+  %365 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.261")
   %366 = icmp eq ptr %365, null
   br i1 %366, label %merge101, label %or.lhs.false1.i1775
 
@@ -28887,11 +28885,11 @@ and.lhs.true.i1776:                               ; preds = %or.lhs.false1.i1775
   br i1 %374, label %merge101, label %then102
 
 then102:                                          ; preds = %and.lhs.true.i1776, %or.rhs.i1778, %"$says_nothing.exit1780"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.262", ptr nonnull %365, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.261", ptr nonnull %365, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge101:                                         ; preds = %merge97, %or.lhs.false1.i1775, %and.lhs.true.i1776, %"$says_nothing.exit1780"
-  %375 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.263")
+  %375 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.262")
   %376 = icmp eq ptr %375, null
   br i1 %376, label %merge105, label %or.lhs.false1.i1781
 
@@ -28919,11 +28917,11 @@ and.lhs.true.i1782:                               ; preds = %or.lhs.false1.i1781
   br i1 %384, label %merge105, label %then106
 
 then106:                                          ; preds = %and.lhs.true.i1782, %or.rhs.i1784, %"$says_nothing.exit1786"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.263", ptr nonnull %375, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.262", ptr nonnull %375, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge105:                                         ; preds = %merge101, %or.lhs.false1.i1781, %and.lhs.true.i1782, %"$says_nothing.exit1786"
-  %385 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.264")
+  %385 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.263")
   %386 = icmp eq ptr %385, null
   br i1 %386, label %merge109, label %or.lhs.false1.i1787
 
@@ -28951,11 +28949,11 @@ and.lhs.true.i1788:                               ; preds = %or.lhs.false1.i1787
   br i1 %394, label %merge109, label %then110
 
 then110:                                          ; preds = %and.lhs.true.i1788, %or.rhs.i1790, %"$says_nothing.exit1792"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.264", ptr nonnull %385, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.263", ptr nonnull %385, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge109:                                         ; preds = %merge105, %or.lhs.false1.i1787, %and.lhs.true.i1788, %"$says_nothing.exit1792"
-  %395 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.265")
+  %395 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.264")
   %396 = icmp eq ptr %395, null
   br i1 %396, label %merge113, label %or.lhs.false1.i1793
 
@@ -28983,11 +28981,11 @@ and.lhs.true.i1794:                               ; preds = %or.lhs.false1.i1793
   br i1 %404, label %merge113, label %then114
 
 then114:                                          ; preds = %and.lhs.true.i1794, %or.rhs.i1796, %"$says_nothing.exit1798"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.265", ptr nonnull %395, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.264", ptr nonnull %395, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge113:                                         ; preds = %merge109, %or.lhs.false1.i1793, %and.lhs.true.i1794, %"$says_nothing.exit1798"
-  %405 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.266")
+  %405 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.265")
   %406 = icmp eq ptr %405, null
   br i1 %406, label %merge117, label %or.lhs.false1.i1799
 
@@ -29015,11 +29013,11 @@ and.lhs.true.i1800:                               ; preds = %or.lhs.false1.i1799
   br i1 %414, label %merge117, label %then118
 
 then118:                                          ; preds = %and.lhs.true.i1800, %or.rhs.i1802, %"$says_nothing.exit1804"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.266", ptr nonnull %405, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.265", ptr nonnull %405, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge117:                                         ; preds = %merge113, %or.lhs.false1.i1799, %and.lhs.true.i1800, %"$says_nothing.exit1804"
-  %415 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.267")
+  %415 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.266")
   %416 = icmp eq ptr %415, null
   br i1 %416, label %merge121, label %or.lhs.false1.i1805
 
@@ -29047,11 +29045,11 @@ and.lhs.true.i1806:                               ; preds = %or.lhs.false1.i1805
   br i1 %424, label %merge121, label %then122
 
 then122:                                          ; preds = %and.lhs.true.i1806, %or.rhs.i1808, %"$says_nothing.exit1810"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.267", ptr nonnull %415, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.266", ptr nonnull %415, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge121:                                         ; preds = %merge117, %or.lhs.false1.i1805, %and.lhs.true.i1806, %"$says_nothing.exit1810"
-  %425 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.268")
+  %425 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.267")
   %426 = icmp eq ptr %425, null
   br i1 %426, label %merge125, label %or.lhs.false1.i1811
 
@@ -29079,11 +29077,11 @@ and.lhs.true.i1812:                               ; preds = %or.lhs.false1.i1811
   br i1 %434, label %merge125, label %then126
 
 then126:                                          ; preds = %and.lhs.true.i1812, %or.rhs.i1814, %"$says_nothing.exit1816"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.268", ptr nonnull %425, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.267", ptr nonnull %425, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge125:                                         ; preds = %merge121, %or.lhs.false1.i1811, %and.lhs.true.i1812, %"$says_nothing.exit1816"
-  %435 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.269")
+  %435 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.268")
   %436 = icmp eq ptr %435, null
   br i1 %436, label %merge129, label %or.lhs.false1.i1817
 
@@ -29111,11 +29109,11 @@ and.lhs.true.i1818:                               ; preds = %or.lhs.false1.i1817
   br i1 %444, label %merge129, label %then130
 
 then130:                                          ; preds = %and.lhs.true.i1818, %or.rhs.i1820, %"$says_nothing.exit1822"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.269", ptr nonnull %435, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.268", ptr nonnull %435, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge129:                                         ; preds = %merge125, %or.lhs.false1.i1817, %and.lhs.true.i1818, %"$says_nothing.exit1822"
-  %445 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.270")
+  %445 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.269")
   %446 = icmp eq ptr %445, null
   br i1 %446, label %merge133, label %or.lhs.false1.i1823
 
@@ -29143,11 +29141,11 @@ and.lhs.true.i1824:                               ; preds = %or.lhs.false1.i1823
   br i1 %454, label %merge133, label %then134
 
 then134:                                          ; preds = %and.lhs.true.i1824, %or.rhs.i1826, %"$says_nothing.exit1828"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.270", ptr nonnull %445, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.269", ptr nonnull %445, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge133:                                         ; preds = %merge129, %or.lhs.false1.i1823, %and.lhs.true.i1824, %"$says_nothing.exit1828"
-  %455 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.271")
+  %455 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.270")
   %456 = icmp eq ptr %455, null
   br i1 %456, label %merge137, label %or.lhs.false1.i1829
 
@@ -29175,11 +29173,11 @@ and.lhs.true.i1830:                               ; preds = %or.lhs.false1.i1829
   br i1 %464, label %merge137, label %then138
 
 then138:                                          ; preds = %and.lhs.true.i1830, %or.rhs.i1832, %"$says_nothing.exit1834"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.271", ptr nonnull %455, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.270", ptr nonnull %455, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge137:                                         ; preds = %merge133, %or.lhs.false1.i1829, %and.lhs.true.i1830, %"$says_nothing.exit1834"
-  %465 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.272")
+  %465 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.271")
   %466 = icmp eq ptr %465, null
   br i1 %466, label %merge141, label %or.lhs.false1.i1835
 
@@ -29207,11 +29205,11 @@ and.lhs.true.i1836:                               ; preds = %or.lhs.false1.i1835
   br i1 %474, label %merge141, label %then142
 
 then142:                                          ; preds = %and.lhs.true.i1836, %or.rhs.i1838, %"$says_nothing.exit1840"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.272", ptr nonnull %465, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.271", ptr nonnull %465, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge141:                                         ; preds = %merge137, %or.lhs.false1.i1835, %and.lhs.true.i1836, %"$says_nothing.exit1840"
-  %475 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.273")
+  %475 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.272")
   %476 = icmp eq ptr %475, null
   br i1 %476, label %merge145, label %or.lhs.false1.i1841
 
@@ -29239,11 +29237,11 @@ and.lhs.true.i1842:                               ; preds = %or.lhs.false1.i1841
   br i1 %484, label %merge145, label %then146
 
 then146:                                          ; preds = %and.lhs.true.i1842, %or.rhs.i1844, %"$says_nothing.exit1846"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.273", ptr nonnull %475, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.272", ptr nonnull %475, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge145:                                         ; preds = %merge141, %or.lhs.false1.i1841, %and.lhs.true.i1842, %"$says_nothing.exit1846"
-  %485 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.274")
+  %485 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.273")
   %486 = icmp eq ptr %485, null
   br i1 %486, label %merge149, label %or.lhs.false1.i1847
 
@@ -29271,11 +29269,11 @@ and.lhs.true.i1848:                               ; preds = %or.lhs.false1.i1847
   br i1 %494, label %merge149, label %then150
 
 then150:                                          ; preds = %and.lhs.true.i1848, %or.rhs.i1850, %"$says_nothing.exit1852"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.274", ptr nonnull %485, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.273", ptr nonnull %485, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge149:                                         ; preds = %merge145, %or.lhs.false1.i1847, %and.lhs.true.i1848, %"$says_nothing.exit1852"
-  %495 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.275")
+  %495 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.274")
   %496 = icmp eq ptr %495, null
   br i1 %496, label %merge153, label %or.lhs.false1.i1853
 
@@ -29303,11 +29301,11 @@ and.lhs.true.i1854:                               ; preds = %or.lhs.false1.i1853
   br i1 %504, label %merge153, label %then154
 
 then154:                                          ; preds = %and.lhs.true.i1854, %or.rhs.i1856, %"$says_nothing.exit1858"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.275", ptr nonnull %495, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.274", ptr nonnull %495, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge153:                                         ; preds = %merge149, %or.lhs.false1.i1853, %and.lhs.true.i1854, %"$says_nothing.exit1858"
-  %505 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.276")
+  %505 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.275")
   %506 = icmp eq ptr %505, null
   br i1 %506, label %merge157, label %or.lhs.false1.i1859
 
@@ -29335,11 +29333,11 @@ and.lhs.true.i1860:                               ; preds = %or.lhs.false1.i1859
   br i1 %514, label %merge157, label %then158
 
 then158:                                          ; preds = %and.lhs.true.i1860, %or.rhs.i1862, %"$says_nothing.exit1864"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.276", ptr nonnull %505, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.275", ptr nonnull %505, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge157:                                         ; preds = %merge153, %or.lhs.false1.i1859, %and.lhs.true.i1860, %"$says_nothing.exit1864"
-  %515 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.277")
+  %515 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.276")
   %516 = icmp eq ptr %515, null
   br i1 %516, label %merge161, label %or.lhs.false1.i1865
 
@@ -29367,11 +29365,11 @@ and.lhs.true.i1866:                               ; preds = %or.lhs.false1.i1865
   br i1 %524, label %merge161, label %then162
 
 then162:                                          ; preds = %and.lhs.true.i1866, %or.rhs.i1868, %"$says_nothing.exit1870"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.277", ptr nonnull %515, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.276", ptr nonnull %515, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge161:                                         ; preds = %merge157, %or.lhs.false1.i1865, %and.lhs.true.i1866, %"$says_nothing.exit1870"
-  %525 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.278")
+  %525 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.277")
   %526 = icmp eq ptr %525, null
   br i1 %526, label %merge165, label %or.lhs.false1.i1871
 
@@ -29399,11 +29397,11 @@ and.lhs.true.i1872:                               ; preds = %or.lhs.false1.i1871
   br i1 %534, label %merge165, label %then166
 
 then166:                                          ; preds = %and.lhs.true.i1872, %or.rhs.i1874, %"$says_nothing.exit1876"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.278", ptr nonnull %525, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.277", ptr nonnull %525, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge165:                                         ; preds = %merge161, %or.lhs.false1.i1871, %and.lhs.true.i1872, %"$says_nothing.exit1876"
-  %535 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.279")
+  %535 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.278")
   %536 = icmp eq ptr %535, null
   br i1 %536, label %merge169, label %or.lhs.false1.i1877
 
@@ -29431,11 +29429,11 @@ and.lhs.true.i1878:                               ; preds = %or.lhs.false1.i1877
   br i1 %544, label %merge169, label %then170
 
 then170:                                          ; preds = %and.lhs.true.i1878, %or.rhs.i1880, %"$says_nothing.exit1882"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.279", ptr nonnull %535, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.278", ptr nonnull %535, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge169:                                         ; preds = %merge165, %or.lhs.false1.i1877, %and.lhs.true.i1878, %"$says_nothing.exit1882"
-  %545 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.280")
+  %545 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.279")
   %546 = icmp eq ptr %545, null
   br i1 %546, label %merge173, label %or.lhs.false1.i1883
 
@@ -29463,11 +29461,11 @@ and.lhs.true.i1884:                               ; preds = %or.lhs.false1.i1883
   br i1 %554, label %merge173, label %then174
 
 then174:                                          ; preds = %and.lhs.true.i1884, %or.rhs.i1886, %"$says_nothing.exit1888"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.280", ptr nonnull %545, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.279", ptr nonnull %545, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge173:                                         ; preds = %merge169, %or.lhs.false1.i1883, %and.lhs.true.i1884, %"$says_nothing.exit1888"
-  %555 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.281")
+  %555 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.280")
   %556 = icmp eq ptr %555, null
   br i1 %556, label %merge177, label %or.lhs.false1.i1889
 
@@ -29495,11 +29493,11 @@ and.lhs.true.i1890:                               ; preds = %or.lhs.false1.i1889
   br i1 %564, label %merge177, label %then178
 
 then178:                                          ; preds = %and.lhs.true.i1890, %or.rhs.i1892, %"$says_nothing.exit1894"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.281", ptr nonnull %555, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.280", ptr nonnull %555, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge177:                                         ; preds = %merge173, %or.lhs.false1.i1889, %and.lhs.true.i1890, %"$says_nothing.exit1894"
-  %565 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.282")
+  %565 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.281")
   %566 = icmp eq ptr %565, null
   br i1 %566, label %merge181, label %or.lhs.false1.i1895
 
@@ -29527,11 +29525,11 @@ and.lhs.true.i1896:                               ; preds = %or.lhs.false1.i1895
   br i1 %574, label %merge181, label %then182
 
 then182:                                          ; preds = %and.lhs.true.i1896, %or.rhs.i1898, %"$says_nothing.exit1900"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.282", ptr nonnull %565, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.281", ptr nonnull %565, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge181:                                         ; preds = %merge177, %or.lhs.false1.i1895, %and.lhs.true.i1896, %"$says_nothing.exit1900"
-  %575 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.283")
+  %575 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.282")
   %576 = icmp eq ptr %575, null
   br i1 %576, label %merge185, label %or.lhs.false1.i1901
 
@@ -29559,11 +29557,11 @@ and.lhs.true.i1902:                               ; preds = %or.lhs.false1.i1901
   br i1 %584, label %merge185, label %then186
 
 then186:                                          ; preds = %and.lhs.true.i1902, %or.rhs.i1904, %"$says_nothing.exit1906"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.283", ptr nonnull %575, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.282", ptr nonnull %575, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge185:                                         ; preds = %merge181, %or.lhs.false1.i1901, %and.lhs.true.i1902, %"$says_nothing.exit1906"
-  %585 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.284")
+  %585 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.283")
   %586 = icmp eq ptr %585, null
   br i1 %586, label %merge189, label %or.lhs.false1.i1907
 
@@ -29591,11 +29589,11 @@ and.lhs.true.i1908:                               ; preds = %or.lhs.false1.i1907
   br i1 %594, label %merge189, label %then190
 
 then190:                                          ; preds = %and.lhs.true.i1908, %or.rhs.i1910, %"$says_nothing.exit1912"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.284", ptr nonnull %585, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.283", ptr nonnull %585, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge189:                                         ; preds = %merge185, %or.lhs.false1.i1907, %and.lhs.true.i1908, %"$says_nothing.exit1912"
-  %595 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.285")
+  %595 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.284")
   %596 = icmp eq ptr %595, null
   br i1 %596, label %merge193, label %or.lhs.false1.i1913
 
@@ -29623,11 +29621,11 @@ and.lhs.true.i1914:                               ; preds = %or.lhs.false1.i1913
   br i1 %604, label %merge193, label %then194
 
 then194:                                          ; preds = %and.lhs.true.i1914, %or.rhs.i1916, %"$says_nothing.exit1918"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.285", ptr nonnull %595, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.284", ptr nonnull %595, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge193:                                         ; preds = %merge189, %or.lhs.false1.i1913, %and.lhs.true.i1914, %"$says_nothing.exit1918"
-  %605 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.286")
+  %605 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.285")
   %606 = icmp eq ptr %605, null
   br i1 %606, label %merge197, label %or.lhs.false1.i1919
 
@@ -29655,11 +29653,11 @@ and.lhs.true.i1920:                               ; preds = %or.lhs.false1.i1919
   br i1 %614, label %merge197, label %then198
 
 then198:                                          ; preds = %and.lhs.true.i1920, %or.rhs.i1922, %"$says_nothing.exit1924"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.286", ptr nonnull %605, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.285", ptr nonnull %605, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge197:                                         ; preds = %merge193, %or.lhs.false1.i1919, %and.lhs.true.i1920, %"$says_nothing.exit1924"
-  %615 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.287")
+  %615 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.286")
   %616 = icmp eq ptr %615, null
   br i1 %616, label %merge201, label %or.lhs.false1.i1925
 
@@ -29687,11 +29685,11 @@ and.lhs.true.i1926:                               ; preds = %or.lhs.false1.i1925
   br i1 %624, label %merge201, label %then202
 
 then202:                                          ; preds = %and.lhs.true.i1926, %or.rhs.i1928, %"$says_nothing.exit1930"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.287", ptr nonnull %615, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.286", ptr nonnull %615, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge201:                                         ; preds = %merge197, %or.lhs.false1.i1925, %and.lhs.true.i1926, %"$says_nothing.exit1930"
-  %625 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.288")
+  %625 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.287")
   %626 = icmp eq ptr %625, null
   br i1 %626, label %merge205, label %or.lhs.false1.i1931
 
@@ -29719,11 +29717,11 @@ and.lhs.true.i1932:                               ; preds = %or.lhs.false1.i1931
   br i1 %634, label %merge205, label %then206
 
 then206:                                          ; preds = %and.lhs.true.i1932, %or.rhs.i1934, %"$says_nothing.exit1936"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.288", ptr nonnull %625, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.287", ptr nonnull %625, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge205:                                         ; preds = %merge201, %or.lhs.false1.i1931, %and.lhs.true.i1932, %"$says_nothing.exit1936"
-  %635 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.289")
+  %635 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.288")
   %636 = icmp eq ptr %635, null
   br i1 %636, label %merge209, label %or.lhs.false1.i1937
 
@@ -29751,11 +29749,11 @@ and.lhs.true.i1938:                               ; preds = %or.lhs.false1.i1937
   br i1 %644, label %merge209, label %then210
 
 then210:                                          ; preds = %and.lhs.true.i1938, %or.rhs.i1940, %"$says_nothing.exit1942"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.289", ptr nonnull %635, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.288", ptr nonnull %635, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge209:                                         ; preds = %merge205, %or.lhs.false1.i1937, %and.lhs.true.i1938, %"$says_nothing.exit1942"
-  %645 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.290")
+  %645 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.289")
   %646 = icmp eq ptr %645, null
   br i1 %646, label %merge213, label %or.lhs.false1.i1943
 
@@ -29783,11 +29781,11 @@ and.lhs.true.i1944:                               ; preds = %or.lhs.false1.i1943
   br i1 %654, label %merge213, label %then214
 
 then214:                                          ; preds = %and.lhs.true.i1944, %or.rhs.i1946, %"$says_nothing.exit1948"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.290", ptr nonnull %645, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.289", ptr nonnull %645, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge213:                                         ; preds = %merge209, %or.lhs.false1.i1943, %and.lhs.true.i1944, %"$says_nothing.exit1948"
-  %655 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.291")
+  %655 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.290")
   %656 = icmp eq ptr %655, null
   br i1 %656, label %merge217, label %or.lhs.false1.i1949
 
@@ -29815,11 +29813,11 @@ and.lhs.true.i1950:                               ; preds = %or.lhs.false1.i1949
   br i1 %664, label %merge217, label %then218
 
 then218:                                          ; preds = %and.lhs.true.i1950, %or.rhs.i1952, %"$says_nothing.exit1954"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.291", ptr nonnull %655, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.290", ptr nonnull %655, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge217:                                         ; preds = %merge213, %or.lhs.false1.i1949, %and.lhs.true.i1950, %"$says_nothing.exit1954"
-  %665 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.292")
+  %665 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.291")
   %666 = icmp eq ptr %665, null
   br i1 %666, label %merge221, label %or.lhs.false1.i1955
 
@@ -29847,11 +29845,11 @@ and.lhs.true.i1956:                               ; preds = %or.lhs.false1.i1955
   br i1 %674, label %merge221, label %then222
 
 then222:                                          ; preds = %and.lhs.true.i1956, %or.rhs.i1958, %"$says_nothing.exit1960"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.292", ptr nonnull %665, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.291", ptr nonnull %665, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge221:                                         ; preds = %merge217, %or.lhs.false1.i1955, %and.lhs.true.i1956, %"$says_nothing.exit1960"
-  %675 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.293")
+  %675 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.292")
   %676 = icmp eq ptr %675, null
   br i1 %676, label %merge225, label %or.lhs.false1.i1961
 
@@ -29879,11 +29877,11 @@ and.lhs.true.i1962:                               ; preds = %or.lhs.false1.i1961
   br i1 %684, label %merge225, label %then226
 
 then226:                                          ; preds = %and.lhs.true.i1962, %or.rhs.i1964, %"$says_nothing.exit1966"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.293", ptr nonnull %675, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.292", ptr nonnull %675, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge225:                                         ; preds = %merge221, %or.lhs.false1.i1961, %and.lhs.true.i1962, %"$says_nothing.exit1966"
-  %685 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.294")
+  %685 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.293")
   %686 = icmp eq ptr %685, null
   br i1 %686, label %merge229, label %or.lhs.false1.i1967
 
@@ -29911,11 +29909,11 @@ and.lhs.true.i1968:                               ; preds = %or.lhs.false1.i1967
   br i1 %694, label %merge229, label %then230
 
 then230:                                          ; preds = %and.lhs.true.i1968, %or.rhs.i1970, %"$says_nothing.exit1972"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.294", ptr nonnull %685, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.293", ptr nonnull %685, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge229:                                         ; preds = %merge225, %or.lhs.false1.i1967, %and.lhs.true.i1968, %"$says_nothing.exit1972"
-  %695 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.295")
+  %695 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.294")
   %696 = icmp eq ptr %695, null
   br i1 %696, label %merge233, label %or.lhs.false1.i1973
 
@@ -29943,11 +29941,11 @@ and.lhs.true.i1974:                               ; preds = %or.lhs.false1.i1973
   br i1 %704, label %merge233, label %then234
 
 then234:                                          ; preds = %and.lhs.true.i1974, %or.rhs.i1976, %"$says_nothing.exit1978"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.295", ptr nonnull %695, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.294", ptr nonnull %695, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge233:                                         ; preds = %merge229, %or.lhs.false1.i1973, %and.lhs.true.i1974, %"$says_nothing.exit1978"
-  %705 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.296")
+  %705 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.295")
   %706 = icmp eq ptr %705, null
   br i1 %706, label %merge237, label %or.lhs.false1.i1979
 
@@ -29975,11 +29973,11 @@ and.lhs.true.i1980:                               ; preds = %or.lhs.false1.i1979
   br i1 %714, label %merge237, label %then238
 
 then238:                                          ; preds = %and.lhs.true.i1980, %or.rhs.i1982, %"$says_nothing.exit1984"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.296", ptr nonnull %705, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.295", ptr nonnull %705, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge237:                                         ; preds = %merge233, %or.lhs.false1.i1979, %and.lhs.true.i1980, %"$says_nothing.exit1984"
-  %715 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.297")
+  %715 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.296")
   %716 = icmp eq ptr %715, null
   br i1 %716, label %merge241, label %or.lhs.false1.i1985
 
@@ -30007,11 +30005,11 @@ and.lhs.true.i1986:                               ; preds = %or.lhs.false1.i1985
   br i1 %724, label %merge241, label %then242
 
 then242:                                          ; preds = %and.lhs.true.i1986, %or.rhs.i1988, %"$says_nothing.exit1990"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.297", ptr nonnull %715, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.296", ptr nonnull %715, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge241:                                         ; preds = %merge237, %or.lhs.false1.i1985, %and.lhs.true.i1986, %"$says_nothing.exit1990"
-  %725 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.298")
+  %725 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.297")
   %726 = icmp eq ptr %725, null
   br i1 %726, label %merge245, label %or.lhs.false1.i1991
 
@@ -30039,11 +30037,11 @@ and.lhs.true.i1992:                               ; preds = %or.lhs.false1.i1991
   br i1 %734, label %merge245, label %then246
 
 then246:                                          ; preds = %and.lhs.true.i1992, %or.rhs.i1994, %"$says_nothing.exit1996"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.298", ptr nonnull %725, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.297", ptr nonnull %725, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge245:                                         ; preds = %merge241, %or.lhs.false1.i1991, %and.lhs.true.i1992, %"$says_nothing.exit1996"
-  %735 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.299")
+  %735 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.298")
   %736 = icmp eq ptr %735, null
   br i1 %736, label %merge249, label %or.lhs.false1.i1997
 
@@ -30071,11 +30069,11 @@ and.lhs.true.i1998:                               ; preds = %or.lhs.false1.i1997
   br i1 %744, label %merge249, label %then250
 
 then250:                                          ; preds = %and.lhs.true.i1998, %or.rhs.i2000, %"$says_nothing.exit2002"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.299", ptr nonnull %735, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.298", ptr nonnull %735, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge249:                                         ; preds = %merge245, %or.lhs.false1.i1997, %and.lhs.true.i1998, %"$says_nothing.exit2002"
-  %745 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.300")
+  %745 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.299")
   %746 = icmp eq ptr %745, null
   br i1 %746, label %merge253, label %or.lhs.false1.i2003
 
@@ -30103,11 +30101,11 @@ and.lhs.true.i2004:                               ; preds = %or.lhs.false1.i2003
   br i1 %754, label %merge253, label %then254
 
 then254:                                          ; preds = %and.lhs.true.i2004, %or.rhs.i2006, %"$says_nothing.exit2008"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.300", ptr nonnull %745, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.299", ptr nonnull %745, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge253:                                         ; preds = %merge249, %or.lhs.false1.i2003, %and.lhs.true.i2004, %"$says_nothing.exit2008"
-  %755 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.301")
+  %755 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.300")
   %756 = icmp eq ptr %755, null
   br i1 %756, label %merge257, label %or.lhs.false1.i2009
 
@@ -30135,11 +30133,11 @@ and.lhs.true.i2010:                               ; preds = %or.lhs.false1.i2009
   br i1 %764, label %merge257, label %then258
 
 then258:                                          ; preds = %and.lhs.true.i2010, %or.rhs.i2012, %"$says_nothing.exit2014"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.301", ptr nonnull %755, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.300", ptr nonnull %755, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge257:                                         ; preds = %merge253, %or.lhs.false1.i2009, %and.lhs.true.i2010, %"$says_nothing.exit2014"
-  %765 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.302")
+  %765 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.301")
   %766 = icmp eq ptr %765, null
   br i1 %766, label %merge261, label %or.lhs.false1.i2015
 
@@ -30167,11 +30165,11 @@ and.lhs.true.i2016:                               ; preds = %or.lhs.false1.i2015
   br i1 %774, label %merge261, label %then262
 
 then262:                                          ; preds = %and.lhs.true.i2016, %or.rhs.i2018, %"$says_nothing.exit2020"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.302", ptr nonnull %765, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.301", ptr nonnull %765, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge261:                                         ; preds = %merge257, %or.lhs.false1.i2015, %and.lhs.true.i2016, %"$says_nothing.exit2020"
-  %775 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.303")
+  %775 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.302")
   %776 = icmp eq ptr %775, null
   br i1 %776, label %merge265, label %or.lhs.false1.i2021
 
@@ -30199,11 +30197,11 @@ and.lhs.true.i2022:                               ; preds = %or.lhs.false1.i2021
   br i1 %784, label %merge265, label %then266
 
 then266:                                          ; preds = %and.lhs.true.i2022, %or.rhs.i2024, %"$says_nothing.exit2026"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.303", ptr nonnull %775, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.302", ptr nonnull %775, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge265:                                         ; preds = %merge261, %or.lhs.false1.i2021, %and.lhs.true.i2022, %"$says_nothing.exit2026"
-  %785 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.304")
+  %785 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.303")
   %786 = icmp eq ptr %785, null
   br i1 %786, label %merge269, label %or.lhs.false1.i2027
 
@@ -30231,11 +30229,11 @@ and.lhs.true.i2028:                               ; preds = %or.lhs.false1.i2027
   br i1 %794, label %merge269, label %then270
 
 then270:                                          ; preds = %and.lhs.true.i2028, %or.rhs.i2030, %"$says_nothing.exit2032"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.304", ptr nonnull %785, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.303", ptr nonnull %785, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge269:                                         ; preds = %merge265, %or.lhs.false1.i2027, %and.lhs.true.i2028, %"$says_nothing.exit2032"
-  %795 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.305")
+  %795 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.304")
   %796 = icmp eq ptr %795, null
   br i1 %796, label %merge273, label %or.lhs.false1.i2033
 
@@ -30263,11 +30261,11 @@ and.lhs.true.i2034:                               ; preds = %or.lhs.false1.i2033
   br i1 %804, label %merge273, label %then274
 
 then274:                                          ; preds = %and.lhs.true.i2034, %or.rhs.i2036, %"$says_nothing.exit2038"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.305", ptr nonnull %795, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.304", ptr nonnull %795, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge273:                                         ; preds = %merge269, %or.lhs.false1.i2033, %and.lhs.true.i2034, %"$says_nothing.exit2038"
-  %805 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.306")
+  %805 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.305")
   %806 = icmp eq ptr %805, null
   br i1 %806, label %merge277, label %or.lhs.false1.i2039
 
@@ -30295,11 +30293,11 @@ and.lhs.true.i2040:                               ; preds = %or.lhs.false1.i2039
   br i1 %814, label %merge277, label %then278
 
 then278:                                          ; preds = %and.lhs.true.i2040, %or.rhs.i2042, %"$says_nothing.exit2044"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.306", ptr nonnull %805, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.305", ptr nonnull %805, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge277:                                         ; preds = %merge273, %or.lhs.false1.i2039, %and.lhs.true.i2040, %"$says_nothing.exit2044"
-  %815 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.307")
+  %815 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.306")
   %816 = icmp eq ptr %815, null
   br i1 %816, label %merge281, label %or.lhs.false1.i2045
 
@@ -30327,11 +30325,11 @@ and.lhs.true.i2046:                               ; preds = %or.lhs.false1.i2045
   br i1 %824, label %merge281, label %then282
 
 then282:                                          ; preds = %and.lhs.true.i2046, %or.rhs.i2048, %"$says_nothing.exit2050"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.307", ptr nonnull %815, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.306", ptr nonnull %815, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge281:                                         ; preds = %merge277, %or.lhs.false1.i2045, %and.lhs.true.i2046, %"$says_nothing.exit2050"
-  %825 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.308")
+  %825 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.307")
   %826 = icmp eq ptr %825, null
   br i1 %826, label %merge285, label %or.lhs.false1.i2051
 
@@ -30359,11 +30357,11 @@ and.lhs.true.i2052:                               ; preds = %or.lhs.false1.i2051
   br i1 %834, label %merge285, label %then286
 
 then286:                                          ; preds = %and.lhs.true.i2052, %or.rhs.i2054, %"$says_nothing.exit2056"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.308", ptr nonnull %825, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.307", ptr nonnull %825, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge285:                                         ; preds = %merge281, %or.lhs.false1.i2051, %and.lhs.true.i2052, %"$says_nothing.exit2056"
-  %835 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.309")
+  %835 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.308")
   %836 = icmp eq ptr %835, null
   br i1 %836, label %merge289, label %or.lhs.false1.i2057
 
@@ -30391,11 +30389,11 @@ and.lhs.true.i2058:                               ; preds = %or.lhs.false1.i2057
   br i1 %844, label %merge289, label %then290
 
 then290:                                          ; preds = %and.lhs.true.i2058, %or.rhs.i2060, %"$says_nothing.exit2062"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.309", ptr nonnull %835, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.308", ptr nonnull %835, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge289:                                         ; preds = %merge285, %or.lhs.false1.i2057, %and.lhs.true.i2058, %"$says_nothing.exit2062"
-  %845 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.310")
+  %845 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val1292, ptr %.val1293, ptr nonnull @"$string.309")
   %846 = icmp eq ptr %845, null
   br i1 %846, label %merge293, label %or.lhs.false1.i2063
 
@@ -30423,344 +30421,344 @@ and.lhs.true.i2064:                               ; preds = %or.lhs.false1.i2063
   br i1 %854, label %merge293, label %then294
 
 then294:                                          ; preds = %and.lhs.true.i2064, %or.rhs.i2066, %"$says_nothing.exit2068"
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.310", ptr nonnull %845, ptr nonnull @"$string.236")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.309", ptr nonnull %845, ptr nonnull @"$string.235")
   br label %common.ret
 
 merge293:                                         ; preds = %merge289, %or.lhs.false1.i2063, %and.lhs.true.i2064, %"$says_nothing.exit2068"
-  %855 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.311", double 1.000000e+00)
+  %855 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.310", double 1.000000e+00)
   %.not = icmp eq i32 %855, 0
   br i1 %.not, label %merge297, label %common.ret
 
 merge297:                                         ; preds = %merge293
-  %856 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.312", double 1.000000e+00)
+  %856 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.311", double 1.000000e+00)
   %.not853 = icmp eq i32 %856, 0
   br i1 %.not853, label %merge302, label %common.ret
 
 merge302:                                         ; preds = %merge297
-  %857 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.313", double 1.000000e+00)
+  %857 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.312", double 1.000000e+00)
   %.not854 = icmp eq i32 %857, 0
   br i1 %.not854, label %merge307, label %common.ret
 
 merge307:                                         ; preds = %merge302
-  %858 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.314", double 1.000000e+00)
+  %858 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.313", double 1.000000e+00)
   %.not855 = icmp eq i32 %858, 0
   br i1 %.not855, label %merge312, label %common.ret
 
 merge312:                                         ; preds = %merge307
-  %859 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.315", double 1.000000e+00)
+  %859 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.314", double 1.000000e+00)
   %.not856 = icmp eq i32 %859, 0
   br i1 %.not856, label %merge317, label %common.ret
 
 merge317:                                         ; preds = %merge312
-  %860 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.316", double 1.000000e+00)
+  %860 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.315", double 1.000000e+00)
   %.not857 = icmp eq i32 %860, 0
   br i1 %.not857, label %merge322, label %common.ret
 
 merge322:                                         ; preds = %merge317
-  %861 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.317", double 1.000000e+00)
+  %861 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.316", double 1.000000e+00)
   %.not858 = icmp eq i32 %861, 0
   br i1 %.not858, label %merge327, label %common.ret
 
 merge327:                                         ; preds = %merge322
-  %862 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.318", double 1.000000e+00)
+  %862 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.317", double 1.000000e+00)
   %.not859 = icmp eq i32 %862, 0
   br i1 %.not859, label %merge332, label %common.ret
 
 merge332:                                         ; preds = %merge327
-  %863 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.319", double 1.000000e+00)
+  %863 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.318", double 1.000000e+00)
   %.not860 = icmp eq i32 %863, 0
   br i1 %.not860, label %merge337, label %common.ret
 
 merge337:                                         ; preds = %merge332
-  %864 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.320", double 1.000000e+00)
+  %864 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.319", double 1.000000e+00)
   %.not861 = icmp eq i32 %864, 0
   br i1 %.not861, label %merge342, label %common.ret
 
 merge342:                                         ; preds = %merge337
-  %865 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.321", double 1.000000e+00)
+  %865 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.320", double 1.000000e+00)
   %.not862 = icmp eq i32 %865, 0
   br i1 %.not862, label %merge347, label %common.ret
 
 merge347:                                         ; preds = %merge342
-  %866 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.322", double 1.000000e+00)
+  %866 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.321", double 1.000000e+00)
   %.not863 = icmp eq i32 %866, 0
   br i1 %.not863, label %merge352, label %common.ret
 
 merge352:                                         ; preds = %merge347
-  %867 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.323", double 1.000000e+00)
+  %867 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.322", double 1.000000e+00)
   %.not864 = icmp eq i32 %867, 0
   br i1 %.not864, label %merge357, label %common.ret
 
 merge357:                                         ; preds = %merge352
-  %868 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.324", double 1.000000e+00)
+  %868 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.323", double 1.000000e+00)
   %.not865 = icmp eq i32 %868, 0
   br i1 %.not865, label %merge362, label %common.ret
 
 merge362:                                         ; preds = %merge357
-  %869 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.325", double 1.000000e+00)
+  %869 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.324", double 1.000000e+00)
   %.not866 = icmp eq i32 %869, 0
   br i1 %.not866, label %merge367, label %common.ret
 
 merge367:                                         ; preds = %merge362
-  %870 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.326", double 1.000000e+00)
+  %870 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.325", double 1.000000e+00)
   %.not867 = icmp eq i32 %870, 0
   br i1 %.not867, label %merge372, label %common.ret
 
 merge372:                                         ; preds = %merge367
-  %871 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.327", double 1.000000e+00)
+  %871 = tail call fastcc i32 @"$expect_number"(ptr nonnull %0, ptr nonnull @"$string.326", double 1.000000e+00)
   %.not868 = icmp eq i32 %871, 0
   br i1 %.not868, label %merge377, label %common.ret
 
 merge377:                                         ; preds = %merge372
   %.val992 = load ptr, ptr %0, align 8
   %.val993 = load ptr, ptr %1, align 8
-  %872 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.328")
+  %872 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.327")
   %.not869 = icmp eq ptr %872, null
   br i1 %.not869, label %merge381, label %or.lhs.false384
 
 then382:                                          ; preds = %or.lhs.false
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.328", ptr nonnull %872, ptr nonnull @"$string.331")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.327", ptr nonnull %872, ptr nonnull @"$string.330")
   br label %common.ret
 
 or.lhs.false:                                     ; preds = %or.lhs.false384
-  %873 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %872, ptr nonnull @"$string.330")
+  %873 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %872, ptr nonnull @"$string.329")
   br i1 %873, label %merge381, label %then382
 
 or.lhs.false384:                                  ; preds = %merge377
-  %874 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %872, ptr nonnull @"$string.329")
+  %874 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %872, ptr nonnull @"$string.328")
   br i1 %874, label %merge381, label %or.lhs.false
 
 merge381:                                         ; preds = %merge377, %or.lhs.false384, %or.lhs.false
-  %875 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.332")
+  %875 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.331")
   %.not870 = icmp eq ptr %875, null
   br i1 %.not870, label %merge386, label %or.lhs.false391
 
 then387:                                          ; preds = %or.lhs.false390
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.332", ptr nonnull %875, ptr nonnull @"$string.331")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.331", ptr nonnull %875, ptr nonnull @"$string.330")
   br label %common.ret
 
 or.lhs.false390:                                  ; preds = %or.lhs.false391
-  %876 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %875, ptr nonnull @"$string.330")
+  %876 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %875, ptr nonnull @"$string.329")
   br i1 %876, label %merge386, label %then387
 
 or.lhs.false391:                                  ; preds = %merge381
-  %877 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %875, ptr nonnull @"$string.329")
+  %877 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %875, ptr nonnull @"$string.328")
   br i1 %877, label %merge386, label %or.lhs.false390
 
 merge386:                                         ; preds = %merge381, %or.lhs.false391, %or.lhs.false390
-  %878 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.333")
+  %878 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.332")
   %.not871 = icmp eq ptr %878, null
   br i1 %.not871, label %merge393, label %or.lhs.false397
 
 then394:                                          ; preds = %or.lhs.false397
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.333", ptr nonnull %878, ptr nonnull @"$string.335")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.332", ptr nonnull %878, ptr nonnull @"$string.334")
   br label %common.ret
 
 or.lhs.false397:                                  ; preds = %merge386
-  %879 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %878, ptr nonnull @"$string.334")
+  %879 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %878, ptr nonnull @"$string.333")
   br i1 %879, label %merge393, label %then394
 
 merge393:                                         ; preds = %merge386, %or.lhs.false397
-  %880 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.336")
+  %880 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.335")
   %.not872 = icmp eq ptr %880, null
   br i1 %.not872, label %merge399, label %or.lhs.false403
 
 then400:                                          ; preds = %or.lhs.false403
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.336", ptr nonnull %880, ptr nonnull @"$string.335")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.335", ptr nonnull %880, ptr nonnull @"$string.334")
   br label %common.ret
 
 or.lhs.false403:                                  ; preds = %merge393
-  %881 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %880, ptr nonnull @"$string.334")
+  %881 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %880, ptr nonnull @"$string.333")
   br i1 %881, label %merge399, label %then400
 
 merge399:                                         ; preds = %merge393, %or.lhs.false403
-  %882 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.337")
+  %882 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.336")
   %.not873 = icmp eq ptr %882, null
   br i1 %.not873, label %merge405, label %or.lhs.false411
 
 then406:                                          ; preds = %or.lhs.false409
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.337", ptr nonnull %882, ptr nonnull @"$string.341")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.336", ptr nonnull %882, ptr nonnull @"$string.340")
   br label %common.ret
 
 or.lhs.false409:                                  ; preds = %or.lhs.false410
-  %883 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %882, ptr nonnull @"$string.340")
+  %883 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %882, ptr nonnull @"$string.339")
   br i1 %883, label %merge405, label %then406
 
 or.lhs.false410:                                  ; preds = %or.lhs.false411
-  %884 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %882, ptr nonnull @"$string.339")
+  %884 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %882, ptr nonnull @"$string.338")
   br i1 %884, label %merge405, label %or.lhs.false409
 
 or.lhs.false411:                                  ; preds = %merge399
-  %885 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %882, ptr nonnull @"$string.338")
+  %885 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %882, ptr nonnull @"$string.337")
   br i1 %885, label %merge405, label %or.lhs.false410
 
 merge405:                                         ; preds = %merge399, %or.lhs.false411, %or.lhs.false410, %or.lhs.false409
-  %886 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.342")
+  %886 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.341")
   %.not874 = icmp eq ptr %886, null
   br i1 %.not874, label %merge413, label %or.lhs.false419
 
 then414:                                          ; preds = %or.lhs.false417
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.342", ptr nonnull %886, ptr nonnull @"$string.341")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.341", ptr nonnull %886, ptr nonnull @"$string.340")
   br label %common.ret
 
 or.lhs.false417:                                  ; preds = %or.lhs.false418
-  %887 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %886, ptr nonnull @"$string.340")
+  %887 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %886, ptr nonnull @"$string.339")
   br i1 %887, label %merge413, label %then414
 
 or.lhs.false418:                                  ; preds = %or.lhs.false419
-  %888 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %886, ptr nonnull @"$string.339")
+  %888 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %886, ptr nonnull @"$string.338")
   br i1 %888, label %merge413, label %or.lhs.false417
 
 or.lhs.false419:                                  ; preds = %merge405
-  %889 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %886, ptr nonnull @"$string.338")
+  %889 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %886, ptr nonnull @"$string.337")
   br i1 %889, label %merge413, label %or.lhs.false418
 
 merge413:                                         ; preds = %merge405, %or.lhs.false419, %or.lhs.false418, %or.lhs.false417
-  %890 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.343")
+  %890 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.342")
   %.not875 = icmp eq ptr %890, null
   br i1 %.not875, label %merge421, label %or.lhs.false426
 
 then422:                                          ; preds = %or.lhs.false425
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.343", ptr nonnull %890, ptr nonnull @"$string.346")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.342", ptr nonnull %890, ptr nonnull @"$string.345")
   br label %common.ret
 
 or.lhs.false425:                                  ; preds = %or.lhs.false426
-  %891 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %890, ptr nonnull @"$string.345")
+  %891 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %890, ptr nonnull @"$string.344")
   br i1 %891, label %merge421, label %then422
 
 or.lhs.false426:                                  ; preds = %merge413
-  %892 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %890, ptr nonnull @"$string.344")
+  %892 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %890, ptr nonnull @"$string.343")
   br i1 %892, label %merge421, label %or.lhs.false425
 
 merge421:                                         ; preds = %merge413, %or.lhs.false426, %or.lhs.false425
-  %893 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.347")
+  %893 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.346")
   %.not876 = icmp eq ptr %893, null
   br i1 %.not876, label %merge428, label %or.lhs.false432
 
 then429:                                          ; preds = %or.lhs.false432
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.347", ptr nonnull %893, ptr nonnull @"$string.349")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.346", ptr nonnull %893, ptr nonnull @"$string.348")
   br label %common.ret
 
 or.lhs.false432:                                  ; preds = %merge421
-  %894 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %893, ptr nonnull @"$string.348")
+  %894 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %893, ptr nonnull @"$string.347")
   br i1 %894, label %merge428, label %then429
 
 merge428:                                         ; preds = %merge421, %or.lhs.false432
-  %895 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.350")
+  %895 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.349")
   %.not877 = icmp eq ptr %895, null
   br i1 %.not877, label %merge434, label %or.lhs.false440
 
 then435:                                          ; preds = %or.lhs.false438
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.350", ptr nonnull %895, ptr nonnull @"$string.341")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.349", ptr nonnull %895, ptr nonnull @"$string.340")
   br label %common.ret
 
 or.lhs.false438:                                  ; preds = %or.lhs.false439
-  %896 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %895, ptr nonnull @"$string.340")
+  %896 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %895, ptr nonnull @"$string.339")
   br i1 %896, label %merge434, label %then435
 
 or.lhs.false439:                                  ; preds = %or.lhs.false440
-  %897 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %895, ptr nonnull @"$string.339")
+  %897 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %895, ptr nonnull @"$string.338")
   br i1 %897, label %merge434, label %or.lhs.false438
 
 or.lhs.false440:                                  ; preds = %merge428
-  %898 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %895, ptr nonnull @"$string.338")
+  %898 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %895, ptr nonnull @"$string.337")
   br i1 %898, label %merge434, label %or.lhs.false439
 
 merge434:                                         ; preds = %merge428, %or.lhs.false440, %or.lhs.false439, %or.lhs.false438
-  %899 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.351")
+  %899 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.350")
   %.not878 = icmp eq ptr %899, null
   br i1 %.not878, label %merge442, label %or.lhs.false446
 
 then443:                                          ; preds = %or.lhs.false446
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.351", ptr nonnull %899, ptr nonnull @"$string.335")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.350", ptr nonnull %899, ptr nonnull @"$string.334")
   br label %common.ret
 
 or.lhs.false446:                                  ; preds = %merge434
-  %900 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %899, ptr nonnull @"$string.334")
+  %900 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %899, ptr nonnull @"$string.333")
   br i1 %900, label %merge442, label %then443
 
 merge442:                                         ; preds = %merge434, %or.lhs.false446
-  %901 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.352")
+  %901 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.351")
   %.not879 = icmp eq ptr %901, null
   br i1 %.not879, label %merge448, label %or.lhs.false452
 
 then449:                                          ; preds = %or.lhs.false452
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.352", ptr nonnull %901, ptr nonnull @"$string.335")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.351", ptr nonnull %901, ptr nonnull @"$string.334")
   br label %common.ret
 
 or.lhs.false452:                                  ; preds = %merge442
-  %902 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %901, ptr nonnull @"$string.334")
+  %902 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %901, ptr nonnull @"$string.333")
   br i1 %902, label %merge448, label %then449
 
 merge448:                                         ; preds = %merge442, %or.lhs.false452
-  %903 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.353")
+  %903 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.352")
   %.not880 = icmp eq ptr %903, null
   br i1 %.not880, label %merge454, label %or.lhs.false458
 
 then455:                                          ; preds = %or.lhs.false458
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.353", ptr nonnull %903, ptr nonnull @"$string.335")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.352", ptr nonnull %903, ptr nonnull @"$string.334")
   br label %common.ret
 
 or.lhs.false458:                                  ; preds = %merge448
-  %904 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %903, ptr nonnull @"$string.334")
+  %904 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %903, ptr nonnull @"$string.333")
   br i1 %904, label %merge454, label %then455
 
 merge454:                                         ; preds = %merge448, %or.lhs.false458
-  %905 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.354")
+  %905 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.353")
   %.not881 = icmp eq ptr %905, null
   br i1 %.not881, label %merge460, label %or.lhs.false464
 
 then461:                                          ; preds = %or.lhs.false464
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.354", ptr nonnull %905, ptr nonnull @"$string.335")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.353", ptr nonnull %905, ptr nonnull @"$string.334")
   br label %common.ret
 
 or.lhs.false464:                                  ; preds = %merge454
-  %906 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %905, ptr nonnull @"$string.334")
+  %906 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %905, ptr nonnull @"$string.333")
   br i1 %906, label %merge460, label %then461
 
 merge460:                                         ; preds = %merge454, %or.lhs.false464
-  %907 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.355")
+  %907 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.354")
   %.not882 = icmp eq ptr %907, null
   br i1 %.not882, label %merge466, label %or.lhs.false470
 
 then467:                                          ; preds = %or.lhs.false470
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.355", ptr nonnull %907, ptr nonnull @"$string.335")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.354", ptr nonnull %907, ptr nonnull @"$string.334")
   br label %common.ret
 
 or.lhs.false470:                                  ; preds = %merge460
-  %908 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %907, ptr nonnull @"$string.334")
+  %908 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %907, ptr nonnull @"$string.333")
   br i1 %908, label %merge466, label %then467
 
 merge466:                                         ; preds = %merge460, %or.lhs.false470
-  %909 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.356")
+  %909 = tail call fastcc ptr @"$ConfigReader.find"(ptr %.val992, ptr %.val993, ptr nonnull @"$string.355")
   %.not883 = icmp eq ptr %909, null
   br i1 %.not883, label %merge472, label %or.lhs.false476
 
 then473:                                          ; preds = %or.lhs.false476
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.356", ptr nonnull %909, ptr nonnull @"$string.358")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr nonnull @"$string.355", ptr nonnull %909, ptr nonnull @"$string.357")
   br label %common.ret
 
 or.lhs.false476:                                  ; preds = %merge466
-  %910 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %909, ptr nonnull @"$string.357")
+  %910 = tail call fastcc zeroext i1 @"$is_word"(ptr nonnull %909, ptr nonnull @"$string.356")
   br i1 %910, label %merge472, label %then473
 
 merge472:                                         ; preds = %merge466, %or.lhs.false476
-  %911 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.359", i1 zeroext true)
+  %911 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.358", i1 zeroext true)
   %.not884 = icmp eq i32 %911, 0
   br i1 %.not884, label %merge479, label %common.ret
 
 merge479:                                         ; preds = %merge472
-  %912 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.360", i1 zeroext true)
+  %912 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.359", i1 zeroext true)
   %.not885 = icmp eq i32 %912, 0
   br i1 %.not885, label %merge484, label %common.ret
 
 merge484:                                         ; preds = %merge479
-  %913 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.361", i1 zeroext true)
+  %913 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.360", i1 zeroext true)
   %.not886 = icmp eq i32 %913, 0
   br i1 %.not886, label %merge489, label %common.ret
 
 merge489:                                         ; preds = %merge484
-  %914 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.362", i1 zeroext true)
+  %914 = tail call fastcc i32 @"$expect_flag"(ptr nonnull %0, ptr nonnull @"$string.361", i1 zeroext true)
   br label %common.ret
 }
 
@@ -30864,7 +30862,7 @@ or.lhs.false:                                     ; preds = %and.lhs.true.i
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false
-  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 32, ptr nonnull @"$string.176", double %2)
+  %35 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 32, ptr nonnull @"$string.175", double %2)
   call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr %1, ptr nonnull %.us-phi.i, ptr nonnull %supported)
   br label %common.ret
 }
@@ -31011,9 +31009,9 @@ merge:                                            ; preds = %entry
   br i1 %.not15, label %common.ret, label %then2
 
 then2:                                            ; preds = %merge
-  store ptr @"$string.159", ptr %words, align 8
+  store ptr @"$string.158", ptr %words, align 8
   %.fca.1.insert.fca.1.gep = getelementptr inbounds i8, ptr %words, i64 8
-  store ptr @"$string.158", ptr %.fca.1.insert.fca.1.gep, align 8
+  store ptr @"$string.157", ptr %.fca.1.insert.fca.1.gep, align 8
   %6 = load ptr, ptr %0, align 8
   %7 = getelementptr i8, ptr %0, i64 8
   %8 = load ptr, ptr %7, align 8
@@ -31194,7 +31192,7 @@ common.ret:                                       ; preds = %merge2.i.i, %merge2
   ret i32 %common.ret.op
 
 then2:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.363", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.362", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 merge1:                                           ; preds = %and.lhs.true.i
@@ -31215,12 +31213,12 @@ whilebody:                                        ; preds = %merge1, %"$Document
   %30 = icmp sgt i32 %items.sroa.0.0.copyload, %index.049
   %number.0.i.sroa.speculated = select i1 %30, double %items.sroa.4.0.copyload, double %items.sroa.5.0.copyload
   %word.0.i.sroa.speculated = select i1 %30, ptr %items.sroa.238.0.copyload, ptr %items.sroa.3.0.copyload
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 64, ptr nonnull @"$string.364", ptr %1, i32 %index.049)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 64, ptr nonnull @"$string.363", ptr %1, i32 %index.049)
   %32 = icmp eq ptr %word.0.i.sroa.speculated, null
   br i1 %32, label %then2.i, label %else3.i
 
 then2.i:                                          ; preds = %whilebody
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported.i, i64 64, ptr nonnull @"$string.365", double %number.0.i.sroa.speculated)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported.i, i64 64, ptr nonnull @"$string.364", double %number.0.i.sroa.speculated)
   %34 = load i32, ptr %item.050, align 4
   %35 = icmp eq i32 %34, 3
   br i1 %35, label %and.lhs.true.i31, label %"$check_item.exit"
@@ -31232,7 +31230,7 @@ and.lhs.true.i31:                                 ; preds = %then2.i
   br i1 %38, label %merge6, label %"$check_item.exit"
 
 else3.i:                                          ; preds = %whilebody
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported.i, i64 64, ptr nonnull @"$string.174", ptr nonnull %word.0.i.sroa.speculated)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported.i, i64 64, ptr nonnull @"$string.173", ptr nonnull %word.0.i.sroa.speculated)
   %40 = load i32, ptr %item.050, align 4
   %41 = icmp eq i32 %40, 4
   br i1 %41, label %and.rhs.i.i, label %"$check_item.exit"
@@ -31369,7 +31367,7 @@ common.ret:                                       ; preds = %merge, %then
   ret i32 %common.ret.op
 
 then:                                             ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.213", ptr nonnull %.us-phi.i)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %0, ptr %1, ptr nonnull @"$string.212", ptr nonnull %.us-phi.i)
   br label %common.ret
 
 and.lhs.true.split:                               ; preds = %and.lhs.true.i
@@ -31384,7 +31382,7 @@ merge:                                            ; preds = %merge2.i.i, %merge2
   %28 = getelementptr inbounds i8, ptr %reader.i19, i64 32
   %29 = getelementptr i8, ptr %0, i64 32
   %30 = trunc i64 %26 to i32
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %28, i64 192, ptr nonnull @"$string.214", ptr %29, i32 %30, ptr %1)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %28, i64 192, ptr nonnull @"$string.213", ptr %29, i32 %30, ptr %1)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %2, ptr noundef nonnull align 8 dereferenceable(224) %reader.i19, i64 224, i1 false)
   br label %common.ret
 }
@@ -31511,7 +31509,7 @@ and.rhs.i.i5.i:                                   ; preds = %or.rhs.i
   br i1 %36, label %common.ret, label %merge
 
 merge:                                            ; preds = %and.lhs.true.i, %or.rhs.i, %"$is_one_of.exit"
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 64, ptr nonnull @"$string.398", ptr %2, ptr %3)
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %supported, i64 64, ptr nonnull @"$string.397", ptr %2, ptr %3)
   call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr %1, ptr nonnull %.us-phi.i, ptr nonnull %supported)
   br label %common.ret
 }
@@ -31520,7 +31518,7 @@ merge:                                            ; preds = %and.lhs.true.i, %or
 define internal fastcc range(i32 0, 5) i32 @"$check_sparsity"(ptr %0) unnamed_addr #0 {
 entry:
   %inside = alloca %82, align 8
-  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.402", ptr nonnull %inside)
+  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.401", ptr nonnull %inside)
   %.not = icmp eq i32 %1, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -31541,7 +31539,7 @@ or.lhs.false:                                     ; preds = %merge
   br i1 %7, label %common.ret, label %merge1
 
 merge1:                                           ; preds = %or.lhs.false
-  %8 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.396", ptr nonnull @"$string.377")
+  %8 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.395", ptr nonnull @"$string.376")
   br label %common.ret
 }
 
@@ -31549,7 +31547,7 @@ merge1:                                           ; preds = %or.lhs.false
 define internal fastcc range(i32 0, 5) i32 @"$check_transforms"(ptr %0) unnamed_addr #0 {
 entry:
   %inside = alloca %82, align 8
-  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.403", ptr nonnull %inside)
+  %1 = call fastcc i32 @"$ConfigReader.object_of"(ptr %0, ptr nonnull @"$string.402", ptr nonnull %inside)
   %.not = icmp eq i32 %1, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -31593,7 +31591,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %10 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %10, align 8
   %11 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.404", i64 13)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(13) %11, ptr noundef nonnull readonly dereferenceable(13) @"$string.403", i64 13)
   %12 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %12, label %and.lhs.true.i, label %merge2.i.i
 
@@ -31627,7 +31625,7 @@ or.lhs.false:                                     ; preds = %merge2.i.i, %and.rh
   br i1 %26, label %common.ret, label %merge1
 
 merge1:                                           ; preds = %or.lhs.false
-  tail call fastcc void @"$ConfigReader.refuse"(ptr %0, ptr nonnull @"$string.403", ptr nonnull %inside.val12, ptr nonnull @"$string.405")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr %0, ptr nonnull @"$string.402", ptr nonnull %inside.val12, ptr nonnull @"$string.404")
   br label %common.ret
 }
 
@@ -31670,7 +31668,7 @@ and.rhs.i.i.i:                                    ; preds = %whilebody.i.i
   %9 = getelementptr i8, ptr %child.023.i.i, i64 24
   %.sroa.013.0.copyload.i.i = load i64, ptr %9, align 8
   %10 = inttoptr i64 %.sroa.013.0.copyload.i.i to ptr
-  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(15) %10, ptr noundef nonnull readonly dereferenceable(15) @"$string.406", i64 15)
+  %bcmp.i.i.i = tail call i32 @bcmp(ptr noundef nonnull dereferenceable(15) %10, ptr noundef nonnull readonly dereferenceable(15) @"$string.405", i64 15)
   %11 = icmp eq i32 %bcmp.i.i.i, 0
   br i1 %11, label %and.lhs.true.i, label %merge2.i.i
 
@@ -31694,47 +31692,47 @@ common.ret:                                       ; preds = %merge2.i.i, %and.lh
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %and.lhs.true.i
-  %18 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %0, ptr nonnull @"$string.406", ptr nonnull %inside)
+  %18 = call fastcc i32 @"$ConfigReader.object_of"(ptr nonnull %0, ptr nonnull @"$string.405", ptr nonnull %inside)
   %.not = icmp eq i32 %18, 0
   br i1 %.not, label %merge1, label %common.ret
 
 merge1:                                           ; preds = %merge
-  %19 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.218", ptr nonnull @"$string.407")
+  %19 = call fastcc i32 @"$ConfigReader.expect_string"(ptr nonnull %inside, ptr nonnull @"$string.217", ptr nonnull @"$string.406")
   %.not.i = icmp eq i32 %19, 0
   br i1 %.not.i, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge1
-  %20 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside, ptr nonnull @"$string.408", i64 8)
+  %20 = call fastcc i32 @"$ConfigReader.expect_integer"(ptr nonnull %inside, ptr nonnull @"$string.407", i64 8)
   %.not52.i = icmp eq i32 %20, 0
   br i1 %.not52.i, label %merge2.i, label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  %21 = call fastcc i32 @"$expect_either"(ptr nonnull %inside, ptr nonnull @"$string.409", ptr nonnull @"$string.410", ptr nonnull @"$string.411")
+  %21 = call fastcc i32 @"$expect_either"(ptr nonnull %inside, ptr nonnull @"$string.408", ptr nonnull @"$string.409", ptr nonnull @"$string.410")
   %.not53.i = icmp eq i32 %21, 0
   br i1 %.not53.i, label %merge7.i, label %common.ret
 
 merge7.i:                                         ; preds = %merge2.i
-  %22 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.412")
+  %22 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.411")
   %.not54.i = icmp eq i32 %22, 0
   br i1 %.not54.i, label %merge12.i, label %common.ret
 
 merge12.i:                                        ; preds = %merge7.i
-  %23 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.413")
+  %23 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.412")
   %.not55.i = icmp eq i32 %23, 0
   br i1 %.not55.i, label %merge17.i, label %common.ret
 
 merge17.i:                                        ; preds = %merge12.i
-  %24 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.414")
+  %24 = call fastcc i32 @"$ConfigReader.expect_absent"(ptr nonnull %inside, ptr nonnull @"$string.413")
   %.not56.i = icmp eq i32 %24, 0
   br i1 %.not56.i, label %merge22.i, label %common.ret
 
 merge22.i:                                        ; preds = %merge17.i
-  %25 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.415", i1 zeroext true)
+  %25 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.414", i1 zeroext true)
   %.not57.i = icmp eq i32 %25, 0
   br i1 %.not57.i, label %merge27.i, label %common.ret
 
 merge27.i:                                        ; preds = %merge22.i
-  %26 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.416", i1 zeroext false)
+  %26 = call fastcc i32 @"$ConfigReader.expect_flag"(ptr nonnull %inside, ptr nonnull @"$string.415", i1 zeroext false)
   br label %common.ret
 }
 
@@ -31824,14 +31822,14 @@ common.ret:                                       ; preds = %merge2.i.i, %merge2
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %and.lhs.true.i
-  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr %1, ptr nonnull %.us-phi.i, ptr nonnull @"$string.160")
+  tail call fastcc void @"$ConfigReader.refuse"(ptr nonnull %0, ptr %1, ptr nonnull %.us-phi.i, ptr nonnull @"$string.159")
   br label %common.ret
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc range(i32 0, 5) i32 @"$anon (./terra/checkpoint/quantisation.t:147).423"(ptr %0) unnamed_addr #0 {
+define internal fastcc range(i32 0, 5) i32 @"$anon (./terra/checkpoint/quantisation.t:147).422"(ptr %0) unnamed_addr #0 {
 entry:
-  %1 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.218", ptr nonnull @"$string.407")
+  %1 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.217", ptr nonnull @"$string.406")
   %.not = icmp eq i32 %1, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -31840,37 +31838,37 @@ common.ret:                                       ; preds = %merge22, %merge17, 
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %2 = tail call fastcc i32 @"$ConfigReader.expect_integer"(ptr %0, ptr nonnull @"$string.408", i64 8)
+  %2 = tail call fastcc i32 @"$ConfigReader.expect_integer"(ptr %0, ptr nonnull @"$string.407", i64 8)
   %.not52 = icmp eq i32 %2, 0
   br i1 %.not52, label %merge2, label %common.ret
 
 merge2:                                           ; preds = %merge
-  %3 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.409", ptr nonnull @"$string.33")
+  %3 = tail call fastcc i32 @"$ConfigReader.expect_string"(ptr %0, ptr nonnull @"$string.408", ptr nonnull @"$string.33")
   %.not53 = icmp eq i32 %3, 0
   br i1 %.not53, label %merge7, label %common.ret
 
 merge7:                                           ; preds = %merge2
-  %4 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.412")
+  %4 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.411")
   %.not54 = icmp eq i32 %4, 0
   br i1 %.not54, label %merge12, label %common.ret
 
 merge12:                                          ; preds = %merge7
-  %5 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.413")
+  %5 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.412")
   %.not55 = icmp eq i32 %5, 0
   br i1 %.not55, label %merge17, label %common.ret
 
 merge17:                                          ; preds = %merge12
-  %6 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.414")
+  %6 = tail call fastcc i32 @"$ConfigReader.expect_absent"(ptr %0, ptr nonnull @"$string.413")
   %.not56 = icmp eq i32 %6, 0
   br i1 %.not56, label %merge22, label %common.ret
 
 merge22:                                          ; preds = %merge17
-  %7 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.415", i1 zeroext true)
+  %7 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.414", i1 zeroext true)
   %.not57 = icmp eq i32 %7, 0
   br i1 %.not57, label %merge27, label %common.ret
 
 merge27:                                          ; preds = %merge22
-  %8 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.416", i1 zeroext true)
+  %8 = tail call fastcc i32 @"$ConfigReader.expect_flag"(ptr %0, ptr nonnull @"$string.415", i1 zeroext true)
   br label %common.ret
 }
 
@@ -31896,7 +31894,7 @@ common.ret:                                       ; preds = %merge6, %"$Document
   ret i32 %common.ret.op
 
 then:                                             ; preds = %entry
-  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %4, ptr %3, ptr nonnull @"$string.183", ptr nonnull %1)
+  tail call fastcc void @"$ConfigReader.wrong_kind"(ptr %4, ptr %3, ptr nonnull @"$string.182", ptr nonnull %1)
   br label %common.ret
 
 merge:                                            ; preds = %entry
@@ -31949,7 +31947,7 @@ whilebody:                                        ; preds = %whilebody.lr.ph, %"
   br i1 %.not25, label %merge2, label %then3
 
 then3:                                            ; preds = %whilebody
-  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %4, ptr %3, ptr nonnull @"$string.183", ptr nonnull %child.097)
+  call fastcc void @"$ConfigReader.wrong_kind"(ptr nonnull %4, ptr %3, ptr nonnull @"$string.182", ptr nonnull %child.097)
   br label %common.ret
 
 merge2:                                           ; preds = %whilebody
@@ -32013,7 +32011,7 @@ then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.
 then.i.i.i.i.i:                                   ; preds = %then.i.i.i.i
   %51 = trunc i64 %43 to i32
   %52 = load ptr, ptr %parser.i.i.i, align 8
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 1024, ptr nonnull @"$string.432", i32 %51, ptr %52, i64 %42, ptr nonnull @"$string.448")
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 1024, ptr nonnull @"$string.431", i32 %51, ptr %52, i64 %42, ptr nonnull @"$string.447")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %50)
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -32239,7 +32237,7 @@ then.i31.i.i.i:                                   ; preds = %then2.i.i.i
   %129 = trunc i64 %128 to i32
   %130 = load ptr, ptr %parser.i.i.i, align 8
   %131 = load i64, ptr %.sroa.3.0.parser.sroa_idx.i.i.i, align 8
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %127, i64 1024, ptr nonnull @"$string.432", i32 %129, ptr %130, i64 %131, ptr nonnull @"$string.433")
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %127, i64 1024, ptr nonnull @"$string.431", i32 %129, ptr %130, i64 %131, ptr nonnull @"$string.432")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %133 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %127)
   %spec.select.i.i.i32.i.i.i = call i64 @llvm.smin.i64(i64 %133, i64 1023)
@@ -32288,7 +32286,7 @@ then2.i.i:                                        ; preds = %then.i.i
   %146 = getelementptr i8, ptr %4, i64 16
   %147 = load ptr, ptr %146, align 8
   %148 = getelementptr i8, ptr %4, i64 32
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %145, i64 1024, ptr nonnull @"$string.457", ptr %147, ptr %148, ptr %3, ptr nonnull %cause.i.i)
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %145, i64 1024, ptr nonnull @"$string.456", ptr %147, ptr %148, ptr %3, ptr nonnull %cause.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %145)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %150, i64 1023)
@@ -32377,7 +32375,7 @@ then5.i.i:                                        ; preds = %merge.i.i.i.i
 then.i21.i.i:                                     ; preds = %then5.i.i
   %173 = getelementptr i8, ptr %4, i64 16
   %174 = load ptr, ptr %173, align 8
-  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %172, i64 1024, ptr nonnull @"$string.120", ptr %174)
+  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %172, i64 1024, ptr nonnull @"$string.119", ptr %174)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %176 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %172)
   %spec.select.i.i.i22.i.i = call i64 @llvm.smin.i64(i64 %176, i64 1023)
@@ -32399,7 +32397,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i21.i.i
 
 "$text.equal.exit.i":                             ; preds = %merge2
   %181 = inttoptr i64 %.sroa.0.0.copyload to ptr
-  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %181, ptr noundef nonnull dereferenceable(3) @"$string.426", i64 3)
+  %bcmp.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %181, ptr noundef nonnull dereferenceable(3) @"$string.425", i64 3)
   %182 = icmp eq i32 %bcmp.i.i, 0
   br i1 %182, label %then.i, label %merge.i27
 
@@ -32465,7 +32463,7 @@ then3.i:                                          ; preds = %merge.i.i41.i.i, %m
 then.i58.i:                                       ; preds = %then3.i
   %208 = getelementptr i8, ptr %4, i64 16
   %209 = load ptr, ptr %208, align 8
-  %210 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %207, i64 1024, ptr nonnull @"$string.120", ptr %209)
+  %210 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %207, i64 1024, ptr nonnull @"$string.119", ptr %209)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i56.i)
   %211 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %207)
   %spec.select.i.i.i59.i = call i64 @llvm.smin.i64(i64 %211, i64 1023)
@@ -32527,7 +32525,7 @@ merge7.i.i.i85.i:                                 ; preds = %merge.i.i.i82.i
 and.rhs.i.i72.i:                                  ; preds = %merge7.i.i.i85.i, %or.rhs.i.i.i
   %229 = load i64, ptr %31, align 8
   %.not.i.i.i.i.i73.i = icmp slt i64 %229, %size.0.i.i.i
-  br i1 %.not.i.i.i.i.i73.i, label %merge.i.i.i.i.i78.i, label %"$Vector.resize.148.exit.i.i.i.i"
+  br i1 %.not.i.i.i.i.i73.i, label %merge.i.i.i.i.i78.i, label %"$Vector.resize.147.exit.i.i.i.i"
 
 merge.i.i.i.i.i78.i:                              ; preds = %and.rhs.i.i72.i
   %230 = shl i64 %229, 1
@@ -32542,16 +32540,16 @@ merge.i.i.i.i.i78.i:                              ; preds = %and.rhs.i.i72.i
 merge7.i.i.i.i.i81.i:                             ; preds = %merge.i.i.i.i.i78.i
   store ptr %233, ptr %30, align 8
   store i64 %spec.store.select.i.i.i.i.i80.i, ptr %31, align 8
-  br label %"$Vector.resize.148.exit.i.i.i.i"
+  br label %"$Vector.resize.147.exit.i.i.i.i"
 
-"$Vector.resize.148.exit.i.i.i.i":                ; preds = %merge7.i.i.i.i.i81.i, %and.rhs.i.i72.i
+"$Vector.resize.147.exit.i.i.i.i":                ; preds = %merge7.i.i.i.i.i81.i, %and.rhs.i.i72.i
   store i64 %size.0.i.i.i, ptr %28, align 8
   %235 = icmp sgt i64 %size.0.i.i.i, 0
   br i1 %235, label %forbody.i.i.i76.i, label %merge1.i.i.i.i
 
-forbody.i.i.i76.i:                                ; preds = %"$Vector.resize.148.exit.i.i.i.i", %forbody.i.i.i76.i
-  %i.020.i.i.i.i = phi i64 [ %259, %forbody.i.i.i76.i ], [ 0, %"$Vector.resize.148.exit.i.i.i.i" ]
-  %niter199 = phi i64 [ %niter199.next.7, %forbody.i.i.i76.i ], [ 0, %"$Vector.resize.148.exit.i.i.i.i" ]
+forbody.i.i.i76.i:                                ; preds = %"$Vector.resize.147.exit.i.i.i.i", %forbody.i.i.i76.i
+  %i.020.i.i.i.i = phi i64 [ %259, %forbody.i.i.i76.i ], [ 0, %"$Vector.resize.147.exit.i.i.i.i" ]
+  %niter199 = phi i64 [ %niter199.next.7, %forbody.i.i.i76.i ], [ 0, %"$Vector.resize.147.exit.i.i.i.i" ]
   %236 = load ptr, ptr %30, align 8
   %237 = getelementptr i32, ptr %236, i64 %i.020.i.i.i.i
   store i32 -1, ptr %237, align 4
@@ -32588,13 +32586,13 @@ forbody.i.i.i76.i:                                ; preds = %"$Vector.resize.148
   %niter199.ncmp.7 = icmp eq i64 %niter199.next.7, %size.0.i.i.i
   br i1 %niter199.ncmp.7, label %merge1.i.i.i.i, label %forbody.i.i.i76.i
 
-merge1.i.i.i.i:                                   ; preds = %forbody.i.i.i76.i, %"$Vector.resize.148.exit.i.i.i.i"
+merge1.i.i.i.i:                                   ; preds = %forbody.i.i.i76.i, %"$Vector.resize.147.exit.i.i.i.i"
   %260 = load i64, ptr %26, align 8
   %261 = icmp sgt i64 %260, 0
   br i1 %261, label %forbody4.i.i.i.i, label %merge.i64.i
 
-forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.465.exit.i.i.i.i"
-  %i2.022.i.i.i.i = phi i64 [ %302, %"$Map.position.465.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
+forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$Map.position.464.exit.i.i.i.i"
+  %i2.022.i.i.i.i = phi i64 [ %302, %"$Map.position.464.exit.i.i.i.i" ], [ 0, %merge1.i.i.i.i ]
   %.val.i.i.i.i = load ptr, ptr %27, align 8
   %262 = getelementptr %92, ptr %.val.i.i.i.i, i64 %i2.022.i.i.i.i
   %263 = trunc i64 %i2.022.i.i.i.i to i32
@@ -32610,7 +32608,7 @@ forbody4.i.i.i.i:                                 ; preds = %merge1.i.i.i.i, %"$
   %270 = getelementptr i32, ptr %264, i64 %269
   %271 = load i32, ptr %270, align 4
   %272 = icmp sgt i32 %271, -1
-  br i1 %272, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.465.exit.i.i.i.i"
+  br i1 %272, label %whilebody.lr.ph.i.i.i.i.i, label %"$Map.position.464.exit.i.i.i.i"
 
 whilebody.lr.ph.i.i.i.i.i:                        ; preds = %forbody4.i.i.i.i
   %.sroa.0.0.copyload.i.i.i.i = load i64, ptr %262, align 8
@@ -32632,7 +32630,7 @@ and.lhs.true.i.us.i.i.i.i:                        ; preds = %whilebody.i.us.i.i.
   %.sroa.2.0..sroa_idx.i.us.i.i.i.i = getelementptr inbounds i8, ptr %277, i64 8
   %.sroa.2.0.copyload.i.us.i.i.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i.i.i, align 8
   %281 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i.i.i, 0
-  br i1 %281, label %"$Map.position.465.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
+  br i1 %281, label %"$Map.position.464.exit.i.i.i.i", label %merge2.i.us.i.i.i.i
 
 merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i.i.i.i, %whilebody.i.us.i.i.i.i
   %282 = add i64 %position.017.i.us.i.i.i.i, 1
@@ -32640,7 +32638,7 @@ merge2.i.us.i.i.i.i:                              ; preds = %and.lhs.true.i.us.i
   %284 = getelementptr i32, ptr %264, i64 %283
   %285 = load i32, ptr %284, align 4
   %286 = icmp sgt i32 %285, -1
-  br i1 %286, label %whilebody.i.us.i.i.i.i, label %"$Map.position.465.exit.i.i.i.i"
+  br i1 %286, label %whilebody.i.us.i.i.i.i, label %"$Map.position.464.exit.i.i.i.i"
 
 whilebody.i.i.i.i74.i:                            ; preds = %whilebody.lr.ph.i.i.i.i.i, %merge2.i.i.i.i.i
   %287 = phi i32 [ %299, %merge2.i.i.i.i.i ], [ %271, %whilebody.lr.ph.i.i.i.i.i ]
@@ -32663,7 +32661,7 @@ and.rhs.i.i.i.i.i.i:                              ; preds = %and.lhs.true.i.i.i.
   %294 = inttoptr i64 %.sroa.0.0.copyload.i.i.i.i.i to ptr
   %bcmp.i.i.i.i.i.i = call i32 @bcmp(ptr %294, ptr %273, i64 %.sroa.2.0.copyload.fr.i.i.i.i)
   %295 = icmp eq i32 %bcmp.i.i.i.i.i.i, 0
-  br i1 %295, label %"$Map.position.465.exit.i.i.i.i", label %merge2.i.i.i.i.i
+  br i1 %295, label %"$Map.position.464.exit.i.i.i.i", label %merge2.i.i.i.i.i
 
 merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i, %and.lhs.true.i.i.i.i75.i, %whilebody.i.i.i.i74.i
   %296 = add i64 %position.017.i.i.i.i.i, 1
@@ -32671,9 +32669,9 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %298 = getelementptr i32, ptr %264, i64 %297
   %299 = load i32, ptr %298, align 4
   %300 = icmp sgt i32 %299, -1
-  br i1 %300, label %whilebody.i.i.i.i74.i, label %"$Map.position.465.exit.i.i.i.i"
+  br i1 %300, label %whilebody.i.i.i.i74.i, label %"$Map.position.464.exit.i.i.i.i"
 
-"$Map.position.465.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
+"$Map.position.464.exit.i.i.i.i":                 ; preds = %merge2.i.i.i.i.i, %and.rhs.i.i.i.i.i.i, %merge2.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i, %forbody4.i.i.i.i
   %position.0.lcssa.i.i.i.i.i = phi i64 [ %269, %forbody4.i.i.i.i ], [ %position.017.i.us.i.i.i.i, %and.lhs.true.i.us.i.i.i.i ], [ %283, %merge2.i.us.i.i.i.i ], [ %position.017.i.i.i.i.i, %and.rhs.i.i.i.i.i.i ], [ %297, %merge2.i.i.i.i.i ]
   %301 = getelementptr i32, ptr %264, i64 %position.0.lcssa.i.i.i.i.i
   store i32 %263, ptr %301, align 4
@@ -32681,7 +32679,7 @@ merge2.i.i.i.i.i:                                 ; preds = %and.rhs.i.i.i.i.i.i
   %exitcond25.not.i.i.i.i = icmp eq i64 %302, %260
   br i1 %exitcond25.not.i.i.i.i, label %merge.i64.i, label %forbody4.i.i.i.i
 
-merge.i64.i:                                      ; preds = %"$Map.position.465.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
+merge.i64.i:                                      ; preds = %"$Map.position.464.exit.i.i.i.i", %merge1.i.i.i.i, %merge.i.i.i
   %.val37.i.i = load i64, ptr %0, align 8
   %.val38.i.i = load i64, ptr %32, align 8
   %303 = call fastcc i64 @"$hash.siphash13"(i64 %.val37.i.i, i64 %.val38.i.i, ptr nonnull %202, i64 %.fr53.i.i)
@@ -32692,7 +32690,7 @@ merge.i64.i:                                      ; preds = %"$Map.position.465.
   %308 = getelementptr i32, ptr %307, i64 %306
   %309 = load i32, ptr %308, align 4
   %310 = icmp sgt i32 %309, -1
-  br i1 %310, label %whilebody.lr.ph.i.i.i, label %"$Map.position.465.exit.i.i"
+  br i1 %310, label %whilebody.lr.ph.i.i.i, label %"$Map.position.464.exit.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge.i64.i
   %.val.i.i.i = load ptr, ptr %27, align 8
@@ -32713,7 +32711,7 @@ and.lhs.true.i.us.i.i:                            ; preds = %whilebody.i.us.i.i
   %.sroa.2.0..sroa_idx.i.us.i.i = getelementptr inbounds i8, ptr %314, i64 8
   %.sroa.2.0.copyload.i.us.i.i = load i64, ptr %.sroa.2.0..sroa_idx.i.us.i.i, align 8
   %318 = icmp eq i64 %.sroa.2.0.copyload.i.us.i.i, 0
-  br i1 %318, label %"$Map.position.465.exit.i.i", label %merge2.i.us.i.i
+  br i1 %318, label %"$Map.position.464.exit.i.i", label %merge2.i.us.i.i
 
 merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i.i, %whilebody.i.us.i.i
   %319 = add i64 %position.017.i.us.i.i, 1
@@ -32721,7 +32719,7 @@ merge2.i.us.i.i:                                  ; preds = %and.lhs.true.i.us.i
   %321 = getelementptr i32, ptr %307, i64 %320
   %322 = load i32, ptr %321, align 4
   %323 = icmp sgt i32 %322, -1
-  br i1 %323, label %whilebody.i.us.i.i, label %"$Map.position.465.exit.i.i"
+  br i1 %323, label %whilebody.i.us.i.i, label %"$Map.position.464.exit.i.i"
 
 whilebody.i.i.i:                                  ; preds = %whilebody.lr.ph.i.i.i, %merge2.i.i.i
   %324 = phi i32 [ %336, %merge2.i.i.i ], [ %309, %whilebody.lr.ph.i.i.i ]
@@ -32744,7 +32742,7 @@ and.rhs.i.i.i70.i:                                ; preds = %and.lhs.true.i.i69.
   %331 = inttoptr i64 %.sroa.0.0.copyload.i.i.i to ptr
   %bcmp.i.i.i.i = call i32 @bcmp(ptr %331, ptr nonnull %202, i64 %.fr53.i.i)
   %332 = icmp eq i32 %bcmp.i.i.i.i, 0
-  br i1 %332, label %"$Map.position.465.exit.i.i", label %merge2.i.i.i
+  br i1 %332, label %"$Map.position.464.exit.i.i", label %merge2.i.i.i
 
 merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i70.i, %and.lhs.true.i.i69.i, %whilebody.i.i.i
   %333 = add i64 %position.017.i.i.i, 1
@@ -32752,23 +32750,23 @@ merge2.i.i.i:                                     ; preds = %and.rhs.i.i.i70.i, 
   %335 = getelementptr i32, ptr %307, i64 %334
   %336 = load i32, ptr %335, align 4
   %337 = icmp sgt i32 %336, -1
-  br i1 %337, label %whilebody.i.i.i, label %"$Map.position.465.exit.i.i"
+  br i1 %337, label %whilebody.i.i.i, label %"$Map.position.464.exit.i.i"
 
-"$Map.position.465.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i70.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %merge.i64.i
+"$Map.position.464.exit.i.i":                     ; preds = %merge2.i.i.i, %and.rhs.i.i.i70.i, %merge2.i.us.i.i, %and.lhs.true.i.us.i.i, %merge.i64.i
   %position.0.lcssa.i.i.i = phi i64 [ %306, %merge.i64.i ], [ %position.017.i.us.i.i, %and.lhs.true.i.us.i.i ], [ %320, %merge2.i.us.i.i ], [ %position.017.i.i.i, %and.rhs.i.i.i70.i ], [ %334, %merge2.i.i.i ]
   %338 = getelementptr i32, ptr %307, i64 %position.0.lcssa.i.i.i
   %339 = load i32, ptr %338, align 4
   %340 = icmp sgt i32 %339, -1
   br i1 %340, label %then2.i68.i, label %merge1.i.i
 
-then2.i68.i:                                      ; preds = %"$Map.position.465.exit.i.i"
+then2.i68.i:                                      ; preds = %"$Map.position.464.exit.i.i"
   %341 = zext nneg i32 %339 to i64
   %.val.i.i = load ptr, ptr %27, align 8
   %342 = getelementptr %92, ptr %.val.i.i, i64 %341, i32 2
   store i8 1, ptr %342, align 1
   br label %merge6
 
-merge1.i.i:                                       ; preds = %"$Map.position.465.exit.i.i"
+merge1.i.i:                                       ; preds = %"$Map.position.464.exit.i.i"
   %343 = load i64, ptr %26, align 8
   %344 = add i64 %343, 1
   %345 = load i64, ptr %29, align 8
@@ -32900,7 +32898,7 @@ then.i41.i:                                       ; preds = %then.i46
 
 then.i86:                                         ; preds = %then.i41.i
   %10 = trunc i64 %269 to i32
-  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %9, i64 1024, ptr nonnull @"$string.432", i32 %10, ptr nonnull %265, i64 %268, ptr nonnull @"$string.434")
+  %11 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %9, i64 1024, ptr nonnull @"$string.431", i32 %10, ptr nonnull %265, i64 %268, ptr nonnull @"$string.433")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i84)
   %12 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %9)
   %spec.select.i.i.i87 = tail call i64 @llvm.smin.i64(i64 %12, i64 1023)
@@ -32952,7 +32950,7 @@ then5.i.i50:                                      ; preds = %then2.i.i, %"$Parse
 
 then.i72:                                         ; preds = %then5.i.i50
   %28 = trunc i64 %269 to i32
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.432", i32 %28, ptr nonnull %265, i64 %22, ptr nonnull @"$string.435")
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.431", i32 %28, ptr nonnull %265, i64 %22, ptr nonnull @"$string.434")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i70)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i73 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -33024,7 +33022,7 @@ then13.i.i:                                       ; preds = %"$Parser.peek.exit6
 then.i55:                                         ; preds = %then13.i.i
   %53 = trunc i64 %41 to i32
   %54 = load ptr, ptr %0, align 8
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.432", i32 %53, ptr %54, i64 %40, ptr nonnull @"$string.436")
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %52, i64 1024, ptr nonnull @"$string.431", i32 %53, ptr %54, i64 %40, ptr nonnull @"$string.435")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i53)
   %56 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %52)
   %spec.select.i.i.i56 = tail call i64 @llvm.smin.i64(i64 %56, i64 1023)
@@ -33093,7 +33091,7 @@ then.i21.i.i:                                     ; preds = %whilebody.i.i.i
 then.i33.i.i.i:                                   ; preds = %then.i21.i.i
   %77 = trunc i64 %69 to i32
   %78 = load ptr, ptr %0, align 8
-  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 1024, ptr nonnull @"$string.432", i32 %77, ptr %78, i64 %70, ptr nonnull @"$string.437")
+  %79 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %76, i64 1024, ptr nonnull @"$string.431", i32 %77, ptr %78, i64 %70, ptr nonnull @"$string.436")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %80 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %76)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -33187,7 +33185,7 @@ then.i.i.i.i.i:                                   ; preds = %then2.i.i.i.i
   %115 = trunc i64 %114 to i32
   %116 = load ptr, ptr %0, align 8
   %117 = load i64, ptr %3, align 8
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %113, i64 1024, ptr nonnull @"$string.432", i32 %115, ptr %116, i64 %117, ptr nonnull @"$string.441")
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %113, i64 1024, ptr nonnull @"$string.431", i32 %115, ptr %116, i64 %117, ptr nonnull @"$string.440")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %119 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %113)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -33250,7 +33248,7 @@ then12.i.i.i:                                     ; preds = %and.lhs.true9.i.i.i
 
 then.i40.i.i.i:                                   ; preds = %then12.i.i.i
   %144 = trunc i64 %86 to i32
-  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 1024, ptr nonnull @"$string.432", i32 %144, ptr nonnull %88, i64 %85, ptr nonnull @"$string.442")
+  %145 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 1024, ptr nonnull @"$string.431", i32 %144, ptr nonnull %88, i64 %85, ptr nonnull @"$string.441")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i38.i.i.i)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %143)
   %spec.select.i.i.i41.i.i.i = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -33340,7 +33338,7 @@ then14.i:                                         ; preds = %"$Parser.peek.exit.
 
 then.i55.i:                                       ; preds = %then14.i
   %173 = trunc i64 %269 to i32
-  %174 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %172, i64 1024, ptr nonnull @"$string.432", i32 %173, ptr nonnull %265, i64 %268, ptr nonnull @"$string.444")
+  %174 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %172, i64 1024, ptr nonnull @"$string.431", i32 %173, ptr nonnull %265, i64 %268, ptr nonnull @"$string.443")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %175 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %172)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %175, i64 1023)
@@ -33485,7 +33483,7 @@ then5.i.i:                                        ; preds = %or.lhs.false7.i.i, 
 then.i34.i.i:                                     ; preds = %then5.i.i
   %237 = trunc i64 %228 to i32
   %238 = load ptr, ptr %0, align 8
-  %239 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %236, i64 1024, ptr nonnull @"$string.432", i32 %237, ptr %238, i64 %229, ptr nonnull @"$string.446")
+  %239 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %236, i64 1024, ptr nonnull @"$string.431", i32 %237, ptr %238, i64 %229, ptr nonnull @"$string.445")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %240 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %236)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %240, i64 1023)
@@ -33560,7 +33558,7 @@ then8.i:                                          ; preds = %"$Parser.peek.exit3
 
 then.i29:                                         ; preds = %then8.i
   %254 = trunc i64 %247 to i32
-  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %253, i64 1024, ptr nonnull @"$string.432", i32 %254, ptr nonnull %246, i64 %storemerge, ptr nonnull @"$string.447")
+  %255 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %253, i64 1024, ptr nonnull @"$string.431", i32 %254, ptr nonnull %246, i64 %storemerge, ptr nonnull @"$string.446")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %256 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %253)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %256, i64 1023)
@@ -33660,7 +33658,7 @@ then.i:                                           ; preds = %then
   %12 = load ptr, ptr %0, align 8
   %13 = getelementptr i8, ptr %0, i64 16
   %14 = load i64, ptr %13, align 8
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.432", i32 %11, ptr %12, i64 %14, ptr nonnull @"$string.433")
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %8, i64 1024, ptr nonnull @"$string.431", i32 %11, ptr %12, i64 %14, ptr nonnull @"$string.432")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %8)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -33772,7 +33770,7 @@ then6:                                            ; preds = %merge
 
 then.i23:                                         ; preds = %then6
   %18 = trunc i64 %5 to i32
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.432", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.440")
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.431", i32 %18, ptr nonnull %7, i64 %3, ptr nonnull @"$string.439")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -33851,7 +33849,7 @@ then:                                             ; preds = %entry
 then.i51:                                         ; preds = %then
   %14 = trunc i64 %4 to i32
   %15 = load ptr, ptr %0, align 8
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.432", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.438")
+  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %13, i64 1024, ptr nonnull @"$string.431", i32 %14, ptr %15, i64 %2, ptr nonnull @"$string.437")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %13)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
@@ -33903,7 +33901,7 @@ then22:                                           ; preds = %"$is_letter_or_digi
 
 then.i54:                                         ; preds = %then22
   %42 = trunc i64 %4 to i32
-  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 1024, ptr nonnull @"$string.432", i32 %42, ptr nonnull %6, i64 %2, ptr nonnull @"$string.439")
+  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %41, i64 1024, ptr nonnull @"$string.431", i32 %42, ptr nonnull %6, i64 %2, ptr nonnull @"$string.438")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i52)
   %44 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %41)
   %spec.select.i.i.i55 = tail call i64 @llvm.smin.i64(i64 %44, i64 1023)
@@ -34118,7 +34116,7 @@ then:                                             ; preds = %"$Parser.peek.exit1
 
 then.i20:                                         ; preds = %then
   %22 = trunc i64 %4 to i32
-  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.432", i32 %22, ptr nonnull %6, i64 %14, ptr nonnull @"$string.445")
+  %23 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %21, i64 1024, ptr nonnull @"$string.431", i32 %22, ptr nonnull %6, i64 %14, ptr nonnull @"$string.444")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %24 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %21)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %24, i64 1023)
@@ -34645,7 +34643,7 @@ then16:                                           ; preds = %"$Regex.add.exit"
 }
 
 ; Function Attrs: nofree nounwind memory(readwrite, inaccessiblemem: none)
-define internal fastcc ptr @"$Map.find.468"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #3 {
+define internal fastcc ptr @"$Map.find.467"(ptr nocapture readonly %0, i64 %1, i64 %2) unnamed_addr #3 {
 entry:
   %.fr18 = freeze i64 %2
   %3 = getelementptr i8, ptr %0, i64 16
@@ -34654,8 +34652,8 @@ entry:
   %6 = icmp eq i64 %5, 0
   br i1 %6, label %common.ret, label %merge
 
-common.ret:                                       ; preds = %"$Map.position.465.exit", %entry, %merge1
-  %common.ret.op = phi ptr [ %50, %merge1 ], [ null, %entry ], [ null, %"$Map.position.465.exit" ]
+common.ret:                                       ; preds = %"$Map.position.464.exit", %entry, %merge1
+  %common.ret.op = phi ptr [ %50, %merge1 ], [ null, %entry ], [ null, %"$Map.position.464.exit" ]
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -34673,7 +34671,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i32, ptr %8, i64 %15
   %17 = load i32, ptr %16, align 4
   %18 = icmp sgt i32 %17, -1
-  br i1 %18, label %whilebody.lr.ph.i, label %"$Map.position.465.exit"
+  br i1 %18, label %whilebody.lr.ph.i, label %"$Map.position.464.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge
   %.val.i = load ptr, ptr %3, align 8
@@ -34694,7 +34692,7 @@ and.lhs.true.i.us:                                ; preds = %whilebody.i.us
   %.sroa.2.0..sroa_idx.i.us = getelementptr inbounds i8, ptr %22, i64 8
   %.sroa.2.0.copyload.i.us = load i64, ptr %.sroa.2.0..sroa_idx.i.us, align 8
   %26 = icmp eq i64 %.sroa.2.0.copyload.i.us, 0
-  br i1 %26, label %"$Map.position.465.exit", label %merge2.i.us
+  br i1 %26, label %"$Map.position.464.exit", label %merge2.i.us
 
 merge2.i.us:                                      ; preds = %and.lhs.true.i.us, %whilebody.i.us
   %27 = add i64 %position.017.i.us, 1
@@ -34702,7 +34700,7 @@ merge2.i.us:                                      ; preds = %and.lhs.true.i.us, 
   %29 = getelementptr i32, ptr %8, i64 %28
   %30 = load i32, ptr %29, align 4
   %31 = icmp sgt i32 %30, -1
-  br i1 %31, label %whilebody.i.us, label %"$Map.position.465.exit"
+  br i1 %31, label %whilebody.i.us, label %"$Map.position.464.exit"
 
 whilebody.i:                                      ; preds = %whilebody.lr.ph.i, %merge2.i
   %32 = phi i32 [ %44, %merge2.i ], [ %17, %whilebody.lr.ph.i ]
@@ -34725,7 +34723,7 @@ and.rhs.i.i:                                      ; preds = %and.lhs.true.i
   %39 = inttoptr i64 %.sroa.0.0.copyload.i to ptr
   %bcmp.i.i = tail call i32 @bcmp(ptr %39, ptr %10, i64 %.fr18)
   %40 = icmp eq i32 %bcmp.i.i, 0
-  br i1 %40, label %"$Map.position.465.exit", label %merge2.i
+  br i1 %40, label %"$Map.position.464.exit", label %merge2.i
 
 merge2.i:                                         ; preds = %and.rhs.i.i, %and.lhs.true.i, %whilebody.i
   %41 = add i64 %position.017.i, 1
@@ -34733,16 +34731,16 @@ merge2.i:                                         ; preds = %and.rhs.i.i, %and.l
   %43 = getelementptr i32, ptr %8, i64 %42
   %44 = load i32, ptr %43, align 4
   %45 = icmp sgt i32 %44, -1
-  br i1 %45, label %whilebody.i, label %"$Map.position.465.exit"
+  br i1 %45, label %whilebody.i, label %"$Map.position.464.exit"
 
-"$Map.position.465.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %merge
+"$Map.position.464.exit":                         ; preds = %merge2.i, %and.rhs.i.i, %merge2.i.us, %and.lhs.true.i.us, %merge
   %position.0.lcssa.i = phi i64 [ %15, %merge ], [ %position.017.i.us, %and.lhs.true.i.us ], [ %28, %merge2.i.us ], [ %position.017.i, %and.rhs.i.i ], [ %42, %merge2.i ]
   %46 = getelementptr i32, ptr %8, i64 %position.0.lcssa.i
   %47 = load i32, ptr %46, align 4
   %48 = icmp slt i32 %47, 0
   br i1 %48, label %common.ret, label %merge1
 
-merge1:                                           ; preds = %"$Map.position.465.exit"
+merge1:                                           ; preds = %"$Map.position.464.exit"
   %49 = zext nneg i32 %47 to i64
   %.val = load ptr, ptr %3, align 8
   %50 = getelementptr %92, ptr %.val, i64 %49, i32 2
@@ -34766,13 +34764,13 @@ entry:
   %7 = getelementptr i8, ptr %0, i64 108
   %8 = load i32, ptr %7, align 4
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i.i)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.477", i64 19, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(19) %name.i.i, ptr noundef nonnull align 1 dereferenceable(19) @"$string.476", i64 19, i1 false)
   %9 = getelementptr i8, ptr %0, i64 112
   %10 = load i32, ptr %9, align 4
   %11 = getelementptr i8, ptr %0, i64 104
   %12 = load i32, ptr %11, align 4
   call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 2, i32 %8, i32 7, i32 %10, i32 %12, i1 zeroext false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.481", i64 11, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(11) %name.i.i, ptr noundef nonnull align 1 dereferenceable(11) @"$string.480", i64 11, i1 false)
   %13 = load i32, ptr %11, align 4
   call fastcc void @"$ModuleList.add"(ptr %2, ptr nonnull %name.i.i, i32 0, i32 %8, i32 9, i32 %13, i32 1, i1 zeroext false)
   %14 = getelementptr i8, ptr %0, i64 154
@@ -34817,18 +34815,18 @@ forbody2.i:                                       ; preds = %merge.i, %forbody2.
   %29 = add i32 %28, %extra.029.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i27.i)
   %30 = load ptr, ptr %5, align 8
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.507", i32 %29, i32 0)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.506", i32 %29, i32 0)
   %32 = getelementptr i8, ptr %30, i64 64
   %33 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %33, i32 1, i1 zeroext false)
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.508", i32 %29, i32 0)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.507", i32 %29, i32 0)
   %35 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %35, i32 1, i1 zeroext false)
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.509", i32 %29, i32 0)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.508", i32 %29, i32 0)
   %37 = load i32, ptr %32, align 4
   %38 = shl i32 %37, 1
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 1, i32 %29, i32 9, i32 %37, i32 %38, i1 zeroext false)
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.510", i32 %29, i32 0)
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i27.i, i64 128, ptr nonnull @"$string.509", i32 %29, i32 0)
   %40 = load i32, ptr %32, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i27.i, i32 0, i32 %29, i32 9, i32 %40, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i27.i)
@@ -34848,7 +34846,7 @@ then.i:                                           ; preds = %merge3.i
 
 then6.i:                                          ; preds = %then.i
   %45 = load i32, ptr %7, align 4
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.511", i32 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.510", i32 %45)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %47 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -34962,7 +34960,7 @@ then2:                                            ; preds = %"$WeightTypes.init.
 then5:                                            ; preds = %then2
   %90 = getelementptr i8, ptr %0, i64 8
   %91 = load ptr, ptr %90, align 8
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.120", ptr %91)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.119", ptr %91)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -35095,7 +35093,7 @@ then:                                             ; preds = %merge.i.i, %and.end
   store i8 1, ptr %57, align 1
   br label %merge
 
-merge:                                            ; preds = %"$Vector.push.479.exit.thread", %then
+merge:                                            ; preds = %"$Vector.push.478.exit.thread", %then
   ret void
 
 or.lhs.false:                                     ; preds = %and.end
@@ -35106,7 +35104,7 @@ or.lhs.false:                                     ; preds = %and.end
   %62 = load i64, ptr %61, align 8
   %.not.i.i9 = icmp slt i64 %62, %60
   %.pre.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.479.exit.thread"
+  br i1 %.not.i.i9, label %merge.i.i, label %"$Vector.push.478.exit.thread"
 
 merge.i.i:                                        ; preds = %or.lhs.false
   %63 = shl i64 %62, 1
@@ -35121,9 +35119,9 @@ merge7.i.i:                                       ; preds = %merge.i.i
   store ptr %65, ptr %0, align 8
   store i64 %spec.store.select.i.i, ptr %61, align 8
   %.pre10.i = load i64, ptr %58, align 8
-  br label %"$Vector.push.479.exit.thread"
+  br label %"$Vector.push.478.exit.thread"
 
-"$Vector.push.479.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
+"$Vector.push.478.exit.thread":                   ; preds = %or.lhs.false, %merge7.i.i
   %67 = phi i64 [ %.pre10.i, %merge7.i.i ], [ %59, %or.lhs.false ]
   %68 = phi ptr [ %65, %merge7.i.i ], [ %.pre.i, %or.lhs.false ]
   %69 = getelementptr %74, ptr %68, i64 %67
@@ -35155,7 +35153,7 @@ define internal fastcc noundef zeroext i1 @"$NameMatcher.matches"(ptr nocapture 
 entry:
   %"<aggcopy>.i" = alloca %60, align 8
   %.fr18 = freeze i64 %2
-  %3 = tail call fastcc ptr @"$Map.find.468"(ptr %0, i64 %1, i64 %.fr18)
+  %3 = tail call fastcc ptr @"$Map.find.467"(ptr %0, i64 %1, i64 %.fr18)
   %.not = icmp eq ptr %3, null
   br i1 %.not, label %merge, label %common.ret
 
@@ -35572,11 +35570,11 @@ entry:
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i)
   %2 = getelementptr i8, ptr %0, i64 32
   %3 = load ptr, ptr %2, align 8
-  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.484", i32 %1, i32 0)
+  %4 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.483", i32 %1, i32 0)
   %5 = getelementptr i8, ptr %3, i64 64
   %6 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %6, i32 1, i1 zeroext false)
-  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.485", i32 %1, i32 0)
+  %7 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.484", i32 %1, i32 0)
   %8 = getelementptr i8, ptr %3, i64 76
   %9 = load i32, ptr %8, align 4
   %10 = getelementptr i8, ptr %3, i64 84
@@ -35587,7 +35585,7 @@ entry:
   %15 = load i8, ptr %14, align 1
   %16 = icmp ne i8 %15, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %12, i32 %13, i1 zeroext %16)
-  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.486", i32 %1, i32 0)
+  %17 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.485", i32 %1, i32 0)
   %18 = getelementptr i8, ptr %3, i64 80
   %19 = load i32, ptr %18, align 4
   %20 = load i32, ptr %10, align 4
@@ -35596,7 +35594,7 @@ entry:
   %23 = load i8, ptr %14, align 1
   %24 = icmp ne i8 %23, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %21, i32 %22, i1 zeroext %24)
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.487", i32 %1, i32 0)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.486", i32 %1, i32 0)
   %26 = load i32, ptr %18, align 4
   %27 = load i32, ptr %10, align 4
   %28 = mul i32 %27, %26
@@ -35604,7 +35602,7 @@ entry:
   %30 = load i8, ptr %14, align 1
   %31 = icmp ne i8 %30, 0
   call fastcc void @"$ModuleList.add"(ptr %0, ptr nonnull %name.i, i32 1, i32 %1, i32 0, i32 %28, i32 %29, i1 zeroext %31)
-  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.488", i32 %1, i32 0)
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.487", i32 %1, i32 0)
   %33 = load i32, ptr %5, align 4
   %34 = load i32, ptr %8, align 4
   %35 = load i32, ptr %10, align 4
@@ -35616,7 +35614,7 @@ entry:
   br i1 %39, label %then14.i, label %merge13.i
 
 then14.i:                                         ; preds = %entry
-  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.489", i32 %1, i32 0)
+  %40 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.488", i32 %1, i32 0)
   %41 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %41, i32 1, i1 zeroext false)
   %.pre.i = load i8, ptr %37, align 1
@@ -35625,16 +35623,16 @@ then14.i:                                         ; preds = %entry
 merge13.i:                                        ; preds = %then14.i, %entry
   %42 = phi i8 [ %38, %entry ], [ %.pre.i, %then14.i ]
   %43 = trunc i8 %42 to i1
-  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).483.exit"
+  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).482.exit"
 
 then17.i:                                         ; preds = %merge13.i
-  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.490", i32 %1, i32 0)
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.489", i32 %1, i32 0)
   %45 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %45, i32 1, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).483.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).482.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).483.exit": ; preds = %merge13.i, %then17.i
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.491", i32 %1, i32 0)
+"$anon (./terra/checkpoint/modules.t:156).482.exit": ; preds = %merge13.i, %then17.i
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.490", i32 %1, i32 0)
   %47 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %47, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i)
@@ -35645,35 +35643,35 @@ then17.i:                                         ; preds = %merge13.i
   %52 = getelementptr i8, ptr %48, i64 64
   br i1 %51, label %then, label %merge
 
-common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).502.exit", %then
+common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).501.exit", %then
   ret void
 
-then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).483.exit"
+then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).482.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i14)
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.493", i32 %1, i32 0)
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.492", i32 %1, i32 0)
   %54 = getelementptr i8, ptr %48, i64 120
   %55 = load i32, ptr %54, align 4
   %56 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %55, i32 %56, i1 zeroext false)
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.494", i32 %1, i32 0)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.493", i32 %1, i32 0)
   %58 = load i32, ptr %54, align 4
   %59 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 2, i32 %58, i32 %59, i1 zeroext false)
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.495", i32 %1, i32 0)
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.494", i32 %1, i32 0)
   %61 = load i32, ptr %52, align 4
   %62 = load i32, ptr %54, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i14, i32 1, i32 %1, i32 3, i32 %61, i32 %62, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i14)
   br label %common.ret
 
-merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).483.exit"
+merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).482.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i15)
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.497", i32 %1, i32 0)
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.496", i32 %1, i32 0)
   %64 = getelementptr i8, ptr %48, i64 128
   %65 = load i32, ptr %64, align 4
   %66 = load i32, ptr %52, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 2, i32 %1, i32 4, i32 %65, i32 %66, i1 zeroext false)
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.497", i32 %1, i32 0)
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.496", i32 %1, i32 0)
   %68 = load i32, ptr %64, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i15, i32 3, i32 %1, i32 9, i32 %68, i32 1, i1 zeroext false)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i15)
@@ -35687,17 +35685,17 @@ forbody:                                          ; preds = %merge, %forbody
   %expert.018 = phi i32 [ %85, %forbody ], [ 0, %merge ]
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i16)
   %73 = load ptr, ptr %2, align 8
-  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.499", i32 %1, i32 %expert.018)
+  %74 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.498", i32 %1, i32 %expert.018)
   %75 = getelementptr i8, ptr %73, i64 140
   %76 = load i32, ptr %75, align 4
   %77 = getelementptr i8, ptr %73, i64 64
   %78 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %76, i32 %78, i1 zeroext false)
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.500", i32 %1, i32 %expert.018)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.499", i32 %1, i32 %expert.018)
   %80 = load i32, ptr %75, align 4
   %81 = load i32, ptr %77, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 5, i32 %80, i32 %81, i1 zeroext false)
-  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.501", i32 %1, i32 %expert.018)
+  %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i16, i64 128, ptr nonnull @"$string.500", i32 %1, i32 %expert.018)
   %83 = load i32, ptr %77, align 4
   %84 = load i32, ptr %75, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i16, i32 1, i32 %1, i32 6, i32 %83, i32 %84, i1 zeroext false)
@@ -35716,10 +35714,10 @@ merge1:                                           ; preds = %merge1.loopexit, %m
   %87 = getelementptr i8, ptr %86, i64 136
   %88 = load i32, ptr %87, align 4
   %89 = icmp sgt i32 %88, 0
-  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).502.exit"
+  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).501.exit"
 
 merge.i:                                          ; preds = %merge1
-  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.503", i32 %1, i32 0)
+  %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.502", i32 %1, i32 0)
   %.val28.i = load i32, ptr %87, align 4
   %91 = getelementptr i8, ptr %86, i64 140
   %.val29.i = load i32, ptr %91, align 4
@@ -35729,10 +35727,10 @@ merge.i:                                          ; preds = %merge1
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %92, i32 %94, i1 zeroext false)
   %.pr.i = load i32, ptr %87, align 4
   %95 = icmp sgt i32 %.pr.i, 0
-  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).502.exit"
+  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).501.exit"
 
 merge1.i:                                         ; preds = %merge.i
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.504", i32 %1, i32 0)
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.503", i32 %1, i32 0)
   %.val26.i = load i32, ptr %87, align 4
   %.val27.i = load i32, ptr %91, align 4
   %97 = mul i32 %.val27.i, %.val26.i
@@ -35740,18 +35738,18 @@ merge1.i:                                         ; preds = %merge.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %97, i32 %98, i1 zeroext false)
   %.pr30.i = load i32, ptr %87, align 4
   %99 = icmp sgt i32 %.pr30.i, 0
-  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).502.exit"
+  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).501.exit"
 
 then5.i:                                          ; preds = %merge1.i
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.505", i32 %1, i32 0)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.504", i32 %1, i32 0)
   %101 = load i32, ptr %93, align 4
   %.val.i = load i32, ptr %87, align 4
   %.val25.i = load i32, ptr %91, align 4
   %102 = mul i32 %.val25.i, %.val.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 3, i32 %101, i32 %102, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).502.exit"
+  br label %"$anon (./terra/checkpoint/modules.t:156).501.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).502.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
+"$anon (./terra/checkpoint/modules.t:156).501.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i17)
   br label %common.ret
 }
@@ -36252,13 +36250,13 @@ forbody:                                          ; preds = %entry, %"$MappedFil
   br i1 %.not.i, label %"$MappedFile.close.exit", label %then.i
 
 then.i:                                           ; preds = %forbody
-  %8 = cmpxchg ptr @"<global>.519", i32 0, i32 1 acquire monotonic, align 4
+  %8 = cmpxchg ptr @"<global>.518", i32 0, i32 1 acquire monotonic, align 4
   %9 = extractvalue { i32, i1 } %8, 1
   br i1 %9, label %"$spinlock.lock.exit.i.i", label %then.i.i.i
 
 then.i.i.i:                                       ; preds = %then.i, %then.i.i.i
   %10 = call i32 @sched_yield()
-  %11 = cmpxchg ptr @"<global>.519", i32 0, i32 1 acquire monotonic, align 4
+  %11 = cmpxchg ptr @"<global>.518", i32 0, i32 1 acquire monotonic, align 4
   %12 = extractvalue { i32, i1 } %11, 1
   br i1 %12, label %"$spinlock.lock.exit.i.i", label %then.i.i.i
 
@@ -36282,11 +36280,11 @@ merge.i.i:                                        ; preds = %then.i.i, %"$spinlo
 
 then2.i.i:                                        ; preds = %merge.i.i
   store ptr %15, ptr %.pre.i.i, align 8
-  %.pr.i.i = load ptr, ptr @"<global>.520", align 8
+  %.pr.i.i = load ptr, ptr @"<global>.519", align 8
   br label %merge1.i.i
 
 else3.i.i:                                        ; preds = %merge.i.i
-  store ptr %15, ptr @"<global>.520", align 8
+  store ptr %15, ptr @"<global>.519", align 8
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %else3.i.i, %then2.i.i
@@ -36302,7 +36300,7 @@ then5.i.i:                                        ; preds = %merge1.i.i
   br i1 %20, label %then.i16.i.i, label %"$uninstall.exit.i.i"
 
 then.i16.i.i:                                     ; preds = %then5.i.i
-  %21 = call i32 @sigaction(i32 7, ptr nonnull @"<global>.521", ptr null)
+  %21 = call i32 @sigaction(i32 7, ptr nonnull @"<global>.520", ptr null)
   br label %"$uninstall.exit.i.i"
 
 "$uninstall.exit.i.i":                            ; preds = %then.i16.i.i, %then5.i.i
@@ -36310,7 +36308,7 @@ then.i16.i.i:                                     ; preds = %then5.i.i
   br label %"$mappings.remove.exit.i"
 
 "$mappings.remove.exit.i":                        ; preds = %"$uninstall.exit.i.i", %merge1.i.i
-  %22 = atomicrmw xchg ptr @"<global>.519", i32 0 release, align 4
+  %22 = atomicrmw xchg ptr @"<global>.518", i32 0 release, align 4
   call void @free(ptr nonnull %7)
   %23 = load ptr, ptr %5, align 8
   %24 = getelementptr i8, ptr %5, i64 8
@@ -36381,7 +36379,7 @@ entry:
   br i1 %7, label %then, label %or.lhs.false
 
 then:                                             ; preds = %"$fill_with_zeros.exit.thread", %"$fill_with_zeros.exit", %entry
-  %8 = tail call i32 @sigaction(i32 %0, ptr nonnull @"<global>.521", ptr null)
+  %8 = tail call i32 @sigaction(i32 %0, ptr nonnull @"<global>.520", ptr null)
   %9 = tail call i32 @raise(i32 %0)
   br label %merge
 
@@ -36393,18 +36391,18 @@ merge:                                            ; preds = %"$fill_with_zeros.e
 or.lhs.false:                                     ; preds = %entry
   %11 = getelementptr i8, ptr %1, i64 16
   %12 = load ptr, ptr %11, align 8
-  %13 = cmpxchg ptr @"<global>.519", i32 0, i32 1 acquire monotonic, align 4
+  %13 = cmpxchg ptr @"<global>.518", i32 0, i32 1 acquire monotonic, align 4
   %14 = extractvalue { i32, i1 } %13, 1
   br i1 %14, label %"$spinlock.lock.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %or.lhs.false, %then.i.i
   %15 = tail call i32 @sched_yield()
-  %16 = cmpxchg ptr @"<global>.519", i32 0, i32 1 acquire monotonic, align 4
+  %16 = cmpxchg ptr @"<global>.518", i32 0, i32 1 acquire monotonic, align 4
   %17 = extractvalue { i32, i1 } %16, 1
   br i1 %17, label %"$spinlock.lock.exit.i", label %then.i.i
 
 "$spinlock.lock.exit.i":                          ; preds = %then.i.i, %or.lhs.false
-  %mapping.09.i.i = load ptr, ptr @"<global>.520", align 8
+  %mapping.09.i.i = load ptr, ptr @"<global>.519", align 8
   %.not10.i.i = icmp eq ptr %mapping.09.i.i, null
   br i1 %.not10.i.i, label %"$fill_with_zeros.exit.thread", label %and.lhs.true.i.i
 
@@ -36428,7 +36426,7 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
   br i1 %.not8.i.i, label %"$fill_with_zeros.exit", label %whilebody.i.i
 
 "$fill_with_zeros.exit.thread":                   ; preds = %whilebody.i.i, %"$spinlock.lock.exit.i"
-  %24 = atomicrmw xchg ptr @"<global>.519", i32 0 release, align 4
+  %24 = atomicrmw xchg ptr @"<global>.518", i32 0 release, align 4
   br label %then
 
 "$fill_with_zeros.exit":                          ; preds = %or.lhs.false.i.i
@@ -36446,7 +36444,7 @@ or.lhs.false.i.i:                                 ; preds = %and.lhs.true.i.i
   %35 = load ptr, ptr %25, align 8
   %36 = getelementptr i8, ptr %35, i64 %30
   %.not13.i = icmp eq ptr %33, %36
-  %37 = atomicrmw xchg ptr @"<global>.519", i32 0 release, align 4
+  %37 = atomicrmw xchg ptr @"<global>.518", i32 0 release, align 4
   br i1 %.not13.i, label %merge, label %then
 }
 
@@ -36925,7 +36923,7 @@ then.i.i:                                         ; preds = %"$Arena.allocate.ex
 
 then2.i.i:                                        ; preds = %then.i.i
   %95 = getelementptr i8, ptr %94, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %95, ptr noundef nonnull align 1 dereferenceable(14) @"$string.136", i64 14, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %95, ptr noundef nonnull align 1 dereferenceable(14) @"$string.135", i64 14, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %96 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %95)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %96, i64 1023)
@@ -36945,7 +36943,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i
   br label %"$Checkpoint.map_shard.exit.thread.i"
 
 merge.i.i:                                        ; preds = %"$Arena.allocate.exit.i.i.i"
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %91, i64 %71, ptr nonnull @"$string.114", ptr %66, ptr %67)
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull %91, i64 %71, ptr nonnull @"$string.113", ptr %66, ptr %67)
   %101 = getelementptr i8, ptr %64, i64 8
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %descriptor.i.i.i)
   %102 = getelementptr i8, ptr %64, i64 16
@@ -36978,7 +36976,7 @@ then2.i.i35.i.i:                                  ; preds = %merge.i.i.i.i
   %111 = load i32, ptr %110, align 4
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %buffer.i.i.i.i.i)
   %112 = call ptr @strerror_r(i32 %111, ptr nonnull %buffer.i.i.i.i.i, i64 256)
-  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.121", ptr nonnull %91, ptr nonnull @"$string.535", ptr %112)
+  %113 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.120", ptr nonnull %91, ptr nonnull @"$string.534", ptr %112)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %114 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message.i.i)
   %spec.select.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %114, i64 1023)
@@ -37010,7 +37008,7 @@ merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
 "$mappings.add.exit.thread.i.i.i.i":              ; preds = %merge1.i.i.i.i
   store ptr null, ptr %103, align 8
   %123 = call i32 @munmap(ptr %108, i64 %107)
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.120", ptr nonnull %91)
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message.i.i, i64 1024, ptr nonnull @"$string.119", ptr nonnull %91)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %125 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %125, i64 1023)
@@ -37022,18 +37020,18 @@ merge.i.i.i.i.i:                                  ; preds = %merge1.i.i.i.i
   store ptr %108, ptr %127, align 8
   %128 = getelementptr i8, ptr %121, i64 24
   store i64 %107, ptr %128, align 8
-  %129 = cmpxchg ptr @"<global>.519", i32 0, i32 1 acquire monotonic, align 4
+  %129 = cmpxchg ptr @"<global>.518", i32 0, i32 1 acquire monotonic, align 4
   %130 = extractvalue { i32, i1 } %129, 1
   br i1 %130, label %"$spinlock.lock.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i, %then.i.i.i.i.i.i
   %131 = call i32 @sched_yield()
-  %132 = cmpxchg ptr @"<global>.519", i32 0, i32 1 acquire monotonic, align 4
+  %132 = cmpxchg ptr @"<global>.518", i32 0, i32 1 acquire monotonic, align 4
   %133 = extractvalue { i32, i1 } %132, 1
   br i1 %133, label %"$spinlock.lock.exit.i.i.i.i.i", label %then.i.i.i.i.i.i
 
 "$spinlock.lock.exit.i.i.i.i.i":                  ; preds = %then.i.i.i.i.i.i, %merge.i.i.i.i.i
-  %134 = load ptr, ptr @"<global>.520", align 8
+  %134 = load ptr, ptr @"<global>.519", align 8
   %135 = icmp eq ptr %134, null
   br i1 %135, label %then2.i.i.i.i.i, label %else3.i.i.i.i.i
 
@@ -37042,7 +37040,7 @@ then2.i.i.i.i.i:                                  ; preds = %"$spinlock.lock.exi
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %13, i8 0, i64 144, i1 false)
   store ptr @"$handle", ptr %action.i.i.i.i.i.i, align 8
   store i32 134217732, ptr %14, align 8
-  %136 = call i32 @sigaction(i32 7, ptr nonnull %action.i.i.i.i.i.i, ptr nonnull @"<global>.521")
+  %136 = call i32 @sigaction(i32 7, ptr nonnull %action.i.i.i.i.i.i, ptr nonnull @"<global>.520")
   call void @llvm.lifetime.end.p0(i64 152, ptr nonnull %action.i.i.i.i.i.i)
   br label %then.i
 
@@ -37079,7 +37077,7 @@ then5.i.i:                                        ; preds = %"$MappedFile.open.e
 
 then9.i.i:                                        ; preds = %then5.i.i
   %143 = getelementptr i8, ptr %142, i64 516
-  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 512, ptr nonnull @"$string.536", ptr nonnull %message.i.i)
+  %144 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %143, i64 512, ptr nonnull @"$string.535", ptr nonnull %message.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i)
   %145 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %143)
   %spec.select.i.i37.i.i = call i64 @llvm.smin.i64(i64 %145, i64 1023)
@@ -37103,10 +37101,10 @@ then2.i.i38.i.i:                                  ; preds = %then9.i.i
   br label %merge.i
 
 then.i:                                           ; preds = %else3.i.i.i.i.i, %then2.i.i.i.i.i
-  %149 = load ptr, ptr @"<global>.520", align 8
+  %149 = load ptr, ptr @"<global>.519", align 8
   store ptr %149, ptr %121, align 8
-  store ptr %121, ptr @"<global>.520", align 8
-  %150 = atomicrmw xchg ptr @"<global>.519", i32 0 release, align 4
+  store ptr %121, ptr @"<global>.519", align 8
+  %150 = atomicrmw xchg ptr @"<global>.518", i32 0 release, align 4
   store ptr %121, ptr %103, align 8
   store ptr %108, ptr %101, align 8
   %151 = load i64, ptr %size.i.i.i.i, align 8
@@ -37161,7 +37159,7 @@ then.i.i.i:                                       ; preds = %then.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
   %184 = getelementptr i8, ptr %183, i64 516
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %184, i64 512, ptr nonnull @"$string.537", i64 %.val18.i)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %184, i64 512, ptr nonnull @"$string.536", i64 %.val18.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %184)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
@@ -37187,7 +37185,7 @@ then6.i.i.i:                                      ; preds = %forcond.preheader.i
 
 then10.i.i.i:                                     ; preds = %then6.i.i.i
   %191 = getelementptr i8, ptr %190, i64 516
-  %192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 512, ptr nonnull @"$string.538", i64 %181, i64 %158)
+  %192 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %191, i64 512, ptr nonnull @"$string.537", i64 %181, i64 %158)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i)
   %193 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %191)
   %spec.select.i.i51.i.i.i = call i64 @llvm.smin.i64(i64 %193, i64 1023)
@@ -37217,7 +37215,7 @@ then14.i.i.i:                                     ; preds = %merge5.i.i.i
 
 then18.i.i.i:                                     ; preds = %then14.i.i.i
   %199 = getelementptr i8, ptr %198, i64 516
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %199, i64 512, ptr nonnull @"$string.539", i64 %181, i64 100000000)
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %199, i64 512, ptr nonnull @"$string.538", i64 %181, i64 100000000)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i54.i.i.i)
   %201 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %199)
   %spec.select.i.i55.i.i.i = call i64 @llvm.smin.i64(i64 %201, i64 1023)
@@ -37241,7 +37239,7 @@ or.lhs.false.i.i:                                 ; preds = %merge5.i.i.i
   store i8 0, ptr %message.i.i.i, align 8
   %205 = getelementptr i8, ptr %.val17.i, i64 8
   %206 = ptrtoint ptr %205 to i64
-  %207 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %206, i64 %181, ptr nonnull @"$string.540", ptr nonnull %message.i.i.i)
+  %207 = call fastcc i32 @"$Document.parse"(ptr nonnull %document, i64 %206, i64 %181, ptr nonnull @"$string.539", ptr nonnull %message.i.i.i)
   %.not.i19.i.i = icmp eq i32 %207, 0
   br i1 %.not.i19.i.i, label %merge.i.i22.i, label %then.i20.i.i
 
@@ -37290,29 +37288,29 @@ then9.i.i.i:                                      ; preds = %then5.i.i.i
 
 merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
   %220 = icmp eq i32 %218, 6
-  %spec.select.i.i.i23.i = select i1 %220, ptr @"$string.167", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).163.exit.i.i.i"
+  %spec.select.i.i.i23.i = select i1 %220, ptr @"$string.166", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).163.exit.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
 
-"$anon (./terra/base/codes.t:4).163.exit.i.i.i":  ; preds = %switch.lookup, %merge17.i.i.i.i
+"$anon (./terra/base/codes.t:4).162.exit.i.i.i":  ; preds = %switch.lookup, %merge17.i.i.i.i
   %common.ret.op.i.i.i.i = phi ptr [ %spec.select.i.i.i23.i, %merge17.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %222 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %217, i64 512, ptr nonnull @"$string.541", ptr nonnull %common.ret.op.i.i.i.i)
+  %222 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %217, i64 512, ptr nonnull @"$string.540", ptr nonnull %common.ret.op.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i38.i.i.i)
   %223 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %217)
   %spec.select.i.i39.i.i.i = call i64 @llvm.smin.i64(i64 %223, i64 1023)
   %224 = icmp sgt i64 %223, 0
   br i1 %224, label %then2.i.i40.i.i.i, label %"$printable.clean.exit41.i.i.i"
 
-then2.i.i40.i.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).163.exit.i.i.i"
+then2.i.i40.i.i.i:                                ; preds = %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i38.i.i.i, ptr align 1 %217, i64 %spec.select.i.i39.i.i.i, i1 false)
   br label %"$printable.clean.exit41.i.i.i"
 
-"$printable.clean.exit41.i.i.i":                  ; preds = %then2.i.i40.i.i.i, %"$anon (./terra/base/codes.t:4).163.exit.i.i.i"
+"$printable.clean.exit41.i.i.i":                  ; preds = %then2.i.i40.i.i.i, %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
   %225 = getelementptr i8, ptr %raw.i38.i.i.i, i64 %spec.select.i.i39.i.i.i
   store i8 0, ptr %225, align 1
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i38.i.i.i)
@@ -37350,7 +37348,7 @@ whilebody.i.i:                                    ; preds = %merge.i24.i, %"$Doc
   br i1 %235, label %"$text.equals.exit.i.i.i", label %merge.i29.i.i
 
 "$text.equals.exit.i.i.i":                        ; preds = %whilebody.i.i
-  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %234, ptr noundef nonnull readonly dereferenceable(12) @"$string.542", i64 12)
+  %bcmp.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %234, ptr noundef nonnull readonly dereferenceable(12) @"$string.541", i64 12)
   %236 = icmp eq i32 %bcmp.i.i.i.i.i, 0
   br i1 %236, label %then.i32.i.i, label %merge.i29.i.i
 
@@ -37390,13 +37388,13 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge.i.i.i33.i, %w
   br i1 %248, label %whilebody.i.i.i.i, label %then4.i.i.i.i
 
 then4.i.i.i.i:                                    ; preds = %and.lhs.true.i.i.i.i, %merge2.i.i.i.i
-  %249 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %156, ptr nonnull @"$string.542")
+  %249 = call fastcc ptr @"$Problems.next"(ptr %17, i32 2, ptr %156, ptr nonnull @"$string.541")
   %.not22.i.i.i.i = icmp eq ptr %249, null
   br i1 %.not22.i.i.i.i, label %"$HeaderReader.read_entry.exit.i.i", label %then7.i.i.i.i
 
 then7.i.i.i.i:                                    ; preds = %then4.i.i.i.i
   %250 = getelementptr i8, ptr %249, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %250, ptr noundef nonnull align 1 dereferenceable(30) @"$string.543", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %250, ptr noundef nonnull align 1 dereferenceable(44) @"$string.542", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i20.i)
   %251 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i.i.i34.i = call i64 @llvm.smin.i64(i64 %251, i64 1023)
@@ -37477,7 +37475,7 @@ then.i.i.i31.i:                                   ; preds = %"$Arena.allocate.ex
 
 then3.i.i.i.i:                                    ; preds = %then.i.i.i31.i
   %278 = getelementptr i8, ptr %277, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %278, ptr noundef nonnull align 1 dereferenceable(14) @"$string.136", i64 14, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %278, ptr noundef nonnull align 1 dereferenceable(14) @"$string.135", i64 14, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i6.i.i.i)
   %279 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %278)
   %spec.select.i.i.i11.i.i.i = call i64 @llvm.smin.i64(i64 %279, i64 1023)
@@ -37512,7 +37510,7 @@ then6.i.i.i.i:                                    ; preds = %merge.i7.i.i.i
 
 then10.i.i.i.i:                                   ; preds = %then6.i.i.i.i
   %286 = getelementptr i8, ptr %285, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %286, ptr noundef nonnull align 1 dereferenceable(52) @"$string.544", i64 52, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %286, ptr noundef nonnull align 1 dereferenceable(52) @"$string.543", i64 52, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i.i)
   %287 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %286)
   %spec.select.i.i74.i.i.i.i = call i64 @llvm.smin.i64(i64 %287, i64 1023)
@@ -37549,29 +37547,29 @@ then18.i.i.i.i:                                   ; preds = %then14.i.i.i.i
 
 merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
   %296 = icmp eq i32 %294, 6
-  %spec.select.i.i.i31.i.i = select i1 %296, ptr @"$string.167", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).163.exit.i.i.i.i"
+  %spec.select.i.i.i31.i.i = select i1 %296, ptr @"$string.166", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
-  br label %"$anon (./terra/base/codes.t:4).163.exit.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).163.exit.i.i.i.i": ; preds = %switch.lookup106, %merge17.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i": ; preds = %switch.lookup106, %merge17.i.i.i.i.i
   %common.ret.op.i.i.i.i.i = phi ptr [ %spec.select.i.i.i31.i.i, %merge17.i.i.i.i.i ], [ %switch.load108, %switch.lookup106 ]
-  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 512, ptr nonnull @"$string.545", ptr nonnull %common.ret.op.i.i.i.i.i)
+  %298 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %293, i64 512, ptr nonnull @"$string.544", ptr nonnull %common.ret.op.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78.i.i.i.i)
   %299 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %293)
   %spec.select.i.i79.i.i.i.i = call i64 @llvm.smin.i64(i64 %299, i64 1023)
   %300 = icmp sgt i64 %299, 0
   br i1 %300, label %then2.i.i81.i.i.i.i, label %"$printable.clean.exit82.i.i.i.i"
 
-then2.i.i81.i.i.i.i:                              ; preds = %"$anon (./terra/base/codes.t:4).163.exit.i.i.i.i"
+then2.i.i81.i.i.i.i:                              ; preds = %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i78.i.i.i.i, ptr align 1 %293, i64 %spec.select.i.i79.i.i.i.i, i1 false)
   br label %"$printable.clean.exit82.i.i.i.i"
 
-"$printable.clean.exit82.i.i.i.i":                ; preds = %then2.i.i81.i.i.i.i, %"$anon (./terra/base/codes.t:4).163.exit.i.i.i.i"
+"$printable.clean.exit82.i.i.i.i":                ; preds = %then2.i.i81.i.i.i.i, %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
   %301 = getelementptr i8, ptr %raw.i78.i.i.i.i, i64 %spec.select.i.i79.i.i.i.i
   store i8 0, ptr %301, align 1
   %302 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i78.i.i.i.i)
@@ -37602,7 +37600,7 @@ whilebody.i.i.i.i.i.i:                            ; preds = %"$Document.child.ex
   %308 = getelementptr i8, ptr %child.023.i.i.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i.i.i.i.i = load i64, ptr %308, align 8
   %309 = inttoptr i64 %.sroa.013.0.copyload.i.i.i.i.i.i to ptr
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %309, ptr noundef nonnull readonly dereferenceable(5) @"$string.226", i64 5)
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %309, ptr noundef nonnull readonly dereferenceable(5) @"$string.225", i64 5)
   %310 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
   br i1 %310, label %or.lhs.false.i.i.i.i.i, label %merge2.i.i.i.i.i.i
 
@@ -37628,7 +37626,7 @@ or.lhs.false.i.i.i.i.i:                           ; preds = %"$text.equal.exit.i
 
 then3.i.i.i.i.i:                                  ; preds = %then.i85.i.i.i.i
   %317 = getelementptr i8, ptr %315, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %317, ptr noundef nonnull align 1 dereferenceable(40) @"$string.546", i64 40, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %317, ptr noundef nonnull align 1 dereferenceable(40) @"$string.545", i64 40, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i19.i)
   %318 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %317)
   %spec.select.i.i.i.i.i.i27.i = call i64 @llvm.smin.i64(i64 %318, i64 1023)
@@ -37661,78 +37659,78 @@ merge.i.i.i.i30.i:                                ; preds = %or.lhs.false.i.i.i.
   ]
 
 "$text.equals.exit.i.i.i.i.i.i":                  ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.547", i64 3)
+  %bcmp.i.i.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.546", i64 3)
   %324 = icmp eq i32 %bcmp.i.i.i.i.i.i.i.i, 0
   br i1 %324, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit156.i.i.i.i.i.i"
 
 "$text.equals.exit140.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.548", i64 4)
+  %bcmp.i.i139.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.547", i64 4)
   %325 = icmp eq i32 %bcmp.i.i139.i.i.i.i.i.i, 0
   br i1 %325, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit50.i.i.i.i.i"
 
 "$text.equals.exit144.i.i.i.i.i.i":               ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.549", i64 7)
+  %bcmp.i.i143.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.548", i64 7)
   %326 = icmp eq i32 %bcmp.i.i143.i.i.i.i.i.i, 0
   br i1 %326, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit148.i.i.i.i.i.i"
 
 "$text.equals.exit148.i.i.i.i.i.i":               ; preds = %"$text.equals.exit144.i.i.i.i.i.i"
-  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.550", i64 7)
+  %bcmp.i.i147.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.549", i64 7)
   %327 = icmp eq i32 %bcmp.i.i147.i.i.i.i.i.i, 0
   br i1 %327, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit152.i.i.i.i.i.i"
 
 "$text.equals.exit152.i.i.i.i.i.i":               ; preds = %"$text.equals.exit148.i.i.i.i.i.i"
-  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.551", i64 7)
+  %bcmp.i.i151.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(7) %323, ptr noundef nonnull readonly dereferenceable(7) @"$string.550", i64 7)
   %328 = icmp eq i32 %bcmp.i.i151.i.i.i.i.i.i, 0
   br i1 %328, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit156.i.i.i.i.i.i":               ; preds = %"$text.equals.exit.i.i.i.i.i.i"
-  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.552", i64 3)
+  %bcmp.i.i155.i.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.551", i64 3)
   %329 = icmp eq i32 %bcmp.i.i155.i.i.i.i.i.i, 0
   br i1 %329, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit55.i.i.i.i.i"
 
 "$text.equals.exit55.i.i.i.i.i":                  ; preds = %"$text.equals.exit156.i.i.i.i.i.i"
-  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.553", i64 3)
+  %bcmp.i.i54.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.552", i64 3)
   %330 = icmp eq i32 %bcmp.i.i54.i.i.i.i.i, 0
   br i1 %330, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i"
 
 "$text.equals.exit50.i.i.i.i.i":                  ; preds = %"$text.equals.exit140.i.i.i.i.i.i"
-  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.554", i64 4)
+  %bcmp.i.i49.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(4) %323, ptr noundef nonnull readonly dereferenceable(4) @"$string.553", i64 4)
   %331 = icmp eq i32 %bcmp.i.i49.i.i.i.i.i, 0
   br i1 %331, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit45.i.i.i.i.i":                  ; preds = %merge.i.i.i.i30.i
-  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.555", i64 2)
+  %bcmp.i.i44.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.554", i64 2)
   %332 = icmp eq i32 %bcmp.i.i44.i.i.i.i.i, 0
   br i1 %332, label %whilebody.i.i131.preheader.i.i.i.i, label %"$text.equals.exit.i.i.i.i.i"
 
 "$text.equals.exit.i.i.i.i.i":                    ; preds = %"$text.equals.exit45.i.i.i.i.i"
-  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.556", i64 2)
+  %bcmp.i.i40.i.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(2) %323, ptr noundef nonnull readonly dereferenceable(2) @"$string.555", i64 2)
   %333 = icmp eq i32 %bcmp.i.i40.i.i.i.i.i, 0
   br i1 %333, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 "$text.equals.exit.i.i":                          ; preds = %"$text.equals.exit55.i.i.i.i.i"
-  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.557", i64 3)
+  %bcmp.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(3) %323, ptr noundef nonnull readonly dereferenceable(3) @"$string.556", i64 3)
   %334 = icmp eq i32 %bcmp.i.i.i.i, 0
   br i1 %334, label %whilebody.i.i131.preheader.i.i.i.i, label %merge37.i.i.i.i.i.i
 
 merge37.i.i.i.i.i.i:                              ; preds = %"$text.equals.exit.i.i", %"$text.equals.exit.i.i.i.i.i", %"$text.equals.exit50.i.i.i.i.i", %"$text.equals.exit152.i.i.i.i.i.i", %merge.i.i.i.i30.i
-  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.558")
+  %335 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.557")
   br i1 %335, label %whilebody.i.i131.preheader.i.i.i.i, label %merge41.i.i.i.i.i.i
 
 merge41.i.i.i.i.i.i:                              ; preds = %merge37.i.i.i.i.i.i
-  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.559")
+  %336 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.558")
   br i1 %336, label %whilebody.i.i131.preheader.i.i.i.i, label %merge45.i.i.i.i.i.i
 
 merge45.i.i.i.i.i.i:                              ; preds = %merge41.i.i.i.i.i.i
-  %337 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.560")
+  %337 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.559")
   br i1 %337, label %whilebody.i.i131.preheader.i.i.i.i, label %merge49.i.i.i.i.i.i
 
 merge49.i.i.i.i.i.i:                              ; preds = %merge45.i.i.i.i.i.i
-  %338 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.561")
+  %338 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.560")
   br i1 %338, label %whilebody.i.i131.preheader.i.i.i.i, label %merge53.i.i.i.i.i.i
 
 merge53.i.i.i.i.i.i:                              ; preds = %merge49.i.i.i.i.i.i
-  %339 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.562")
+  %339 = call fastcc zeroext i1 @"$text.equals"(i64 %.sroa.0.0.copyload.i.i.i.i.i, i64 %.sroa.2.0.copyload.i.i.i.i.i, ptr nonnull @"$string.561")
   br i1 %339, label %whilebody.i.i131.preheader.i.i.i.i, label %then6.i.i.i.i.i
 
 then6.i.i.i.i.i:                                  ; preds = %merge53.i.i.i.i.i.i
@@ -37745,7 +37743,7 @@ then10.i.i.i.i.i:                                 ; preds = %then6.i.i.i.i.i
   %342 = load i64, ptr %.sroa.2.0..sroa_idx.i.i.i.i.i, align 8
   %343 = trunc i64 %342 to i32
   %344 = load ptr, ptr %322, align 8
-  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 512, ptr nonnull @"$string.563", i32 %343, ptr %344)
+  %345 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %341, i64 512, ptr nonnull @"$string.562", i32 %343, ptr %344)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i34.i.i.i.i.i)
   %346 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %341)
   %spec.select.i.i35.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %346, i64 1023)
@@ -37779,7 +37777,7 @@ whilebody.i.i101.i.i.i.i:                         ; preds = %merge2.i.i105.i.i.i
   %352 = getelementptr i8, ptr %child.023.i.i102.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i110.i.i.i.i = load i64, ptr %352, align 8
   %353 = inttoptr i64 %.sroa.013.0.copyload.i.i110.i.i.i.i to ptr
-  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %353, ptr noundef nonnull readonly dereferenceable(12) @"$string.568", i64 12)
+  %bcmp.i.i.i111.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(12) %353, ptr noundef nonnull readonly dereferenceable(12) @"$string.567", i64 12)
   %354 = icmp eq i32 %bcmp.i.i.i111.i.i.i.i, 0
   br i1 %354, label %or.lhs.false2.i.i.i.i.i, label %merge2.i.i105.i.i.i.i
 
@@ -37812,7 +37810,7 @@ or.lhs.false2.i.i.i.i.i:                          ; preds = %"$text.equal.exit.i
 
 then4.i.i.i.i.i:                                  ; preds = %then.i91.i.i.i.i
   %364 = getelementptr i8, ptr %360, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(55) %364, ptr noundef nonnull align 1 dereferenceable(55) @"$string.569", i64 55, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(53) %364, ptr noundef nonnull align 1 dereferenceable(53) @"$string.568", i64 53, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i.i.i)
   %365 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %364)
   %spec.select.i.i.i92.i.i.i.i = call i64 @llvm.smin.i64(i64 %365, i64 1023)
@@ -37863,7 +37861,7 @@ or.lhs.false9.i.i.i.i.i:                          ; preds = %merge.i114.i.i.i.i
 
 then12.i.i.i.i.i:                                 ; preds = %then7.i.i.i.i.i
   %385 = getelementptr i8, ptr %381, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %385, ptr noundef nonnull align 1 dereferenceable(30) @"$string.570", i64 30, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(30) %385, ptr noundef nonnull align 1 dereferenceable(30) @"$string.569", i64 30, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i.i)
   %386 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %385)
   %spec.select.i.i61.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %386, i64 1023)
@@ -37901,7 +37899,7 @@ then.i.i115.i.i.i.i:                              ; preds = %merge6.i.i.i.i.i
 
 then2.i.i116.i.i.i.i:                             ; preds = %then.i.i115.i.i.i.i
   %398 = getelementptr i8, ptr %397, i64 516
-  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 512, ptr nonnull @"$string.571", i64 %391, i64 %393)
+  %399 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %398, i64 512, ptr nonnull @"$string.570", i64 %391, i64 %393)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i.i)
   %400 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %398)
   %spec.select.i.i.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %400, i64 1023)
@@ -37932,7 +37930,7 @@ then5.i.i.i.i.i.i:                                ; preds = %merge.i64.i.i.i.i.i
 
 then9.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i.i.i
   %407 = getelementptr i8, ptr %406, i64 516
-  %408 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %407, i64 512, ptr nonnull @"$string.572", i64 %391, i64 %393, i64 %228)
+  %408 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %407, i64 512, ptr nonnull @"$string.571", i64 %391, i64 %393, i64 %228)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82.i.i.i.i.i.i)
   %409 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %407)
   %spec.select.i.i83.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %409, i64 1023)
@@ -38045,7 +38043,7 @@ then13.i.i.i.i.i.i:                               ; preds = %"$anon (./terra/bas
 merge2.peel.i.i.i.i.i.i.i:                        ; preds = %then13.i.i.i.i.i.i
   %wide.trip.count.i86.i.i.i.i.i.i = zext nneg i32 %350 to i64
   %433 = load i64, ptr %26, align 8
-  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.575", ptr nonnull @"$string.87", i64 %433)
+  %434 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %31, i64 127, ptr nonnull @"$string.574", ptr nonnull @"$string.87", i64 %433)
   %435 = sext i32 %434 to i64
   %436 = add nsw i64 %435, 1
   %exitcond.peel.not.i.i.i.i.i.i.i = icmp eq i32 %350, 1
@@ -38062,7 +38060,7 @@ then3.i.i.i.i.i.i.i:                              ; preds = %forbody.i87.i.i.i.i
   %439 = sub i64 128, %used.023.i.i.i.i.i.i.i
   %440 = getelementptr i64, ptr %26, i64 %indvars.iv.i88.i.i.i.i.i.i
   %441 = load i64, ptr %440, align 8
-  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 %439, ptr nonnull @"$string.575", ptr nonnull @"$string.574", i64 %441)
+  %442 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %438, i64 %439, ptr nonnull @"$string.574", ptr nonnull @"$string.573", i64 %441)
   %443 = sext i32 %442 to i64
   %444 = add i64 %used.023.i.i.i.i.i.i.i, %443
   br label %merge2.i.i.i.i.i.i.i
@@ -38082,7 +38080,7 @@ then6.i.i.i.i.i.i.i:                              ; preds = %merge.i.i.i.i.i.i.i
   %used.0.lcssa28.i.i.i.i.i.i.i = phi i64 [ %used.0.lcssa.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ 1, %then13.i.i.i.i.i.i ]
   %446 = getelementptr i8, ptr %shape.i.i.i.i.i.i, i64 %used.0.lcssa28.i.i.i.i.i.i.i
   %447 = sub i64 128, %used.0.lcssa28.i.i.i.i.i.i.i
-  %448 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %446, i64 %447, ptr nonnull @"$string.576")
+  %448 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %446, i64 %447, ptr nonnull @"$string.575")
   br label %"$TensorView.describe_shape.exit.i.i.i.i.i.i"
 
 "$TensorView.describe_shape.exit.i.i.i.i.i.i":    ; preds = %then6.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i
@@ -38098,8 +38096,8 @@ then17.i.i.i.i.i.i:                               ; preds = %"$TensorView.descri
 
 merge53.i104.i.i.i.i.i.i:                         ; preds = %switch.hole_check114, %then17.i.i.i.i.i.i
   %453 = icmp eq i32 %427, 32
-  %spec.select.i105.i.i.i.i.i.i = select i1 %453, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i.i.i.i.i.i"
+  %spec.select.i105.i.i.i.i.i.i = select i1 %453, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i.i"
 
 switch.hole_check114:                             ; preds = %then17.i.i.i.i.i.i
   %switch.shifted116 = lshr i32 -1048569, %427
@@ -38110,22 +38108,22 @@ switch.lookup115:                                 ; preds = %switch.hole_check11
   %454 = zext nneg i32 %427 to i64
   %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %454
   %switch.load119 = load ptr, ptr %switch.gep118, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).578.exit.i.i.i.i.i.i": ; preds = %switch.lookup115, %merge53.i104.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i.i": ; preds = %switch.lookup115, %merge53.i104.i.i.i.i.i.i
   %common.ret.op.i91.i.i.i.i.i.i = phi ptr [ %spec.select.i105.i.i.i.i.i.i, %merge53.i104.i.i.i.i.i.i ], [ %switch.load119, %switch.lookup115 ]
-  %455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %451, i64 512, ptr nonnull @"$string.577", i64 %391, i64 %393, i64 %432, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %431)
+  %455 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %451, i64 512, ptr nonnull @"$string.576", i64 %391, i64 %393, i64 %432, ptr nonnull %common.ret.op.i91.i.i.i.i.i.i, ptr nonnull %shape.i.i.i.i.i.i, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i106.i.i.i.i.i.i)
   %456 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %451)
   %spec.select.i.i107.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %456, i64 1023)
   %457 = icmp sgt i64 %456, 0
   br i1 %457, label %then2.i.i108.i.i.i.i.i.i, label %"$printable.clean.exit109.i.i.i.i.i.i"
 
-then2.i.i108.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).578.exit.i.i.i.i.i.i"
+then2.i.i108.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i106.i.i.i.i.i.i, ptr align 1 %451, i64 %spec.select.i.i107.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit109.i.i.i.i.i.i"
 
-"$printable.clean.exit109.i.i.i.i.i.i":           ; preds = %then2.i.i108.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).578.exit.i.i.i.i.i.i"
+"$printable.clean.exit109.i.i.i.i.i.i":           ; preds = %then2.i.i108.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i.i"
   %458 = getelementptr i8, ptr %raw.i106.i.i.i.i.i.i, i64 %spec.select.i.i107.i.i.i.i.i.i
   store i8 0, ptr %458, align 1
   %459 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i106.i.i.i.i.i.i)
@@ -38149,7 +38147,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1134", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -38172,8 +38170,8 @@ then25.i.i.i.i.i.i:                               ; preds = %then21.i.i.i.i.i.i
 
 merge53.i141.i.i.i.i.i.i:                         ; preds = %switch.hole_check128, %then25.i.i.i.i.i.i
   %469 = icmp eq i32 %427, 32
-  %spec.select.i142.i.i.i.i.i.i = select i1 %469, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit143.i.i.i.i.i.i"
+  %spec.select.i142.i.i.i.i.i.i = select i1 %469, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit143.i.i.i.i.i.i"
 
 switch.hole_check128:                             ; preds = %then25.i.i.i.i.i.i
   %switch.shifted130 = lshr i32 -1048569, %427
@@ -38184,22 +38182,22 @@ switch.lookup129:                                 ; preds = %switch.hole_check12
   %470 = zext nneg i32 %427 to i64
   %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %470
   %switch.load133 = load ptr, ptr %switch.gep132, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit143.i.i.i.i.i.i"
+  br label %"$anon (./terra/base/codes.t:4).577.exit143.i.i.i.i.i.i"
 
-"$anon (./terra/base/codes.t:4).578.exit143.i.i.i.i.i.i": ; preds = %switch.lookup129, %merge53.i141.i.i.i.i.i.i
+"$anon (./terra/base/codes.t:4).577.exit143.i.i.i.i.i.i": ; preds = %switch.lookup129, %merge53.i141.i.i.i.i.i.i
   %common.ret.op.i127.i.i.i.i.i.i = phi ptr [ %spec.select.i142.i.i.i.i.i.i, %merge53.i141.i.i.i.i.i.i ], [ %switch.load133, %switch.lookup129 ]
-  %471 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.579", i64 %391, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
+  %471 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %467, i64 512, ptr nonnull @"$string.578", i64 %391, ptr nonnull %common.ret.op.i127.i.i.i.i.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i144.i.i.i.i.i.i)
   %472 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %467)
   %spec.select.i.i145.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %472, i64 1023)
   %473 = icmp sgt i64 %472, 0
   br i1 %473, label %then2.i.i146.i.i.i.i.i.i, label %"$printable.clean.exit147.i.i.i.i.i.i"
 
-then2.i.i146.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).578.exit143.i.i.i.i.i.i"
+then2.i.i146.i.i.i.i.i.i:                         ; preds = %"$anon (./terra/base/codes.t:4).577.exit143.i.i.i.i.i.i"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i144.i.i.i.i.i.i, ptr align 1 %467, i64 %spec.select.i.i145.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit147.i.i.i.i.i.i"
 
-"$printable.clean.exit147.i.i.i.i.i.i":           ; preds = %then2.i.i146.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).578.exit143.i.i.i.i.i.i"
+"$printable.clean.exit147.i.i.i.i.i.i":           ; preds = %then2.i.i146.i.i.i.i.i.i, %"$anon (./terra/base/codes.t:4).577.exit143.i.i.i.i.i.i"
   %474 = getelementptr i8, ptr %raw.i144.i.i.i.i.i.i, i64 %spec.select.i.i145.i.i.i.i.i.i
   store i8 0, ptr %474, align 1
   %475 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i144.i.i.i.i.i.i)
@@ -38227,7 +38225,7 @@ whilebody.i.i131.i.i.i.i:                         ; preds = %merge2.i.i135.i.i.i
   %477 = getelementptr i8, ptr %child.023.i.i132.i.i.i.i, i64 24
   %.sroa.013.0.copyload.i.i139.i.i.i.i = load i64, ptr %477, align 8
   %478 = inttoptr i64 %.sroa.013.0.copyload.i.i139.i.i.i.i to ptr
-  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %478, ptr noundef nonnull readonly dereferenceable(5) @"$string.564", i64 5)
+  %bcmp.i.i.i140.i.i.i.i = call i32 @bcmp(ptr noundef nonnull dereferenceable(5) %478, ptr noundef nonnull readonly dereferenceable(5) @"$string.563", i64 5)
   %479 = icmp eq i32 %bcmp.i.i.i140.i.i.i.i, 0
   br i1 %479, label %or.lhs.false.i141.i.i.i.i, label %merge2.i.i135.i.i.i.i
 
@@ -38253,7 +38251,7 @@ or.lhs.false.i141.i.i.i.i:                        ; preds = %"$text.equal.exit.i
 
 then3.i121.i.i.i.i:                               ; preds = %then.i120.i.i.i.i
   %486 = getelementptr i8, ptr %484, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %486, ptr noundef nonnull align 1 dereferenceable(40) @"$string.565", i64 40, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(40) %486, ptr noundef nonnull align 1 dereferenceable(40) @"$string.564", i64 40, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i117.i.i.i.i)
   %487 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %486)
   %spec.select.i.i.i122.i.i.i.i = call i64 @llvm.smin.i64(i64 %487, i64 1023)
@@ -38286,7 +38284,7 @@ then6.i146.i.i.i.i:                               ; preds = %merge.i143.i.i.i.i
 then10.i147.i.i.i.i:                              ; preds = %then6.i146.i.i.i.i
   %495 = getelementptr i8, ptr %494, i64 516
   %496 = load i32, ptr %491, align 4
-  %497 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %495, i64 512, ptr nonnull @"$string.566", i32 %496, i32 8)
+  %497 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %495, i64 512, ptr nonnull @"$string.565", i32 %496, i32 8)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i69.i.i.i.i.i)
   %498 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %495)
   %spec.select.i.i70.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %498, i64 1023)
@@ -38347,7 +38345,7 @@ and.lhs.true.i.i.i.i.i:                           ; preds = %or.lhs.false17.i.i.
 
 then22.i.i.i.i.i:                                 ; preds = %then15.i.i.i.i.i
   %516 = getelementptr i8, ptr %511, i64 516
-  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %516, i64 512, ptr nonnull @"$string.567", i32 %506)
+  %517 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %516, i64 512, ptr nonnull @"$string.566", i32 %506)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i76.i.i.i.i.i)
   %518 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %516)
   %spec.select.i.i77.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %518, i64 1023)
@@ -38397,7 +38395,7 @@ merge21.i.i.i.i:                                  ; preds = %"$anon (./terra/bas
   %535 = load i64, ptr %43, align 8
   %.not.i.i148.i.i.i.i = icmp slt i64 %535, %534
   %.pre.i.i.i.i.i = load ptr, ptr %16, align 8
-  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.580.exit.thread.i.i.i.i"
+  br i1 %.not.i.i148.i.i.i.i, label %merge.i.i150.i.i.i.i, label %"$Vector.push.579.exit.thread.i.i.i.i"
 
 merge.i.i150.i.i.i.i:                             ; preds = %merge21.i.i.i.i
   %536 = shl i64 %535, 1
@@ -38412,9 +38410,9 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i150.i.i.i.
   store ptr %538, ptr %16, align 8
   store i64 %spec.store.select.i.i.i.i.i.i, ptr %43, align 8
   %.pre10.i.i.i.i.i = load i64, ptr %11, align 8
-  br label %"$Vector.push.580.exit.thread.i.i.i.i"
+  br label %"$Vector.push.579.exit.thread.i.i.i.i"
 
-"$Vector.push.580.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
+"$Vector.push.579.exit.thread.i.i.i.i":           ; preds = %merge7.i.i.i.i.i.i, %merge21.i.i.i.i
   %540 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %533, %merge21.i.i.i.i ]
   %541 = phi ptr [ %538, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %merge21.i.i.i.i ]
   %542 = getelementptr %51, ptr %541, i64 %540
@@ -38432,12 +38430,12 @@ then27.i.i.i.i:                                   ; preds = %merge.i.i150.i.i.i.
 
 then31.i.i.i.i:                                   ; preds = %then27.i.i.i.i
   %547 = getelementptr i8, ptr %546, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %547, ptr noundef nonnull align 1 dereferenceable(14) @"$string.136", i64 14, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(14) %547, ptr noundef nonnull align 1 dereferenceable(14) @"$string.135", i64 14, i1 false)
   call fastcc void @"$printable.clean"(ptr %547, i64 512)
   br label %"$HeaderReader.read_tensor.exit.i.i.i"
 
-"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.580.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i28.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i31.i
-  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i31.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.580.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i28.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
+"$HeaderReader.read_tensor.exit.i.i.i":           ; preds = %then31.i.i.i.i, %then27.i.i.i.i, %"$Vector.push.579.exit.thread.i.i.i.i", %"$printable.clean.exit79.i.i.i.i.i", %then15.i.i.i.i.i, %"$printable.clean.exit72.i.i.i.i.i", %then6.i146.i.i.i.i, %"$printable.clean.exit.i123.i.i.i.i", %then.i120.i.i.i.i, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i", %"$printable.clean.exit63.i.i.i.i.i", %then7.i.i.i.i.i, %"$printable.clean.exit.i93.i.i.i.i", %then.i91.i.i.i.i, %"$printable.clean.exit37.i.i.i.i.i", %then6.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i28.i", %then.i85.i.i.i.i, %"$printable.clean.exit82.i.i.i.i", %then14.i.i.i.i, %"$printable.clean.exit77.i.i.i.i", %then6.i.i.i.i, %"$printable.clean.exit.i12.i.i.i", %then.i.i.i31.i
+  %common.ret.op.i8.i.i.i = phi i1 [ false, %then.i.i.i31.i ], [ false, %"$printable.clean.exit.i12.i.i.i" ], [ false, %then6.i.i.i.i ], [ false, %"$printable.clean.exit77.i.i.i.i" ], [ false, %then14.i.i.i.i ], [ false, %"$printable.clean.exit82.i.i.i.i" ], [ false, %then27.i.i.i.i ], [ false, %then31.i.i.i.i ], [ true, %"$Vector.push.579.exit.thread.i.i.i.i" ], [ false, %then.i85.i.i.i.i ], [ false, %"$printable.clean.exit.i.i.i.i28.i" ], [ false, %then6.i.i.i.i.i ], [ false, %"$printable.clean.exit37.i.i.i.i.i" ], [ false, %then.i91.i.i.i.i ], [ false, %"$printable.clean.exit.i93.i.i.i.i" ], [ false, %then7.i.i.i.i.i ], [ false, %"$printable.clean.exit63.i.i.i.i.i" ], [ false, %"$HeaderReader.check_range.exit.thread.i.i.i.i.i" ], [ false, %then.i120.i.i.i.i ], [ false, %"$printable.clean.exit.i123.i.i.i.i" ], [ false, %then6.i146.i.i.i.i ], [ false, %"$printable.clean.exit72.i.i.i.i.i" ], [ false, %then15.i.i.i.i.i ], [ false, %"$printable.clean.exit79.i.i.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 112, ptr nonnull %view.i.i.i.i)
   br label %"$HeaderReader.read_entry.exit.i.i"
 
@@ -38512,7 +38510,7 @@ then6.i42.i.i:                                    ; preds = %then3.i.i.i
   %575 = getelementptr i8, ptr %.lcssa74.i.i, i64 88
   %576 = load i64, ptr %575, align 8
   %577 = add i64 %574, %576
-  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %572, i64 512, ptr nonnull @"$string.583", i64 %574, i64 %577, ptr %previous.089.i.lcssa.i.i)
+  %578 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %572, i64 512, ptr nonnull @"$string.582", i64 %574, i64 %577, ptr %previous.089.i.lcssa.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i36.i.i)
   %579 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %572)
   %spec.select.i.i.i43.i.i = call i64 @llvm.smin.i64(i64 %579, i64 1023)
@@ -38550,7 +38548,7 @@ then13.i.i.i:                                     ; preds = %then9.i41.i.i
   %589 = getelementptr i8, ptr %587, i64 516
   %590 = load i64, ptr %588, align 8
   %591 = sub i64 %590, %covered.088.i76.i.i
-  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 512, ptr nonnull @"$string.584", i64 %591)
+  %592 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %589, i64 512, ptr nonnull @"$string.583", i64 %591)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
   %593 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %589)
   %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %593, i64 1023)
@@ -38590,7 +38588,7 @@ then17.i.i.i:                                     ; preds = %merge1.i.i.i
 then21.i.i.i:                                     ; preds = %then17.i.i.i
   %602 = getelementptr i8, ptr %601, i64 516
   %603 = sub i64 %.val18.i, %covered.0.lcssa.i.i.i
-  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %602, i64 512, ptr nonnull @"$string.585", i64 %603)
+  %604 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %602, i64 512, ptr nonnull @"$string.584", i64 %603)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75.i.i.i)
   %605 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %602)
   %spec.select.i.i76.i.i.i = call i64 @llvm.smin.i64(i64 %605, i64 1023)
@@ -38768,7 +38766,7 @@ then6.i.i:                                        ; preds = %then3.i.i
   %681 = sext i32 %.val33.i.i to i64
   %682 = getelementptr %72, ptr %.val32.i.i, i64 %681
   %683 = load ptr, ptr %682, align 8
-  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %679, i64 512, ptr nonnull @"$string.586", ptr %683)
+  %684 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %679, i64 512, ptr nonnull @"$string.585", ptr %683)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i39.i)
   %685 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %679)
   %spec.select.i.i.i46.i = call i64 @llvm.smin.i64(i64 %685, i64 1023)
@@ -38845,7 +38843,7 @@ then:                                             ; preds = %"$Document.free.exi
 
 then.i12:                                         ; preds = %then
   %702 = load ptr, ptr %0, align 8
-  %703 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.526", ptr %702)
+  %703 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.525", ptr %702)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %704 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %704, i64 1023)
@@ -38955,14 +38953,14 @@ then.i:                                           ; preds = %then1
   br label %"$Validator.index_file.exit"
 
 "$Validator.index_file.exit":                     ; preds = %then1, %then.i
-  %common.ret.op.i16 = phi ptr [ %23, %then.i ], [ @"$string.118", %then1 ]
+  %common.ret.op.i16 = phi ptr [ %23, %then.i ], [ @"$string.117", %then1 ]
   %24 = tail call fastcc ptr @"$Problems.next"(ptr %18, i32 2, ptr %common.ret.op.i16, ptr %1)
   %.not15 = icmp eq ptr %24, null
   br i1 %.not15, label %merge, label %then4
 
 then4:                                            ; preds = %"$Validator.index_file.exit"
   %25 = getelementptr i8, ptr %24, i64 516
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.591", i64 22, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %25, ptr noundef nonnull align 1 dereferenceable(22) @"$string.590", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -39052,7 +39050,7 @@ merge2.peel.i:                                    ; preds = %merge.merge2.peel.i
   %23 = getelementptr i8, ptr %1, i64 16
   %wide.trip.count.i = zext nneg i32 %21 to i64
   %24 = getelementptr inbounds i8, ptr %shape, i64 1
-  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.575", ptr nonnull @"$string.87", i64 %22)
+  %25 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %24, i64 127, ptr nonnull @"$string.574", ptr nonnull @"$string.87", i64 %22)
   %26 = sext i32 %25 to i64
   %27 = add nsw i64 %26, 1
   %exitcond.peel.not.i = icmp eq i32 %21, 1
@@ -39069,7 +39067,7 @@ then3.i:                                          ; preds = %forbody.i
   %30 = sub i64 128, %used.023.i
   %31 = getelementptr i64, ptr %23, i64 %indvars.iv.i
   %32 = load i64, ptr %31, align 8
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.575", ptr nonnull @"$string.574", i64 %32)
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %29, i64 %30, ptr nonnull @"$string.574", ptr nonnull @"$string.573", i64 %32)
   %34 = sext i32 %33 to i64
   %35 = add i64 %used.023.i, %34
   br label %merge2.i
@@ -39089,7 +39087,7 @@ then6.i:                                          ; preds = %merge.i, %merge
   %used.0.lcssa28.i = phi i64 [ %used.0.lcssa.i, %merge.i ], [ 1, %merge ]
   %37 = getelementptr i8, ptr %shape, i64 %used.0.lcssa28.i
   %38 = sub i64 128, %used.0.lcssa28.i
-  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.576")
+  %39 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %37, i64 %38, ptr nonnull @"$string.575")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -39113,7 +39111,7 @@ then8:                                            ; preds = %"$TensorView.descri
 
 then11:                                           ; preds = %then8
   %50 = getelementptr i8, ptr %49, i64 516
-  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.592", i64 %2, ptr nonnull %shape)
+  %51 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %50, i64 512, ptr nonnull @"$string.591", i64 %2, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %50)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -39138,7 +39136,7 @@ else9:                                            ; preds = %"$TensorView.descri
 
 then15:                                           ; preds = %else9
   %57 = getelementptr i8, ptr %49, i64 516
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.593", i64 %2, i64 %3, ptr nonnull %shape)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %57, i64 512, ptr nonnull @"$string.592", i64 %2, i64 %3, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i47)
   %59 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %57)
   %spec.select.i.i48 = call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -39195,8 +39193,8 @@ then2:                                            ; preds = %merge
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %17 = icmp eq i32 %15, 32
-  %spec.select.i = select i1 %17, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit"
+  %spec.select.i = select i1 %17, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit"
 
 switch.hole_check:                                ; preds = %then2
   %switch.shifted = lshr i32 -1048569, %15
@@ -39207,22 +39205,22 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %15 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %18
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit"
+  br label %"$anon (./terra/base/codes.t:4).577.exit"
 
-"$anon (./terra/base/codes.t:4).578.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).577.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.594", ptr nonnull %common.ret.op.i)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %14, i64 512, ptr nonnull @"$string.593", ptr nonnull %common.ret.op.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %14)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
   %21 = icmp sgt i64 %20, 0
   br i1 %21, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).578.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).577.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr align 1 %14, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).578.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).577.exit", %then2.i.i
   %22 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %22, align 1
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -39236,7 +39234,7 @@ then2.i.i:                                        ; preds = %"$anon (./terra/bas
 define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.606", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.605", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -39258,7 +39256,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.607", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.606", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -39292,7 +39290,7 @@ then:                                             ; preds = %entry
   br i1 %9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.608", i32 %1, ptr %3)
+  %10 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 128, ptr nonnull @"$string.607", i32 %1, ptr %3)
   %11 = load ptr, ptr %5, align 8
   %12 = getelementptr i8, ptr %11, i64 192
   %13 = getelementptr i8, ptr %11, i64 24
@@ -39307,14 +39305,14 @@ then.i:                                           ; preds = %then2
   br label %"$Validator.index_file.exit"
 
 "$Validator.index_file.exit":                     ; preds = %then2, %then.i
-  %common.ret.op.i = phi ptr [ %17, %then.i ], [ @"$string.118", %then2 ]
+  %common.ret.op.i = phi ptr [ %17, %then.i ], [ @"$string.117", %then2 ]
   %18 = call fastcc ptr @"$Problems.next"(ptr %12, i32 2, ptr %common.ret.op.i, ptr nonnull %missing)
   %.not37 = icmp eq ptr %18, null
   br i1 %.not37, label %common.ret, label %then5
 
 then5:                                            ; preds = %"$Validator.index_file.exit"
   %19 = getelementptr i8, ptr %18, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.591", i64 22, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(22) %19, ptr noundef nonnull align 1 dereferenceable(22) @"$string.590", i64 22, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -39410,7 +39408,7 @@ then8:                                            ; preds = %and.lhs.true
   store i16 91, ptr %shape, align 2
   %44 = getelementptr inbounds i8, ptr %shape, i64 1
   %45 = load i64, ptr %30, align 8
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.575", ptr nonnull @"$string.87", i64 %45)
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %44, i64 127, ptr nonnull @"$string.574", ptr nonnull @"$string.87", i64 %45)
   %47 = sext i32 %46 to i64
   %48 = add nsw i64 %47, 1
   %exitcond.peel.not.i = icmp eq i32 %28, 1
@@ -39427,7 +39425,7 @@ then3.i:                                          ; preds = %forbody.i41
   %51 = sub i64 128, %used.023.i
   %52 = getelementptr i64, ptr %30, i64 %indvars.iv.i42
   %53 = load i64, ptr %52, align 8
-  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.575", ptr nonnull @"$string.574", i64 %53)
+  %54 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %50, i64 %51, ptr nonnull @"$string.574", ptr nonnull @"$string.573", i64 %53)
   %55 = sext i32 %54 to i64
   %56 = add i64 %used.023.i, %55
   br label %merge2.i
@@ -39446,7 +39444,7 @@ merge.i:                                          ; preds = %merge2.i, %then8
 then6.i:                                          ; preds = %merge.i
   %58 = getelementptr i8, ptr %shape, i64 %used.0.lcssa.i
   %59 = sub i64 128, %used.0.lcssa.i
-  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.576")
+  %60 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %58, i64 %59, ptr nonnull @"$string.575")
   br label %"$TensorView.describe_shape.exit"
 
 "$TensorView.describe_shape.exit":                ; preds = %merge.i, %then6.i
@@ -39478,7 +39476,7 @@ then12:                                           ; preds = %"$TensorView.descri
   %76 = load ptr, ptr %0, align 8
   %77 = getelementptr i8, ptr %76, i64 80
   %78 = load i32, ptr %77, align 4
-  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.609", i32 %78, ptr nonnull %shape)
+  %79 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.608", i32 %78, ptr nonnull %shape)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i45)
   %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %75)
   %spec.select.i.i46 = call i64 @llvm.smin.i64(i64 %80, i64 1023)
@@ -39500,10 +39498,10 @@ then2.i.i47:                                      ; preds = %then12
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).611"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
+define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).610"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
-  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.612", i32 %1)
+  %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.611", i32 %1)
   %3 = getelementptr i8, ptr %0, i64 128
   %4 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %5 = ptrtoint ptr %name to i64
@@ -39525,7 +39523,7 @@ common.ret:                                       ; preds = %merge.i11, %merge, 
   ret ptr %common.ret.op
 
 merge:                                            ; preds = %entry, %"$Checkpoint.find.exit"
-  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.613", i32 %1)
+  %12 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.612", i32 %1)
   %13 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %name)
   %14 = call fastcc ptr @"$Map.find"(ptr readonly %3, i64 %5, i64 %13)
   %15 = icmp eq ptr %14, null
@@ -39746,7 +39744,7 @@ common.ret:                                       ; preds = %merge2.i43, %merge2
   ret void
 
 merge3:                                           ; preds = %forbody.i39, %merge1.i41, %forbody.i27, %merge1.i
-  %is_finite.2 = phi ptr [ @"$string.622", %merge1.i ], [ @"$string.623", %forbody.i27 ], [ @"$string.622", %merge1.i41 ], [ @"$string.623", %forbody.i39 ]
+  %is_finite.2 = phi ptr [ @"$string.621", %merge1.i ], [ @"$string.622", %forbody.i27 ], [ @"$string.621", %merge1.i41 ], [ @"$string.622", %forbody.i39 ]
   %index.0 = phi i64 [ %i.015.i, %merge1.i ], [ %i.015.i, %forbody.i27 ], [ %i.015.i40, %merge1.i41 ], [ %i.015.i40, %forbody.i39 ]
   %61 = getelementptr i8, ptr %0, i64 16
   %62 = load ptr, ptr %61, align 8
@@ -39787,7 +39785,7 @@ else.i:                                           ; preds = %then10
   %bits.0.i = phi i32 [ %77, %then.i ], [ %81, %else.i ]
   %82 = bitcast i32 %bits.0.i to float
   %83 = fpext float %82 to double
-  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.624", i64 %index.0, double %83, ptr nonnull %is_finite.2)
+  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %71, i64 512, ptr nonnull @"$string.623", i64 %index.0, double %83, ptr nonnull %is_finite.2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %85 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %71)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %85, i64 1023)
@@ -39813,7 +39811,7 @@ define internal fastcc void @"$write_tensor"(ptr %0, ptr nocapture readonly %1, 
 entry:
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
   %3 = load ptr, ptr %1, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.639")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.638")
   %4 = getelementptr i8, ptr %0, i64 8
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
@@ -39863,8 +39861,8 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
 
 merge53.i:                                        ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit"
   %22 = icmp eq i32 %20, 32
-  %spec.select.i = select i1 %22, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit"
+  %spec.select.i = select i1 %22, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit"
   %switch.shifted = lshr i32 -1048569, %20
@@ -39875,11 +39873,11 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %23 = zext nneg i32 %20 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %23
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit"
+  br label %"$anon (./terra/base/codes.t:4).577.exit"
 
-"$anon (./terra/base/codes.t:4).578.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).577.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.226")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.225")
   %24 = load i64, ptr %4, align 8
   %25 = add i64 %24, 1
   %26 = load i64, ptr %7, align 8
@@ -39887,7 +39885,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %.pre.i.i.i.i20 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i19, label %merge.i.i.i.i.i22, label %"$Vector.push.89.exit.thread.i.i.i21"
 
-merge.i.i.i.i.i22:                                ; preds = %"$anon (./terra/base/codes.t:4).578.exit"
+merge.i.i.i.i.i22:                                ; preds = %"$anon (./terra/base/codes.t:4).577.exit"
   %27 = shl i64 %26, 1
   %spec.select.i.i.i.i.i23 = tail call i64 @llvm.smax.i64(i64 %27, i64 %25)
   %spec.store.select.i.i.i.i.i24 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i23, i64 8)
@@ -39901,9 +39899,9 @@ merge7.i.i.i.i.i25:                               ; preds = %merge.i.i.i.i.i22
   %.pre10.i.i.i.i26 = load i64, ptr %4, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i21"
 
-"$Vector.push.89.exit.thread.i.i.i21":            ; preds = %merge7.i.i.i.i.i25, %"$anon (./terra/base/codes.t:4).578.exit"
-  %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$anon (./terra/base/codes.t:4).578.exit" ]
-  %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$anon (./terra/base/codes.t:4).578.exit" ]
+"$Vector.push.89.exit.thread.i.i.i21":            ; preds = %merge7.i.i.i.i.i25, %"$anon (./terra/base/codes.t:4).577.exit"
+  %30 = phi i64 [ %.pre10.i.i.i.i26, %merge7.i.i.i.i.i25 ], [ %24, %"$anon (./terra/base/codes.t:4).577.exit" ]
+  %31 = phi ptr [ %28, %merge7.i.i.i.i.i25 ], [ %.pre.i.i.i.i20, %"$anon (./terra/base/codes.t:4).577.exit" ]
   %32 = getelementptr i8, ptr %31, i64 %30
   store i8 58, ptr %32, align 1
   %33 = load i64, ptr %4, align 8
@@ -39919,7 +39917,7 @@ then.i.i.i27:                                     ; preds = %merge.i.i.i.i.i22
 "$JsonWriter.string_field.exit28":                ; preds = %"$Vector.push.89.exit.thread.i.i.i21", %then.i.i.i27
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.564")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.563")
   %36 = load i64, ptr %4, align 8
   %37 = add i64 %36, 1
   %38 = load i64, ptr %7, align 8
@@ -40019,7 +40017,7 @@ then.i.i.i37:                                     ; preds = %merge.i.i.i.i.i32
   store i8 1, ptr %18, align 1
   %66 = getelementptr i8, ptr %1, i64 88
   %67 = load i64, ptr %66, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.636")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.635")
   %68 = load i64, ptr %4, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %7, align 8
@@ -40059,7 +40057,7 @@ then.i.i.i46:                                     ; preds = %merge.i.i.i.i.i41
 "$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.89.exit.thread.i.i.i40", %then.i.i.i46
   store i8 0, ptr %18, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.635")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.634")
   %80 = load i64, ptr %4, align 8
   %81 = add i64 %80, 1
   %82 = load i64, ptr %7, align 8
@@ -40101,7 +40099,7 @@ then.i.i.i55:                                     ; preds = %merge.i.i.i.i.i50
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
   %92 = getelementptr i8, ptr %1, i64 96
   %93 = load i64, ptr %92, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.640")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.639")
   %94 = load i64, ptr %4, align 8
   %95 = add i64 %94, 1
   %96 = load i64, ptr %7, align 8
@@ -40144,7 +40142,7 @@ then.i.i.i65:                                     ; preds = %merge.i.i.i.i.i60
   %106 = getelementptr i8, ptr %1, i64 110
   %107 = load i8, ptr %106, align 1
   %108 = icmp ne i8 %107, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.641", i1 zeroext %108)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.640", i1 zeroext %108)
   %109 = load i64, ptr %4, align 8
   %110 = add i64 %109, 1
   %111 = load i64, ptr %7, align 8
@@ -40294,7 +40292,7 @@ merge.i.i10.i:                                    ; preds = %merge7.i.i.i.i15.i,
   %32 = phi ptr [ %29, %merge7.i.i.i.i15.i ], [ %.pre18.i, %else.i ]
   store i64 %27, ptr %3, align 8
   %33 = getelementptr i8, ptr %32, i64 %17
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %33, ptr noundef nonnull readonly align 1 dereferenceable(5) @"$string.159", i64 5, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(5) %33, ptr noundef nonnull readonly align 1 dereferenceable(5) @"$string.158", i64 5, i1 false)
   br label %"$JsonWriter.boolean.exit"
 
 "$JsonWriter.boolean.exit":                       ; preds = %then.i.i8.i, %merge.i.i.i, %then.i.i16.i, %merge.i.i10.i
@@ -40790,7 +40788,7 @@ then:                                             ; preds = %entry
   br i1 %.not22, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.650", i64 16, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(16) %1, ptr noundef nonnull align 1 dereferenceable(16) @"$string.649", i64 16, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %3 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %3, i64 1023)
@@ -40824,7 +40822,7 @@ then5:                                            ; preds = %merge
   br i1 %.not21, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.651", i32 %8, i32 152)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.650", i32 %8, i32 152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i23)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i24 = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -40930,7 +40928,7 @@ then.i:                                           ; preds = %then7
 then2.i:                                          ; preds = %then.i
   %41 = getelementptr i8, ptr %0, i64 16
   %42 = load ptr, ptr %41, align 8
-  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.652", i32 %2, ptr %42, i32 %39)
+  %43 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.651", i32 %2, ptr %42, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %44 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %44, i64 1023)
@@ -40999,7 +40997,7 @@ then2:                                            ; preds = %merge
   br i1 %.not22, label %common.ret, label %then5
 
 then5:                                            ; preds = %then2
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.653", ptr %1)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.652", ptr %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -41020,7 +41018,7 @@ then2.i.i:                                        ; preds = %then5
   br label %common.ret
 
 merge1:                                           ; preds = %merge
-  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.654", ptr %1)
+  %15 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %described, i64 1024, ptr nonnull @"$string.653", ptr %1)
   %16 = sext i32 %15 to i64
   %17 = load i64, ptr %3, align 8
   %18 = icmp sgt i64 %17, 3
@@ -41029,7 +41027,7 @@ merge1:                                           ; preds = %merge
 then.i:                                           ; preds = %merge1
   %19 = getelementptr i8, ptr %described, i64 %16
   %20 = sub nsw i64 1024, %16
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.655", i64 %17)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %19, i64 %20, ptr nonnull @"$string.654", i64 %17)
   %22 = sext i32 %21 to i64
   %23 = add nsw i64 %22, %16
   br label %merge.i
@@ -41049,12 +41047,12 @@ merge.i.peel.i:                                   ; preds = %then3.peel.i
   %27 = getelementptr i8, ptr %.val.peel.i, i64 260
   %28 = load i8, ptr %27, align 1
   %29 = icmp eq i8 %28, 0
-  %spec.select.i.peel.i = select i1 %29, ptr @"$string.87", ptr @"$string.656"
+  %spec.select.i.peel.i = select i1 %29, ptr @"$string.87", ptr @"$string.655"
   %30 = getelementptr i8, ptr %described, i64 %used.0.i
   %31 = sub nsw i64 1024, %used.0.i
   %32 = getelementptr i8, ptr %.val.peel.i, i64 4
   %33 = getelementptr i8, ptr %.val.peel.i, i64 516
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.657", ptr nonnull @"$string.656", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %30, i64 %31, ptr nonnull @"$string.656", ptr nonnull @"$string.655", ptr %32, ptr nonnull %27, ptr nonnull %spec.select.i.peel.i, ptr %33)
   %35 = sext i32 %34 to i64
   %36 = add nsw i64 %used.0.i, %35
   br label %merge2.peel.i
@@ -41073,12 +41071,12 @@ merge.i.peel23.i:                                 ; preds = %then3.peel22.i
   %38 = getelementptr i8, ptr %.val.peel24.i, i64 1288
   %39 = load i8, ptr %38, align 1
   %40 = icmp eq i8 %39, 0
-  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.87", ptr @"$string.656"
+  %spec.select.i.peel25.i = select i1 %40, ptr @"$string.87", ptr @"$string.655"
   %41 = getelementptr i8, ptr %described, i64 %used.2.peel.i
   %42 = sub nsw i64 1024, %used.2.peel.i
   %43 = getelementptr i8, ptr %.val.peel24.i, i64 1032
   %44 = getelementptr i8, ptr %.val.peel24.i, i64 1544
-  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.657", ptr nonnull @"$string.658", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
+  %45 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %41, i64 %42, ptr nonnull @"$string.656", ptr nonnull @"$string.657", ptr %43, ptr nonnull %38, ptr nonnull %spec.select.i.peel25.i, ptr %44)
   %46 = sext i32 %45 to i64
   %47 = add nsw i64 %used.2.peel.i, %46
   br label %merge2.peel26.i
@@ -41095,12 +41093,12 @@ merge.i.peel33.i:                                 ; preds = %merge2.peel26.i
   %49 = getelementptr i8, ptr %.val.peel34.i, i64 2316
   %50 = load i8, ptr %49, align 1
   %51 = icmp eq i8 %50, 0
-  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.87", ptr @"$string.656"
+  %spec.select.i.peel35.i = select i1 %51, ptr @"$string.87", ptr @"$string.655"
   %52 = getelementptr i8, ptr %described, i64 %used.2.peel27.i
   %53 = sub nsw i64 1024, %used.2.peel27.i
   %54 = getelementptr i8, ptr %.val.peel34.i, i64 2060
   %55 = getelementptr i8, ptr %.val.peel34.i, i64 2572
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.657", ptr nonnull @"$string.658", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %52, i64 %53, ptr nonnull @"$string.656", ptr nonnull @"$string.657", ptr %54, ptr nonnull %49, ptr nonnull %spec.select.i.peel35.i, ptr %55)
   br label %"$Problems.describe.exit"
 
 "$Problems.describe.exit":                        ; preds = %merge.i.peel33.i, %merge.i, %merge2.peel.i, %merge2.peel26.i
@@ -41190,7 +41188,7 @@ merge8:                                           ; preds = %merge4
   br i1 %.not25, label %common.ret, label %then13
 
 then13:                                           ; preds = %merge8
-  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.659", ptr %0)
+  %14 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.658", ptr %0)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -41246,7 +41244,7 @@ or.lhs.false.i.i:                                 ; preds = %then.i
   br i1 %10, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %3, ptr noundef nonnull align 1 dereferenceable(64) @"$string.660", i64 64, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %3, ptr noundef nonnull align 1 dereferenceable(64) @"$string.659", i64 64, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %11 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -41333,8 +41331,8 @@ merge.i33.i:                                      ; preds = %and.lhs.true.i.i, %
   br label %"$Library.suffix.exit.i"
 
 "$Library.suffix.exit.i":                         ; preds = %merge.i33.i, %and.lhs.true.i.i
-  %common.ret.op.i34.i = phi ptr [ @"$string.87", %merge.i33.i ], [ @"$string.662", %and.lhs.true.i.i ]
-  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.661", ptr nonnull %folder.i, ptr %28, ptr nonnull %common.ret.op.i34.i)
+  %common.ret.op.i34.i = phi ptr [ @"$string.87", %merge.i33.i ], [ @"$string.661", %and.lhs.true.i.i ]
+  %34 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.660", ptr nonnull %folder.i, ptr %28, ptr nonnull %common.ret.op.i34.i)
   %35 = icmp sgt i32 %34, 4095
   br i1 %35, label %then5.i, label %merge4.i
 
@@ -41343,7 +41341,7 @@ then5.i:                                          ; preds = %"$Library.suffix.ex
   br i1 %.not32.i, label %"$Library.locate.exit", label %then8.i
 
 then8.i:                                          ; preds = %then5.i
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.663", i32 4064)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.662", i32 4064)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i35.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -41380,8 +41378,8 @@ merge.i38.i:                                      ; preds = %and.lhs.true.i40.i,
   br label %"$Library.suffix.exit41.i"
 
 "$Library.suffix.exit41.i":                       ; preds = %merge.i38.i, %and.lhs.true.i40.i
-  %common.ret.op.i39.i = phi ptr [ @"$string.87", %merge.i38.i ], [ @"$string.662", %and.lhs.true.i40.i ]
-  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.664", ptr %28, ptr nonnull %common.ret.op.i39.i)
+  %common.ret.op.i39.i = phi ptr [ @"$string.87", %merge.i38.i ], [ @"$string.661", %and.lhs.true.i40.i ]
+  %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 4096, ptr nonnull @"$string.663", ptr %28, ptr nonnull %common.ret.op.i39.i)
   br label %merge
 
 and.lhs.true.i:                                   ; preds = %merge4.i
@@ -41434,11 +41432,11 @@ then2.i:                                          ; preds = %merge.i14
 else6.i:                                          ; preds = %then2.i
   %62 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
   %63 = icmp eq i32 %62, 0
-  %spec.select.i = select i1 %63, ptr @"$string.665", ptr @"$string.667"
+  %spec.select.i = select i1 %63, ptr @"$string.664", ptr @"$string.666"
   br label %merge4.i16
 
 merge4.i16:                                       ; preds = %else6.i, %then2.i
-  %builds.0.i = phi ptr [ @"$string.666", %then2.i ], [ %spec.select.i, %else6.i ]
+  %builds.0.i = phi ptr [ @"$string.665", %then2.i ], [ %spec.select.i, %else6.i ]
   br i1 %1, label %and.lhs.true.i20, label %merge9.i
 
 merge9.i:                                         ; preds = %and.lhs.true.i20, %merge4.i16
@@ -41450,12 +41448,12 @@ and.lhs.true.i20:                                 ; preds = %merge4.i16
   %64 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %28, ptr noundef nonnull dereferenceable(4) @"$string.97")
   %65 = icmp eq i32 %64, 0
   %66 = or i1 %65, %61
-  %spec.select84.i = select i1 %66, ptr @"$string.87", ptr @"$string.668"
+  %spec.select84.i = select i1 %66, ptr @"$string.87", ptr @"$string.667"
   br label %merge9.i
 
 then14.i:                                         ; preds = %merge9.i
   %67 = call ptr @dlerror()
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.669", ptr nonnull %hint.0.i, ptr %28, ptr %67, ptr nonnull %builds.0.i)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.668", ptr nonnull %hint.0.i, ptr %28, ptr %67, ptr nonnull %builds.0.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i12)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i17 = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -41476,7 +41474,7 @@ then2.i.i.i19:                                    ; preds = %then14.i
   br label %then3
 
 merge1.i:                                         ; preds = %merge.i14
-  %74 = call ptr @dlsym(ptr nonnull %56, ptr nonnull @"$string.670")
+  %74 = call ptr @dlsym(ptr nonnull %56, ptr nonnull @"$string.669")
   %75 = icmp eq ptr %74, null
   br i1 %75, label %then17.i, label %merge16.i
 
@@ -41485,7 +41483,7 @@ then17.i:                                         ; preds = %merge1.i
   br i1 %.not73.i, label %then3, label %then21.i
 
 then21.i:                                         ; preds = %then17.i
-  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", ptr %27, ptr nonnull @"$string.670")
+  %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.670", ptr %27, ptr nonnull @"$string.669")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i76.i)
   %77 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i77.i = call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -41532,7 +41530,7 @@ or.lhs.false32.i:                                 ; preds = %merge24.i
   br i1 %.not70.i, label %or.lhs.false31.i, label %then29.i
 
 then35.i:                                         ; preds = %then29.i
-  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", ptr %27)
+  %89 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.671", ptr %27)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i80.i)
   %90 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i81.i = call i64 @llvm.smin.i64(i64 %90, i64 1023)
@@ -41771,7 +41769,7 @@ then8.i:                                          ; preds = %merge3.i
   %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %54)
   %56 = getelementptr i8, ptr %54, i64 %55
   %57 = sub i64 512, %55
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.740", ptr nonnull %refusal.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.739", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
@@ -41854,7 +41852,7 @@ then.i:                                           ; preds = %"$options.fill_defa
 
 then2.i:                                          ; preds = %then.i
   %19 = sext i32 %18 to i64
-  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i64 %19, i64 0, i64 64)
+  %20 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.672", i64 %19, i64 0, i64 64)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %21 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %21, i64 1023)
@@ -41886,7 +41884,7 @@ then5.i:                                          ; preds = %merge.i
 
 then10.i:                                         ; preds = %then5.i
   %28 = sext i32 %27 to i64
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.674", i64 %28, i64 0, i64 65536)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.673", i64 %28, i64 0, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i426.i)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i427.i = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -41918,7 +41916,7 @@ then14.i:                                         ; preds = %merge4.i
 
 then19.i:                                         ; preds = %then14.i
   %37 = sext i32 %36 to i64
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i64 %37, i64 0, i64 67108864)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.674", i64 %37, i64 0, i64 67108864)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i430.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i431.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -41949,7 +41947,7 @@ then23.i:                                         ; preds = %merge13.i
 
 then28.i:                                         ; preds = %then23.i
   %45 = sext i32 %8 to i64
-  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", i64 %45, i64 1, i64 65536)
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.675", i64 %45, i64 1, i64 65536)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i434.i)
   %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i435.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
@@ -41981,7 +41979,7 @@ then32.i:                                         ; preds = %merge22.i
 
 then37.i:                                         ; preds = %then32.i
   %54 = sext i32 %53 to i64
-  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.677", i64 %54, i64 0, i64 1073741824)
+  %55 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.676", i64 %54, i64 0, i64 1073741824)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -41997,7 +41995,7 @@ then41.i:                                         ; preds = %merge31.i
 
 then46.i:                                         ; preds = %then41.i
   %58 = sext i32 %57 to i64
-  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.678", i64 %58, i64 0, i64 2)
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.677", i64 %58, i64 0, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42013,7 +42011,7 @@ then50.i:                                         ; preds = %merge40.i
 
 then55.i:                                         ; preds = %then50.i
   %62 = sext i32 %61 to i64
-  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.679", i64 %62, i64 0, i64 4096)
+  %63 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.678", i64 %62, i64 0, i64 4096)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42029,7 +42027,7 @@ then59.i:                                         ; preds = %merge49.i
 
 then64.i:                                         ; preds = %then59.i
   %66 = sext i32 %65 to i64
-  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.680", i64 %66, i64 0, i64 1048576)
+  %67 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.679", i64 %66, i64 0, i64 1048576)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42045,7 +42043,7 @@ then68.i:                                         ; preds = %merge58.i
 
 then73.i:                                         ; preds = %then68.i
   %70 = sext i32 %69 to i64
-  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.681", i64 %70, i64 0, i64 67108864)
+  %71 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.680", i64 %70, i64 0, i64 67108864)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42060,7 +42058,7 @@ then77.i:                                         ; preds = %merge67.i
 
 then82.i:                                         ; preds = %then77.i
   %73 = sext i32 %12 to i64
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.682", i64 %73, i64 1, i64 16777216)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.681", i64 %73, i64 1, i64 16777216)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42076,7 +42074,7 @@ then86.i:                                         ; preds = %merge76.i
 
 then91.i:                                         ; preds = %then86.i
   %77 = sext i32 %76 to i64
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.683", i64 %77, i64 0, i64 1)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.682", i64 %77, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42093,7 +42091,7 @@ then95.i:                                         ; preds = %merge85.i
 
 then100.i:                                        ; preds = %then95.i
   %82 = sext i32 %80 to i64
-  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.684", i64 %82, i64 -1, i64 2)
+  %83 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.683", i64 %82, i64 -1, i64 2)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42109,7 +42107,7 @@ then104.i:                                        ; preds = %merge94.i
 
 then109.i:                                        ; preds = %then104.i
   %86 = sext i32 %85 to i64
-  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.685", i64 %86, i64 0, i64 65536)
+  %87 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.684", i64 %86, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42126,7 +42124,7 @@ then113.i:                                        ; preds = %merge103.i
 
 then118.i:                                        ; preds = %then113.i
   %91 = sext i32 %89 to i64
-  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.686", i64 %91, i64 -1, i64 1)
+  %92 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.685", i64 %91, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42143,7 +42141,7 @@ then122.i:                                        ; preds = %merge112.i
 
 then127.i:                                        ; preds = %then122.i
   %96 = sext i32 %94 to i64
-  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.687", i64 %96, i64 -1, i64 1)
+  %97 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.686", i64 %96, i64 -1, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42159,7 +42157,7 @@ then131.i:                                        ; preds = %merge121.i
 
 then136.i:                                        ; preds = %then131.i
   %100 = sext i32 %99 to i64
-  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.688", i64 %100, i64 0, i64 1)
+  %101 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.687", i64 %100, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42175,7 +42173,7 @@ then140.i:                                        ; preds = %merge130.i
 
 then145.i:                                        ; preds = %then140.i
   %104 = sext i32 %103 to i64
-  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.689", i64 %104, i64 0, i64 1)
+  %105 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.688", i64 %104, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42191,7 +42189,7 @@ then149.i:                                        ; preds = %merge139.i
 
 then154.i:                                        ; preds = %then149.i
   %108 = sext i32 %107 to i64
-  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.690", i64 %108, i64 0, i64 65536)
+  %109 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.689", i64 %108, i64 0, i64 65536)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42207,7 +42205,7 @@ then158.i:                                        ; preds = %merge148.i
 
 then163.i:                                        ; preds = %then158.i
   %112 = sext i32 %111 to i64
-  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.691", i64 %112, i64 0, i64 1)
+  %113 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.690", i64 %112, i64 0, i64 1)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42224,7 +42222,7 @@ then167.i:                                        ; preds = %merge157.i
 
 then172.i:                                        ; preds = %then167.i
   %117 = sext i32 %115 to i64
-  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.692", i64 %117, i64 -1, i64 3600000)
+  %118 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.691", i64 %117, i64 -1, i64 3600000)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42239,7 +42237,7 @@ then176.i:                                        ; preds = %merge166.i
 
 then181.i:                                        ; preds = %then176.i
   %120 = sext i32 %16 to i64
-  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.693", i64 %120, i64 1, i64 8)
+  %121 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.692", i64 %120, i64 1, i64 8)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42257,7 +42255,7 @@ then185.i:                                        ; preds = %merge175.i
   br i1 %.not379.i, label %common.ret, label %then190.i
 
 then190.i:                                        ; preds = %then185.i
-  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.694", i64 %123, i64 0, i64 1152921504606846976)
+  %127 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.693", i64 %123, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42273,7 +42271,7 @@ then194.i:                                        ; preds = %merge184.i
 
 then199.i:                                        ; preds = %then194.i
   %130 = sext i32 %129 to i64
-  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.695", i64 %130, i64 0, i64 100)
+  %131 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.694", i64 %130, i64 0, i64 100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42291,7 +42289,7 @@ then203.i:                                        ; preds = %merge193.i
   br i1 %.not.i, label %common.ret, label %then208.i
 
 then208.i:                                        ; preds = %then203.i
-  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.696", i64 %133, i64 0, i64 1152921504606846976)
+  %137 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.695", i64 %133, i64 0, i64 1152921504606846976)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %common.ret
 
@@ -42306,7 +42304,7 @@ then7:                                            ; preds = %merge2
   br i1 %.not66, label %common.ret, label %then10
 
 then10:                                           ; preds = %then7
-  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.697", i32 %107)
+  %139 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.696", i32 %107)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %140 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %140, i64 1023)
@@ -42337,7 +42335,7 @@ then14:                                           ; preds = %merge6
   br i1 %.not65, label %common.ret, label %then19
 
 then19:                                           ; preds = %then14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(76) %3, ptr noundef nonnull align 1 dereferenceable(76) @"$string.698", i64 76, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(68) %3, ptr noundef nonnull align 1 dereferenceable(68) @"$string.697", i64 68, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i67)
   %146 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i68 = tail call i64 @llvm.smin.i64(i64 %146, i64 1023)
@@ -42368,7 +42366,7 @@ then23:                                           ; preds = %merge13
   br i1 %.not64, label %common.ret, label %then27
 
 then27:                                           ; preds = %then23
-  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i32 %36, i32 %152)
+  %154 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.698", i32 %36, i32 %152)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71)
   %155 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i72 = tail call i64 @llvm.smin.i64(i64 %155, i64 1023)
@@ -42449,7 +42447,7 @@ then.i.i:                                         ; preds = %then
   br i1 %.not9.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", i32 %1, i32 %11)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.699", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -42488,7 +42486,7 @@ then2.i:                                          ; preds = %or.lhs.false2.i.i
   br i1 %.not41.i, label %common.ret, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.701", i32 %1, ptr %21)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", i32 %1, ptr %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -42526,7 +42524,7 @@ then10.i:                                         ; preds = %merge1.i
 
 then14.i:                                         ; preds = %then10.i
   %36 = getelementptr i8, ptr %9, i64 32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.702", ptr %36)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.701", ptr %36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -42573,7 +42571,7 @@ then.i.i13:                                       ; preds = %merge
   br i1 %.not9.i.i14, label %"$Library.describe.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i13
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", i32 %1, i32 %11)
+  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.699", i32 %1, i32 %11)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i11)
   %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i16 = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
@@ -42977,7 +42975,7 @@ then.i.i:                                         ; preds = %merge1.i
 
 then2.i.i:                                        ; preds = %then.i.i
   %41 = getelementptr i8, ptr %14, i64 60
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", ptr %41)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.702", ptr %41)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %43, i64 1023)
@@ -43110,7 +43108,7 @@ and.lhs.true15.i.i:                               ; preds = %merge9.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
   %100 = getelementptr i8, ptr %14, i64 60
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.704", i32 %98, ptr %100, i32 %95)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", i32 %98, ptr %100, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i63.i.i)
   %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i64.i.i = call i64 @llvm.smin.i64(i64 %102, i64 1023)
@@ -43149,7 +43147,7 @@ then.i96.i:                                       ; preds = %merge5.i
 then.i.i.i:                                       ; preds = %then.i96.i
   %114 = uitofp nneg i64 %108 to double
   %115 = fdiv double %114, 1.000000e+09
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.705", double %115, ptr nonnull @"$string.706")
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %115, ptr nonnull @"$string.705")
   br label %"$write_size.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %then.i96.i
@@ -43159,7 +43157,7 @@ merge.i.i.i:                                      ; preds = %then.i96.i
 then2.i.i.i:                                      ; preds = %merge.i.i.i
   %118 = uitofp nneg i64 %108 to double
   %119 = fdiv double %118, 1.000000e+06
-  %120 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.705", double %119, ptr nonnull @"$string.707")
+  %120 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %119, ptr nonnull @"$string.706")
   br label %"$write_size.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i.i.i
@@ -43169,11 +43167,11 @@ merge1.i.i.i:                                     ; preds = %merge.i.i.i
 then6.i.i.i:                                      ; preds = %merge1.i.i.i
   %122 = uitofp nneg i64 %108 to double
   %123 = fdiv double %122, 1.000000e+03
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.705", double %123, ptr nonnull @"$string.708")
+  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %123, ptr nonnull @"$string.707")
   br label %"$write_size.exit.i.i"
 
 merge5.i.i.i:                                     ; preds = %merge1.i.i.i
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.709", i64 %108)
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.708", i64 %108)
   br label %"$write_size.exit.i.i"
 
 "$write_size.exit.i.i":                           ; preds = %merge5.i.i.i, %then6.i.i.i, %then2.i.i.i, %then.i.i.i
@@ -43186,7 +43184,7 @@ merge5.i.i.i:                                     ; preds = %merge1.i.i.i
 then.i32.i.i:                                     ; preds = %"$write_size.exit.i.i"
   %130 = uitofp nneg i64 %128 to double
   %131 = fdiv double %130, 1.000000e+09
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.705", double %131, ptr nonnull @"$string.706")
+  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %131, ptr nonnull @"$string.705")
   br label %"$write_size.exit33.i.i"
 
 merge.i27.i.i:                                    ; preds = %"$write_size.exit.i.i"
@@ -43196,7 +43194,7 @@ merge.i27.i.i:                                    ; preds = %"$write_size.exit.i
 then2.i31.i.i:                                    ; preds = %merge.i27.i.i
   %134 = uitofp nneg i64 %128 to double
   %135 = fdiv double %134, 1.000000e+06
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.705", double %135, ptr nonnull @"$string.707")
+  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %135, ptr nonnull @"$string.706")
   br label %"$write_size.exit33.i.i"
 
 merge1.i28.i.i:                                   ; preds = %merge.i27.i.i
@@ -43206,11 +43204,11 @@ merge1.i28.i.i:                                   ; preds = %merge.i27.i.i
 then6.i30.i.i:                                    ; preds = %merge1.i28.i.i
   %138 = uitofp nneg i64 %128 to double
   %139 = fdiv double %138, 1.000000e+03
-  %140 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.705", double %139, ptr nonnull @"$string.708")
+  %140 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %139, ptr nonnull @"$string.707")
   br label %"$write_size.exit33.i.i"
 
 merge5.i29.i.i:                                   ; preds = %merge1.i28.i.i
-  %141 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.709", i64 %128)
+  %141 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.708", i64 %128)
   br label %"$write_size.exit33.i.i"
 
 "$write_size.exit33.i.i":                         ; preds = %merge5.i29.i.i, %then6.i30.i.i, %then2.i31.i.i, %then.i32.i.i
@@ -43219,7 +43217,7 @@ merge5.i29.i.i:                                   ; preds = %merge1.i28.i.i
 
 then2.i97.i:                                      ; preds = %"$write_size.exit33.i.i"
   %142 = getelementptr i8, ptr %14, i64 60
-  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull %wanted.i.i, ptr nonnull %excess.i.i, ptr %142)
+  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.709", ptr nonnull %wanted.i.i, ptr nonnull %excess.i.i, ptr %142)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i)
   %144 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i98.i = call i64 @llvm.smin.i64(i64 %144, i64 1023)
@@ -43286,7 +43284,7 @@ then.i.i103.i:                                    ; preds = %merge10.i
   br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i104.i
 
 then2.i.i104.i:                                   ; preds = %then.i.i103.i
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.711", i32 %160, ptr nonnull @"$string.189", i32 %164)
+  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.188", i32 %164, i32 %160)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %167, i64 1023)
@@ -43318,7 +43316,7 @@ then.i64.i.i:                                     ; preds = %merge.i106.i
   br i1 %.not9.i65.i.i, label %"$Plan.make.exit", label %then2.i66.i.i
 
 then2.i66.i.i:                                    ; preds = %then.i64.i.i
-  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.711", i32 %160, ptr nonnull @"$string.190", i32 %173)
+  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.189", i32 %173, i32 %160)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   %176 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i67.i.i = call i64 @llvm.smin.i64(i64 %176, i64 1023)
@@ -43356,7 +43354,7 @@ then.i74.i.i:                                     ; preds = %then7.i.i
   br i1 %.not9.i75.i.i, label %"$Plan.make.exit", label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i74.i.i
-  %186 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.711", i32 %160, ptr nonnull @"$string.193", i32 %184)
+  %186 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.192", i32 %184, i32 %160)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
   %187 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = call i64 @llvm.smin.i64(i64 %187, i64 1023)
@@ -43397,7 +43395,7 @@ then.i84.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not9.i85.i.i, label %"$Plan.make.exit", label %then2.i86.i.i
 
 then2.i86.i.i:                                    ; preds = %then.i84.i.i
-  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.711", i32 %160, ptr nonnull @"$string.712", i32 %196)
+  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.711", i32 %196, i32 %160)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
   %199 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i87.i.i = call i64 @llvm.smin.i64(i64 %199, i64 1023)
@@ -43424,11 +43422,11 @@ merge19.i.i:                                      ; preds = %merge14.i.i
 then24.i.i:                                       ; preds = %merge19.i.i
   %205 = getelementptr i8, ptr %54, i64 168
   %206 = load i32, ptr %205, align 4
-  %207 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.713", i32 %206, i32 %160, ptr %3)
+  %207 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.712", i32 %206, i32 %160, ptr %3)
   br label %"$Layout.check.exit.i"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %208 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.714", i32 %.val57.i.i, i32 %160, ptr %3)
+  %208 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.713", i32 %.val57.i.i, i32 %160, ptr %3)
   br label %"$Layout.check.exit.i"
 
 "$Layout.check.exit.i":                           ; preds = %merge23.i.i, %then24.i.i
@@ -43478,7 +43476,7 @@ then:                                             ; preds = %entry
   br i1 %.not9, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.711", i32 %2, ptr %0, i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr %0, i32 %1, i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -43559,8 +43557,8 @@ then2:                                            ; preds = %then
 
 merge53.i:                                        ; preds = %switch.hole_check, %then2
   %25 = icmp eq i32 %23, 32
-  %spec.select.i = select i1 %25, ptr @"$string.562", ptr @"$string.168"
-  br label %"$anon (./terra/base/codes.t:4).578.exit"
+  %spec.select.i = select i1 %25, ptr @"$string.561", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).577.exit"
 
 switch.hole_check:                                ; preds = %then2
   %switch.shifted = lshr i32 -1048569, %23
@@ -43571,25 +43569,25 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %26 = zext nneg i32 %23 to i64
   %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %26
   %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).578.exit"
+  br label %"$anon (./terra/base/codes.t:4).577.exit"
 
-"$anon (./terra/base/codes.t:4).578.exit":        ; preds = %switch.lookup, %merge53.i
+"$anon (./terra/base/codes.t:4).577.exit":        ; preds = %switch.lookup, %merge53.i
   %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
   %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
   %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
   %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.715", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
   %32 = icmp sgt i64 %31, 0
   br i1 %32, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).578.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).577.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).578.exit", %then2.i.i
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).577.exit", %then2.i.i
   %33 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
   store i8 0, ptr %33, align 1
   %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
@@ -43871,7 +43869,7 @@ then2.i.i:                                        ; preds = %forbody.i
   %146 = getelementptr i8, ptr %145, i64 8
   %147 = load ptr, ptr %146, align 8
   %148 = load i32, ptr %5, align 4
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.718", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.717", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %150, i64 1023)
@@ -43939,7 +43937,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.716", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.715", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -44507,7 +44505,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.717", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.716", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -44610,7 +44608,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.717", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.716", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -44817,8 +44815,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).722.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).722.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).721.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).721.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -44892,7 +44890,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).722.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).721.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -44906,9 +44904,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:37).722.exit"
+  br label %"$anon (./terra/plan/sizes.t:37).721.exit"
 
-"$anon (./terra/plan/sizes.t:37).722.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:37).721.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -45091,7 +45089,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.719", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.718", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -45480,7 +45478,7 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
   %82 = load i32, ptr %16, align 4, !noalias !110
@@ -45488,7 +45486,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 192
   %85 = getelementptr i8, ptr %0, i64 416
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -46018,7 +46016,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -46626,7 +46624,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 208
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.723", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.722", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -46760,12 +46758,12 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 204
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.724", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.723", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = load i32, ptr %51, align 4
   %70 = load i32, ptr %60, align 4
   %71 = sext i32 %70 to i64
   %72 = mul i64 %num_pages.0, %71
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.725", i32 %69, i64 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.724", i32 %69, i64 %72)
   %74 = getelementptr i8, ptr %0, i64 520
   store i8 0, ptr %74, align 1
   %75 = getelementptr i8, ptr %0, i64 521
@@ -46784,9 +46782,9 @@ then10:                                           ; preds = %else8
   %80 = getelementptr i8, ptr %0, i64 520
   store i8 0, ptr %80, align 1
   %81 = getelementptr i8, ptr %0, i64 521
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %81, ptr noundef nonnull align 1 dereferenceable(57) @"$string.726", i64 57, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %81, ptr noundef nonnull align 1 dereferenceable(52) @"$string.725", i64 52, i1 false)
   %82 = getelementptr i8, ptr %0, i64 1033
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(26) %82, ptr noundef nonnull align 1 dereferenceable(26) @"$string.727", i64 26, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(25) %82, ptr noundef nonnull align 1 dereferenceable(25) @"$string.726", i64 25, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -46907,7 +46905,7 @@ then.i3.i:                                        ; preds = %entry
 then.i18:                                         ; preds = %"$Plan.bytes_with.exit"
   %31 = uitofp nneg i64 %29 to double
   %32 = fdiv double %31, 1.000000e+09
-  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.705", double %32, ptr nonnull @"$string.706")
+  %33 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.704", double %32, ptr nonnull @"$string.705")
   br label %"$write_size.exit"
 
 merge.i:                                          ; preds = %"$Plan.bytes_with.exit"
@@ -46917,7 +46915,7 @@ merge.i:                                          ; preds = %"$Plan.bytes_with.e
 then2.i:                                          ; preds = %merge.i
   %35 = uitofp nneg i64 %29 to double
   %36 = fdiv double %35, 1.000000e+06
-  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.705", double %36, ptr nonnull @"$string.707")
+  %37 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.704", double %36, ptr nonnull @"$string.706")
   br label %"$write_size.exit"
 
 merge1.i:                                         ; preds = %merge.i
@@ -46927,11 +46925,11 @@ merge1.i:                                         ; preds = %merge.i
 then6.i:                                          ; preds = %merge1.i
   %39 = uitofp nneg i64 %29 to double
   %40 = fdiv double %39, 1.000000e+03
-  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.705", double %40, ptr nonnull @"$string.708")
+  %41 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.704", double %40, ptr nonnull @"$string.707")
   br label %"$write_size.exit"
 
 merge5.i:                                         ; preds = %merge1.i
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.709", i64 %29)
+  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %weights, i64 32, ptr nonnull @"$string.708", i64 %29)
   br label %"$write_size.exit"
 
 "$write_size.exit":                               ; preds = %then.i18, %then2.i, %then6.i, %merge5.i
@@ -46943,7 +46941,7 @@ merge5.i:                                         ; preds = %merge1.i
 then.i24:                                         ; preds = %"$write_size.exit"
   %46 = uitofp nneg i64 %44 to double
   %47 = fdiv double %46, 1.000000e+09
-  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.705", double %47, ptr nonnull @"$string.706")
+  %48 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.704", double %47, ptr nonnull @"$string.705")
   br label %"$write_size.exit25"
 
 merge.i19:                                        ; preds = %"$write_size.exit"
@@ -46953,7 +46951,7 @@ merge.i19:                                        ; preds = %"$write_size.exit"
 then2.i23:                                        ; preds = %merge.i19
   %50 = uitofp nneg i64 %44 to double
   %51 = fdiv double %50, 1.000000e+06
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.705", double %51, ptr nonnull @"$string.707")
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.704", double %51, ptr nonnull @"$string.706")
   br label %"$write_size.exit25"
 
 merge1.i20:                                       ; preds = %merge.i19
@@ -46963,11 +46961,11 @@ merge1.i20:                                       ; preds = %merge.i19
 then6.i22:                                        ; preds = %merge1.i20
   %54 = uitofp nneg i64 %44 to double
   %55 = fdiv double %54, 1.000000e+03
-  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.705", double %55, ptr nonnull @"$string.708")
+  %56 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.704", double %55, ptr nonnull @"$string.707")
   br label %"$write_size.exit25"
 
 merge5.i21:                                       ; preds = %merge1.i20
-  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.709", i64 %44)
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %buffers, i64 32, ptr nonnull @"$string.708", i64 %44)
   br label %"$write_size.exit25"
 
 "$write_size.exit25":                             ; preds = %then.i24, %then2.i23, %then6.i22, %merge5.i21
@@ -46979,7 +46977,7 @@ merge5.i21:                                       ; preds = %merge1.i20
 then.i31:                                         ; preds = %"$write_size.exit25"
   %61 = uitofp nneg i64 %59 to double
   %62 = fdiv double %61, 1.000000e+09
-  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.705", double %62, ptr nonnull @"$string.706")
+  %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.704", double %62, ptr nonnull @"$string.705")
   br label %"$write_size.exit32"
 
 merge.i26:                                        ; preds = %"$write_size.exit25"
@@ -46989,7 +46987,7 @@ merge.i26:                                        ; preds = %"$write_size.exit25
 then2.i30:                                        ; preds = %merge.i26
   %65 = uitofp nneg i64 %59 to double
   %66 = fdiv double %65, 1.000000e+06
-  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.705", double %66, ptr nonnull @"$string.707")
+  %67 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.704", double %66, ptr nonnull @"$string.706")
   br label %"$write_size.exit32"
 
 merge1.i27:                                       ; preds = %merge.i26
@@ -46999,11 +46997,11 @@ merge1.i27:                                       ; preds = %merge.i26
 then6.i29:                                        ; preds = %merge1.i27
   %69 = uitofp nneg i64 %59 to double
   %70 = fdiv double %69, 1.000000e+03
-  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.705", double %70, ptr nonnull @"$string.708")
+  %71 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.704", double %70, ptr nonnull @"$string.707")
   br label %"$write_size.exit32"
 
 merge5.i28:                                       ; preds = %merge1.i27
-  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.709", i64 %59)
+  %72 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %cache, i64 32, ptr nonnull @"$string.708", i64 %59)
   br label %"$write_size.exit32"
 
 "$write_size.exit32":                             ; preds = %then.i31, %then2.i30, %then6.i29, %merge5.i28
@@ -47014,7 +47012,7 @@ merge5.i28:                                       ; preds = %merge1.i27
 then.i38:                                         ; preds = %"$write_size.exit32"
   %75 = uitofp nneg i64 %73 to double
   %76 = fdiv double %75, 1.000000e+09
-  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.705", double %76, ptr nonnull @"$string.706")
+  %77 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.704", double %76, ptr nonnull @"$string.705")
   br label %"$write_size.exit39"
 
 merge.i33:                                        ; preds = %"$write_size.exit32"
@@ -47024,7 +47022,7 @@ merge.i33:                                        ; preds = %"$write_size.exit32
 then2.i37:                                        ; preds = %merge.i33
   %79 = uitofp nneg i64 %73 to double
   %80 = fdiv double %79, 1.000000e+06
-  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.705", double %80, ptr nonnull @"$string.707")
+  %81 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.704", double %80, ptr nonnull @"$string.706")
   br label %"$write_size.exit39"
 
 merge1.i34:                                       ; preds = %merge.i33
@@ -47034,11 +47032,11 @@ merge1.i34:                                       ; preds = %merge.i33
 then6.i36:                                        ; preds = %merge1.i34
   %83 = uitofp nneg i64 %73 to double
   %84 = fdiv double %83, 1.000000e+03
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.705", double %84, ptr nonnull @"$string.708")
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.704", double %84, ptr nonnull @"$string.707")
   br label %"$write_size.exit39"
 
 merge5.i35:                                       ; preds = %merge1.i34
-  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.709", i64 %73)
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %needed, i64 32, ptr nonnull @"$string.708", i64 %73)
   br label %"$write_size.exit39"
 
 "$write_size.exit39":                             ; preds = %then.i38, %then2.i37, %then6.i36, %merge5.i35
@@ -47050,7 +47048,7 @@ merge5.i35:                                       ; preds = %merge1.i34
 then.i45:                                         ; preds = %"$write_size.exit39"
   %90 = uitofp nneg i64 %88 to double
   %91 = fdiv double %90, 1.000000e+09
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.705", double %91, ptr nonnull @"$string.706")
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.704", double %91, ptr nonnull @"$string.705")
   br label %"$write_size.exit46"
 
 merge.i40:                                        ; preds = %"$write_size.exit39"
@@ -47060,7 +47058,7 @@ merge.i40:                                        ; preds = %"$write_size.exit39
 then2.i44:                                        ; preds = %merge.i40
   %94 = uitofp nneg i64 %88 to double
   %95 = fdiv double %94, 1.000000e+06
-  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.705", double %95, ptr nonnull @"$string.707")
+  %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.704", double %95, ptr nonnull @"$string.706")
   br label %"$write_size.exit46"
 
 merge1.i41:                                       ; preds = %merge.i40
@@ -47070,11 +47068,11 @@ merge1.i41:                                       ; preds = %merge.i40
 then6.i43:                                        ; preds = %merge1.i41
   %98 = uitofp nneg i64 %88 to double
   %99 = fdiv double %98, 1.000000e+03
-  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.705", double %99, ptr nonnull @"$string.708")
+  %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.704", double %99, ptr nonnull @"$string.707")
   br label %"$write_size.exit46"
 
 merge5.i42:                                       ; preds = %merge1.i41
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.709", i64 %88)
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %available, i64 32, ptr nonnull @"$string.708", i64 %88)
   br label %"$write_size.exit46"
 
 "$write_size.exit46":                             ; preds = %then.i45, %then2.i44, %then6.i43, %merge5.i42
@@ -47087,7 +47085,7 @@ merge5.i42:                                       ; preds = %merge1.i41
 then.i52:                                         ; preds = %"$write_size.exit46"
   %106 = uitofp nneg i64 %104 to double
   %107 = fdiv double %106, 1.000000e+09
-  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.705", double %107, ptr nonnull @"$string.706")
+  %108 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.704", double %107, ptr nonnull @"$string.705")
   br label %"$write_size.exit53"
 
 merge.i47:                                        ; preds = %"$write_size.exit46"
@@ -47097,7 +47095,7 @@ merge.i47:                                        ; preds = %"$write_size.exit46
 then2.i51:                                        ; preds = %merge.i47
   %110 = uitofp nneg i64 %104 to double
   %111 = fdiv double %110, 1.000000e+06
-  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.705", double %111, ptr nonnull @"$string.707")
+  %112 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.704", double %111, ptr nonnull @"$string.706")
   br label %"$write_size.exit53"
 
 merge1.i48:                                       ; preds = %merge.i47
@@ -47107,11 +47105,11 @@ merge1.i48:                                       ; preds = %merge.i47
 then6.i50:                                        ; preds = %merge1.i48
   %114 = uitofp nneg i64 %104 to double
   %115 = fdiv double %114, 1.000000e+03
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.705", double %115, ptr nonnull @"$string.708")
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.704", double %115, ptr nonnull @"$string.707")
   br label %"$write_size.exit53"
 
 merge5.i49:                                       ; preds = %merge1.i48
-  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.709", i64 %104)
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %missing, i64 32, ptr nonnull @"$string.708", i64 %104)
   br label %"$write_size.exit53"
 
 "$write_size.exit53":                             ; preds = %then.i52, %then2.i51, %then6.i50, %merge5.i49
@@ -47122,7 +47120,7 @@ merge5.i49:                                       ; preds = %merge1.i48
   br i1 %120, label %then.i55, label %else.i
 
 then.i55:                                         ; preds = %"$write_size.exit53"
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.728", i64 %1)
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.727", i64 %1)
   br label %"$Plan.write_request.exit"
 
 else.i:                                           ; preds = %"$write_size.exit53"
@@ -47134,14 +47132,14 @@ else.i:                                           ; preds = %"$write_size.exit53
 then1.i:                                          ; preds = %else.i
   %125 = getelementptr i8, ptr %0, i64 204
   %126 = load i32, ptr %125, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.729", i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.728", i32 %126)
   br label %"$Plan.write_request.exit"
 
 "$Plan.write_request.exit":                       ; preds = %then.i55, %else.i, %then1.i
   %128 = load i8, ptr %2, align 1
   %129 = trunc i8 %128 to i1
-  %130 = select i1 %129, ptr @"$string.87", ptr @"$string.731"
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.730", ptr nonnull %weights, ptr nonnull %buffers, ptr nonnull %cache, ptr nonnull %request, ptr nonnull %needed, ptr nonnull %130, ptr nonnull %available, ptr nonnull %missing)
+  %130 = select i1 %129, ptr @"$string.87", ptr @"$string.730"
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.729", ptr nonnull %weights, ptr nonnull %buffers, ptr nonnull %cache, ptr nonnull %request, ptr nonnull %needed, ptr nonnull %130, ptr nonnull %available, ptr nonnull %missing)
   %132 = load i64, ptr %87, align 8
   %133 = load i64, ptr %24, align 8
   %134 = load i64, ptr %22, align 8
@@ -47183,22 +47181,22 @@ then.i59:                                         ; preds = %"$Plan.room_for_pag
   %156 = sext i32 %155 to i64
   %157 = mul i64 %134, %156
   %.not2528.i = icmp sgt i64 %153, %157
-  %158 = select i1 %.not2528.i, ptr @"$string.87", ptr @"$string.732"
+  %158 = select i1 %.not2528.i, ptr @"$string.87", ptr @"$string.731"
   br label %"$Plan.more_memory.exit.i"
 
 else.i.i:                                         ; preds = %then.i59
   %.not25.i = icmp sgt i64 %153, %134
-  %159 = select i1 %.not25.i, ptr @"$string.87", ptr @"$string.732"
+  %159 = select i1 %.not25.i, ptr @"$string.87", ptr @"$string.731"
   %160 = getelementptr i8, ptr %0, i64 172
   %161 = load i32, ptr %160, align 4
   %162 = icmp slt i32 %161, 8
-  %spec.select.i.i = select i1 %162, ptr @"$string.735", ptr @"$string.736"
+  %spec.select.i.i = select i1 %162, ptr @"$string.734", ptr @"$string.735"
   br label %"$Plan.more_memory.exit.i"
 
 "$Plan.more_memory.exit.i":                       ; preds = %else.i.i, %"$Plan.num_sharing.exit.thread.i"
   %163 = phi ptr [ %159, %else.i.i ], [ %158, %"$Plan.num_sharing.exit.thread.i" ]
-  %common.ret.op.i26.i = phi ptr [ %spec.select.i.i, %else.i.i ], [ @"$string.734", %"$Plan.num_sharing.exit.thread.i" ]
-  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.733", ptr nonnull %common.ret.op.i26.i, ptr nonnull %163)
+  %common.ret.op.i26.i = phi ptr [ %spec.select.i.i, %else.i.i ], [ @"$string.733", %"$Plan.num_sharing.exit.thread.i" ]
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.732", ptr nonnull %common.ret.op.i26.i, ptr nonnull %163)
   br label %"$Plan.advise.exit"
 
 else.i56:                                         ; preds = %"$Plan.room_for_pages.exit.i"
@@ -47209,7 +47207,7 @@ else.i56:                                         ; preds = %"$Plan.room_for_pag
 then1.i58:                                        ; preds = %else.i56
   %167 = sext i32 %150 to i64
   %168 = mul i64 %148, %167
-  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.737", i64 %168)
+  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.736", i64 %168)
   br label %"$Plan.advise.exit"
 
 else2.i:                                          ; preds = %else.i56
@@ -47220,13 +47218,13 @@ else2.i:                                          ; preds = %else.i56
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.738", i64 %148)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.737", i64 %148)
   br label %"$Plan.advise.exit"
 
 else4.i:                                          ; preds = %else2.i
   %174 = sext i32 %150 to i64
   %175 = mul nsw i64 %148, %174
-  %176 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.739", i64 %148, i64 %175)
+  %176 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.738", i64 %148, i64 %175)
   br label %"$Plan.advise.exit"
 
 "$Plan.advise.exit":                              ; preds = %"$Plan.more_memory.exit.i", %then1.i58, %then3.i, %else4.i
@@ -47249,7 +47247,7 @@ entry:
   %5 = load ptr, ptr %1, align 8
   %6 = getelementptr i8, ptr %5, i64 8
   %7 = load ptr, ptr %6, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.627")
+  tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.626")
   %8 = getelementptr i8, ptr %0, i64 8
   %9 = load i64, ptr %8, align 8
   %10 = add i64 %9, 1
@@ -47293,7 +47291,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %7)
   %23 = getelementptr i8, ptr %5, i64 40
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.628")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.627")
   %24 = load i64, ptr %8, align 8
   %25 = add i64 %24, 1
   %26 = load i64, ptr %11, align 8
@@ -47335,7 +47333,7 @@ then.i.i.i23.i:                                   ; preds = %merge.i.i.i.i.i18.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %23)
   %36 = getelementptr i8, ptr %5, i64 776
   %37 = load i64, ptr %36, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.630")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.629")
   %38 = load i64, ptr %8, align 8
   %39 = add i64 %38, 1
   %40 = load i64, ptr %11, align 8
@@ -47379,7 +47377,7 @@ then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
   %51 = getelementptr i8, ptr %5, i64 784
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, %50
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.740")
   %54 = load i64, ptr %8, align 8
   %55 = add i64 %54, 1
   %56 = load i64, ptr %11, align 8
@@ -47421,7 +47419,7 @@ then.i.i.i42.i:                                   ; preds = %merge.i.i.i.i.i37.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %53)
   %66 = getelementptr i8, ptr %5, i64 792
   %67 = load i64, ptr %66, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.632")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.631")
   %68 = load i64, ptr %8, align 8
   %69 = add i64 %68, 1
   %70 = load i64, ptr %11, align 8
@@ -47464,7 +47462,7 @@ then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
   %80 = load i64, ptr %66, align 8
   %81 = getelementptr i8, ptr %5, i64 800
   %82 = load i64, ptr %81, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.742")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
   %83 = load i64, ptr %8, align 8
   %84 = add i64 %83, 1
   %85 = load i64, ptr %11, align 8
@@ -47508,7 +47506,7 @@ then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
   %96 = getelementptr i8, ptr %5, i64 768
   %97 = load i8, ptr %96, align 1
   %98 = icmp ne i8 %97, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.743", i1 zeroext %98)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.742", i1 zeroext %98)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.95")
   %99 = load i64, ptr %8, align 8
   %100 = add i64 %99, 1
@@ -47552,7 +47550,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %111 = getelementptr i8, ptr %1, i64 172
   %112 = load i32, ptr %111, align 4
   %113 = sext i32 %112 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
   %114 = load i64, ptr %8, align 8
   %115 = add i64 %114, 1
   %116 = load i64, ptr %11, align 8
@@ -47596,9 +47594,9 @@ then.i.i.i44:                                     ; preds = %merge.i.i.i.i.i39
   %127 = load i32, ptr %126, align 4
   %128 = icmp eq i32 %127, 1
   %129 = icmp eq i32 %127, 2
-  %spec.select.i = select i1 %129, ptr @"$string.748", ptr @"$string.219"
-  %common.ret.op.i = select i1 %128, ptr @"$string.747", ptr %spec.select.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
+  %spec.select.i = select i1 %129, ptr @"$string.747", ptr @"$string.218"
+  %common.ret.op.i = select i1 %128, ptr @"$string.746", ptr %spec.select.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
   %130 = load i64, ptr %8, align 8
   %131 = add i64 %130, 1
   %132 = load i64, ptr %11, align 8
@@ -47641,7 +47639,7 @@ then.i.i.i53:                                     ; preds = %merge.i.i.i.i.i48
   %142 = getelementptr i8, ptr %1, i64 204
   %143 = load i32, ptr %142, align 4
   %144 = sext i32 %143 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
   %145 = load i64, ptr %8, align 8
   %146 = add i64 %145, 1
   %147 = load i64, ptr %11, align 8
@@ -47684,7 +47682,7 @@ then.i.i.i.i66:                                   ; preds = %merge.i.i.i.i.i.i61
   %157 = getelementptr i8, ptr %1, i64 52
   %158 = load i32, ptr %157, align 4
   %159 = icmp sgt i32 %158, 0
-  br i1 %159, label %"$anon (./terra/base/codes.t:4).751.exit.i", label %else.i.i
+  br i1 %159, label %"$anon (./terra/base/codes.t:4).750.exit.i", label %else.i.i
 
 else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i58"
   %160 = load i32, ptr %142, align 4
@@ -47694,7 +47692,7 @@ else.i.i:                                         ; preds = %"$JsonWriter.intege
   %.val.val.i.i = load i32, ptr %162, align 4
   %163 = sext i32 %.val.val.i.i to i64
   %164 = icmp eq i32 %.val.val.i.i, %160
-  br i1 %164, label %"$anon (./terra/base/codes.t:4).751.exit.i", label %else2.i.i
+  br i1 %164, label %"$anon (./terra/base/codes.t:4).750.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
   %165 = getelementptr i8, ptr %1, i64 60
@@ -47714,12 +47712,12 @@ merge.i.i.i:                                      ; preds = %else2.i.i
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
   %common.ret.op.i.i.i = phi i64 [ %173, %merge.i.i.i ], [ %163, %else2.i.i ]
   %174 = icmp eq i64 %common.ret.op.i.i.i, %161
-  %spec.select.i59 = select i1 %174, ptr @"$string.754", ptr @"$string.755"
-  br label %"$anon (./terra/base/codes.t:4).751.exit.i"
+  %spec.select.i59 = select i1 %174, ptr @"$string.753", ptr @"$string.754"
+  br label %"$anon (./terra/base/codes.t:4).750.exit.i"
 
-"$anon (./terra/base/codes.t:4).751.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i58"
-  %common.ret.op.i9.i = phi ptr [ @"$string.753", %else.i.i ], [ @"$string.752", %"$JsonWriter.integer_field.exit.i58" ], [ %spec.select.i59, %"$Plan.positions_of_pool.exit.i.i" ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.750")
+"$anon (./terra/base/codes.t:4).750.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i58"
+  %common.ret.op.i9.i = phi ptr [ @"$string.752", %else.i.i ], [ @"$string.751", %"$JsonWriter.integer_field.exit.i58" ], [ %spec.select.i59, %"$Plan.positions_of_pool.exit.i.i" ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
   %175 = load i64, ptr %8, align 8
   %176 = add i64 %175, 1
   %177 = load i64, ptr %11, align 8
@@ -47727,7 +47725,7 @@ merge.i.i.i:                                      ; preds = %else2.i.i
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).751.exit.i"
+merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).750.exit.i"
   %178 = shl i64 %177, 1
   %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %178, i64 %176)
   %spec.store.select.i.i.i.i.i15.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i, i64 8)
@@ -47741,9 +47739,9 @@ merge7.i.i.i.i.i16.i:                             ; preds = %merge.i.i.i.i.i13.i
   %.pre10.i.i.i.i17.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).751.exit.i"
-  %181 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %175, %"$anon (./terra/base/codes.t:4).751.exit.i" ]
-  %182 = phi ptr [ %179, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).751.exit.i" ]
+"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).750.exit.i"
+  %181 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %175, %"$anon (./terra/base/codes.t:4).750.exit.i" ]
+  %182 = phi ptr [ %179, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).750.exit.i" ]
   %183 = getelementptr i8, ptr %182, i64 %181
   store i8 58, ptr %183, align 1
   %184 = load i64, ptr %8, align 8
@@ -47763,7 +47761,7 @@ then.i.i.i18.i:                                   ; preds = %merge.i.i.i.i.i13.i
   %187 = getelementptr i8, ptr %.val.i, i64 148
   %.val.val.i = load i32, ptr %187, align 4
   %188 = sext i32 %.val.val.i to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
   %189 = load i64, ptr %8, align 8
   %190 = add i64 %189, 1
   %191 = load i64, ptr %11, align 8
@@ -47806,7 +47804,7 @@ then.i.i.i27.i:                                   ; preds = %merge.i.i.i.i.i22.i
   %201 = getelementptr i8, ptr %1, i64 200
   %202 = load i32, ptr %201, align 4
   %203 = sext i32 %202 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
   %204 = load i64, ptr %8, align 8
   %205 = add i64 %204, 1
   %206 = load i64, ptr %11, align 8
@@ -47849,7 +47847,7 @@ then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
   %216 = getelementptr i8, ptr %1, i64 48
   %217 = load i32, ptr %216, align 4
   %218 = icmp sgt i32 %217, 0
-  br i1 %218, label %"$anon (./terra/base/codes.t:4).751.exit49.i", label %else.i39.i
+  br i1 %218, label %"$anon (./terra/base/codes.t:4).750.exit49.i", label %else.i39.i
 
 else.i39.i:                                       ; preds = %"$JsonWriter.integer_field.exit38.i"
   %219 = load i32, ptr %201, align 4
@@ -47858,18 +47856,18 @@ else.i39.i:                                       ; preds = %"$JsonWriter.intege
   %221 = trunc i8 %.val.i40.i to i1
   %222 = select i1 %221, i32 64, i32 256
   %223 = icmp eq i32 %219, %222
-  br i1 %223, label %"$anon (./terra/base/codes.t:4).751.exit49.i", label %else2.i41.i
+  br i1 %223, label %"$anon (./terra/base/codes.t:4).750.exit49.i", label %else2.i41.i
 
 else2.i41.i:                                      ; preds = %else.i39.i
   %224 = getelementptr i8, ptr %1, i64 60
   %225 = load i32, ptr %224, align 4
   %226 = icmp sgt i32 %225, 0
-  %spec.select71.i = select i1 %226, ptr @"$string.754", ptr @"$string.755"
-  br label %"$anon (./terra/base/codes.t:4).751.exit49.i"
+  %spec.select71.i = select i1 %226, ptr @"$string.753", ptr @"$string.754"
+  br label %"$anon (./terra/base/codes.t:4).750.exit49.i"
 
-"$anon (./terra/base/codes.t:4).751.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
-  %common.ret.op.i45.i = phi ptr [ @"$string.219", %else.i39.i ], [ @"$string.752", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
+"$anon (./terra/base/codes.t:4).750.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
+  %common.ret.op.i45.i = phi ptr [ @"$string.218", %else.i39.i ], [ @"$string.751", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
   %227 = load i64, ptr %8, align 8
   %228 = add i64 %227, 1
   %229 = load i64, ptr %11, align 8
@@ -47877,7 +47875,7 @@ else2.i41.i:                                      ; preds = %else.i39.i
   %.pre.i.i.i.i51.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).751.exit49.i"
+merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).750.exit49.i"
   %230 = shl i64 %229, 1
   %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %230, i64 %228)
   %spec.store.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
@@ -47891,9 +47889,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   %.pre10.i.i.i.i57.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).751.exit49.i"
-  %233 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %227, %"$anon (./terra/base/codes.t:4).751.exit49.i" ]
-  %234 = phi ptr [ %231, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).751.exit49.i" ]
+"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).750.exit49.i"
+  %233 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %227, %"$anon (./terra/base/codes.t:4).750.exit49.i" ]
+  %234 = phi ptr [ %231, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).750.exit49.i" ]
   %235 = getelementptr i8, ptr %234, i64 %233
   store i8 58, ptr %235, align 1
   %236 = load i64, ptr %8, align 8
@@ -47912,7 +47910,7 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   %239 = getelementptr i8, ptr %1, i64 224
   %240 = load i32, ptr %239, align 4
   %241 = sext i32 %240 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
   %242 = load i64, ptr %8, align 8
   %243 = add i64 %242, 1
   %244 = load i64, ptr %11, align 8
@@ -47955,7 +47953,7 @@ then.i.i.i75:                                     ; preds = %merge.i.i.i.i.i70
   %254 = getelementptr i8, ptr %1, i64 332
   %255 = load i32, ptr %254, align 4
   %256 = sext i32 %255 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
   %257 = load i64, ptr %8, align 8
   %258 = add i64 %257, 1
   %259 = load i64, ptr %11, align 8
@@ -48002,7 +48000,7 @@ then.i.i.i85:                                     ; preds = %merge.i.i.i.i.i80
 
 merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.integer_field.exit86"
   %272 = icmp eq i32 %270, 32
-  %spec.select.i.i.i = select i1 %272, ptr @"$string.562", ptr @"$string.168"
+  %spec.select.i.i.i = select i1 %272, ptr @"$string.561", ptr @"$string.167"
   br label %"$kv_dtype_name.exit.i"
 
 switch.hole_check:                                ; preds = %"$JsonWriter.integer_field.exit86"
@@ -48018,7 +48016,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
 
 "$kv_dtype_name.exit.i":                          ; preds = %switch.lookup, %merge53.i.i.i
   %common.ret.op.i.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
   %274 = load i64, ptr %8, align 8
   %275 = add i64 %274, 1
   %276 = load i64, ptr %11, align 8
@@ -48094,7 +48092,7 @@ switch.lookup253:                                 ; preds = %switch.hole_check25
   %300 = sext i32 %292 to i64
   %301 = mul i64 %299, %300
   %302 = mul i64 %301, %common.ret.op.i.i.i91
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
   %303 = load i64, ptr %8, align 8
   %304 = add i64 %303, 1
   %305 = load i64, ptr %11, align 8
@@ -48147,7 +48145,7 @@ then.i.i.i38.i:                                   ; preds = %merge.i.i.i.i.i33.i
   %324 = shl nsw i64 %321, 2
   %325 = mul i64 %324, %322
   %326 = mul i64 %325, %323
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
   %327 = load i64, ptr %8, align 8
   %328 = add i64 %327, 1
   %329 = load i64, ptr %11, align 8
@@ -48190,7 +48188,7 @@ then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
   %339 = getelementptr i8, ptr %1, i64 208
   %340 = load i32, ptr %339, align 4
   %341 = sext i32 %340 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
   %342 = load i64, ptr %8, align 8
   %343 = add i64 %342, 1
   %344 = load i64, ptr %11, align 8
@@ -48232,7 +48230,7 @@ then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %341)
   %354 = getelementptr i8, ptr %1, i64 384
   %355 = load i64, ptr %354, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
   %356 = load i64, ptr %8, align 8
   %357 = add i64 %356, 1
   %358 = load i64, ptr %11, align 8
@@ -48275,7 +48273,7 @@ then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
   %368 = getelementptr i8, ptr %1, i64 376
   %369 = load i32, ptr %368, align 4
   %370 = sext i32 %369 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.754")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
   %371 = load i64, ptr %8, align 8
   %372 = add i64 %371, 1
   %373 = load i64, ptr %11, align 8
@@ -48320,7 +48318,7 @@ then.i.i.i79.i:                                   ; preds = %merge.i.i.i.i.i74.i
   %385 = load i32, ptr %339, align 4
   %386 = sext i32 %385 to i64
   %387 = mul nsw i64 %386, %384
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
   %388 = load i64, ptr %8, align 8
   %389 = add i64 %388, 1
   %390 = load i64, ptr %11, align 8
@@ -48364,7 +48362,7 @@ then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
   %401 = getelementptr i8, ptr %1, i64 360
   %402 = load i32, ptr %401, align 4
   %403 = load i32, ptr %201, align 4
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
   %404 = load i64, ptr %8, align 8
   %405 = add i64 %404, 1
   %406 = load i64, ptr %11, align 8
@@ -48407,7 +48405,7 @@ then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
   %417 = sext i32 %spec.select.i.i to i64
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %417)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
   %418 = load i64, ptr %8, align 8
   %419 = add i64 %418, 1
   %420 = load i64, ptr %11, align 8
@@ -48449,7 +48447,7 @@ then.i.i.i108:                                    ; preds = %merge.i.i.i.i.i103
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %3)
   %430 = getelementptr i8, ptr %1, i64 352
   %431 = load i64, ptr %430, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
   %432 = load i64, ptr %8, align 8
   %433 = add i64 %432, 1
   %434 = load i64, ptr %11, align 8
@@ -48491,7 +48489,7 @@ then.i.i.i118:                                    ; preds = %merge.i.i.i.i.i113
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %431)
   %444 = getelementptr i8, ptr %1, i64 512
   %445 = load i64, ptr %444, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
   %446 = load i64, ptr %8, align 8
   %447 = add i64 %446, 1
   %448 = load i64, ptr %11, align 8
@@ -48534,9 +48532,9 @@ then.i.i.i128:                                    ; preds = %merge.i.i.i.i.i123
   %458 = getelementptr i8, ptr %1, i64 520
   %459 = load i8, ptr %458, align 1
   %460 = icmp ne i8 %459, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.772", i1 zeroext %460)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.771", i1 zeroext %460)
   %461 = getelementptr i8, ptr %1, i64 521
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
   %462 = load i64, ptr %8, align 8
   %463 = add i64 %462, 1
   %464 = load i64, ptr %11, align 8
@@ -48577,7 +48575,7 @@ then.i.i.i138:                                    ; preds = %merge.i.i.i.i.i133
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %461)
   %474 = getelementptr i8, ptr %1, i64 1033
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
   %475 = load i64, ptr %8, align 8
   %476 = add i64 %475, 1
   %477 = load i64, ptr %11, align 8
@@ -48652,7 +48650,7 @@ then.i.i.i148:                                    ; preds = %merge.i.i.i.i.i143
   %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
   %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 128
   %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
   %487 = load i64, ptr %8, align 8
   %488 = add i64 %487, 1
   %489 = load i64, ptr %11, align 8
@@ -48694,7 +48692,7 @@ then.i.i.i168:                                    ; preds = %merge.i.i.i.i.i163
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
   %499 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
   %500 = mul i64 %499, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
   %501 = load i64, ptr %8, align 8
   %502 = add i64 %501, 1
   %503 = load i64, ptr %11, align 8
@@ -48736,7 +48734,7 @@ then.i.i.i.i162:                                  ; preds = %merge.i.i.i.i.i.i15
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
   %513 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
   %514 = mul i64 %shape.sroa.62.0.copyload.i, %513
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
   %515 = load i64, ptr %8, align 8
   %516 = add i64 %515, 1
   %517 = load i64, ptr %11, align 8
@@ -48776,7 +48774,7 @@ then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.89.exit.thread.i.i.i94.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %514)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
   %527 = load i64, ptr %8, align 8
   %528 = add i64 %527, 1
   %529 = load i64, ptr %11, align 8
@@ -48816,7 +48814,7 @@ then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.
 "$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.89.exit.thread.i.i.i104.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
   %539 = load i64, ptr %8, align 8
   %540 = add i64 %539, 1
   %541 = load i64, ptr %11, align 8
@@ -48856,7 +48854,7 @@ then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.
 "$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.89.exit.thread.i.i.i114.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
   %551 = load i64, ptr %8, align 8
   %552 = add i64 %551, 1
   %553 = load i64, ptr %11, align 8
@@ -48897,7 +48895,7 @@ then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
   %563 = shl i64 %shape.sroa.8.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
   %564 = load i64, ptr %8, align 8
   %565 = add i64 %564, 1
   %566 = load i64, ptr %11, align 8
@@ -48941,7 +48939,7 @@ then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.
   %577 = add i64 %shape.sroa.25.0.copyload.i, %576
   %578 = sdiv i64 %577, %shape.sroa.0.0.copyload.i
   %579 = mul i64 %578, %513
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
   %580 = load i64, ptr %8, align 8
   %581 = add i64 %580, 1
   %582 = load i64, ptr %11, align 8
@@ -48986,7 +48984,7 @@ then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.
   %594 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
   %595 = mul i64 %shape.sroa.46.0.copyload.i, %594
   %596 = mul i64 %595, %593
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
   %597 = load i64, ptr %8, align 8
   %598 = add i64 %597, 1
   %599 = load i64, ptr %11, align 8
@@ -49029,7 +49027,7 @@ then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.
   %609 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
   %610 = mul i64 %609, %shape.sroa.50.0.copyload.i
   %611 = mul i64 %610, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
   %612 = load i64, ptr %8, align 8
   %613 = add i64 %612, 1
   %614 = load i64, ptr %11, align 8
@@ -49069,7 +49067,7 @@ then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.
 "$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.89.exit.thread.i.i.i164.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %611)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
   %624 = load i64, ptr %8, align 8
   %625 = add i64 %624, 1
   %626 = load i64, ptr %11, align 8
@@ -49109,7 +49107,7 @@ then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.
 "$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.89.exit.thread.i.i.i174.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %611)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
   %636 = load i64, ptr %8, align 8
   %637 = add i64 %636, 1
   %638 = load i64, ptr %11, align 8
@@ -49149,7 +49147,7 @@ then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.
 "$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.89.exit.thread.i.i.i184.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %610)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
   %648 = load i64, ptr %8, align 8
   %649 = add i64 %648, 1
   %650 = load i64, ptr %11, align 8
@@ -49191,7 +49189,7 @@ then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %563)
   %660 = shl i64 %594, 1
   %661 = mul i64 %660, %shape.sroa.55.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
   %662 = load i64, ptr %8, align 8
   %663 = add i64 %662, 1
   %664 = load i64, ptr %11, align 8
@@ -49233,7 +49231,7 @@ then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %661)
   %674 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
   %675 = mul i64 %674, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
   %676 = load i64, ptr %8, align 8
   %677 = add i64 %676, 1
   %678 = load i64, ptr %11, align 8
@@ -49273,7 +49271,7 @@ then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.
 "$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.89.exit.thread.i.i.i214.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %675)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
   %688 = load i64, ptr %8, align 8
   %689 = add i64 %688, 1
   %690 = load i64, ptr %11, align 8
@@ -49313,7 +49311,7 @@ then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.
 "$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.89.exit.thread.i.i.i224.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %674)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
   %700 = load i64, ptr %8, align 8
   %701 = add i64 %700, 1
   %702 = load i64, ptr %11, align 8
@@ -49353,7 +49351,7 @@ then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.
 "$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.89.exit.thread.i.i.i234.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %563)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
   %712 = load i64, ptr %8, align 8
   %713 = add i64 %712, 1
   %714 = load i64, ptr %11, align 8
@@ -49394,7 +49392,7 @@ then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
   %724 = mul i64 %shape.sroa.58.0.copyload.i, %563
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
   %725 = load i64, ptr %8, align 8
   %726 = add i64 %725, 1
   %727 = load i64, ptr %11, align 8
@@ -49434,7 +49432,7 @@ then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.
 "$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.89.exit.thread.i.i.i254.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %724)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
   %737 = load i64, ptr %8, align 8
   %738 = add i64 %737, 1
   %739 = load i64, ptr %11, align 8
@@ -49476,7 +49474,7 @@ then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %724)
   %749 = shl i64 %shape.sroa.58.0.copyload.i, 2
   %750 = mul i64 %578, %749
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
   %751 = load i64, ptr %8, align 8
   %752 = add i64 %751, 1
   %753 = load i64, ptr %11, align 8
@@ -49516,7 +49514,7 @@ then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.
 "$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.89.exit.thread.i.i.i274.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %750)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
   %763 = load i64, ptr %8, align 8
   %764 = add i64 %763, 1
   %765 = load i64, ptr %11, align 8
@@ -49560,7 +49558,7 @@ then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.
   %776 = shl i64 %shape.sroa.62.0.copyload.i, 2
   %777 = mul i64 %776, %shape.sroa.66.0.copyload.i
   %778 = select i1 %775, i64 %777, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
   %779 = load i64, ptr %8, align 8
   %780 = add i64 %779, 1
   %781 = load i64, ptr %11, align 8
@@ -49645,7 +49643,7 @@ then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %794)
   %807 = shl i64 %shape.sroa.72.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
   %808 = load i64, ptr %8, align 8
   %809 = add i64 %808, 1
   %810 = load i64, ptr %11, align 8
@@ -49689,7 +49687,7 @@ then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.
   %821 = shl i64 %shape.sroa.0.0.copyload.i, 2
   %822 = mul i64 %821, %792
   %823 = select i1 %820, i64 %822, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
   %824 = load i64, ptr %8, align 8
   %825 = add i64 %824, 1
   %826 = load i64, ptr %11, align 8
@@ -49731,7 +49729,7 @@ then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %823)
   %836 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
   %837 = mul i64 %836, %807
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
   %838 = load i64, ptr %8, align 8
   %839 = add i64 %838, 1
   %840 = load i64, ptr %11, align 8
@@ -49771,7 +49769,7 @@ then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.
 "$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.89.exit.thread.i.i.i334.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %837)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
   %850 = load i64, ptr %8, align 8
   %851 = add i64 %850, 1
   %852 = load i64, ptr %11, align 8
@@ -49811,7 +49809,7 @@ then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.
 "$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.89.exit.thread.i.i.i344.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %837)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
   %862 = load i64, ptr %8, align 8
   %863 = add i64 %862, 1
   %864 = load i64, ptr %11, align 8
@@ -49852,7 +49850,7 @@ then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
   %874 = mul i64 %793, %shape.sroa.71.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
   %875 = load i64, ptr %8, align 8
   %876 = add i64 %875, 1
   %877 = load i64, ptr %11, align 8
@@ -49931,7 +49929,7 @@ then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.
 "$write_buffers.exit":                            ; preds = %"$Vector.push.89.exit.thread.i.i.i374.i", %then.i.i.i380.i
   store i8 1, ptr %22, align 1
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %4)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
   %899 = load i64, ptr %8, align 8
   %900 = add i64 %899, 1
   %901 = load i64, ptr %11, align 8
@@ -50023,7 +50021,7 @@ then.i.i.i229:                                    ; preds = %merge.i.i
   %934 = sdiv i64 %925, %common.ret.op.i.i.i169
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
   %935 = load i64, ptr %8, align 8
   %936 = add i64 %935, 1
   %937 = load i64, ptr %11, align 8
@@ -50062,7 +50060,7 @@ then.i.i.i.i228:                                  ; preds = %merge.i.i.i.i.i.i22
 "$JsonWriter.integer_field.exit.i173":            ; preds = %then.i.i.i.i228, %"$Vector.push.89.exit.thread.i.i.i.i172"
   store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
   %946 = load i64, ptr %8, align 8
   %947 = add i64 %946, 1
   %948 = load i64, ptr %11, align 8
@@ -50101,7 +50099,7 @@ then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.89.exit.thread.i.i.i13.i"
   store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %918)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
   %957 = load i64, ptr %8, align 8
   %958 = add i64 %957, 1
   %959 = load i64, ptr %11, align 8
@@ -50140,7 +50138,7 @@ then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.89.exit.thread.i.i.i23.i"
   store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %931)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
   %968 = load i64, ptr %8, align 8
   %969 = add i64 %968, 1
   %970 = load i64, ptr %11, align 8
@@ -50179,7 +50177,7 @@ then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.89.exit.thread.i.i.i33.i"
   store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %921)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.809")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
   %979 = load i64, ptr %8, align 8
   %980 = add i64 %979, 1
   %981 = load i64, ptr %11, align 8
@@ -50218,7 +50216,7 @@ then.i.i.i49.i222:                                ; preds = %merge.i.i.i.i.i44.i
 "$JsonWriter.integer_field.exit50.i177":          ; preds = %then.i.i.i49.i222, %"$Vector.push.89.exit.thread.i.i.i43.i176"
   store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %922)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.810")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.809")
   %990 = load i64, ptr %8, align 8
   %991 = add i64 %990, 1
   %992 = load i64, ptr %11, align 8
@@ -50257,7 +50255,7 @@ then.i.i.i59.i216:                                ; preds = %merge.i.i.i.i.i54.i
 "$JsonWriter.integer_field.exit60.i181":          ; preds = %then.i.i.i59.i216, %"$Vector.push.89.exit.thread.i.i.i53.i180"
   store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.811")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.810")
   %1001 = load i64, ptr %8, align 8
   %1002 = add i64 %1001, 1
   %1003 = load i64, ptr %11, align 8
@@ -50296,7 +50294,7 @@ then.i.i.i69.i210:                                ; preds = %merge.i.i.i.i.i64.i
 "$JsonWriter.integer_field.exit70.i185":          ; preds = %then.i.i.i69.i210, %"$Vector.push.89.exit.thread.i.i.i63.i184"
   store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %933)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.812")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.811")
   %1012 = load i64, ptr %8, align 8
   %1013 = add i64 %1012, 1
   %1014 = load i64, ptr %11, align 8
@@ -50842,7 +50840,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.813", i64 42, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.812", i64 42, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -50900,7 +50898,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.814", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.813", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -51171,7 +51169,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.815", ptr nonnull @"$string.816")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.814", ptr nonnull @"$string.815")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -51308,7 +51306,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.817", i64 39, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.816", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -51354,7 +51352,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.818")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.817")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -51432,7 +51430,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.819")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.818")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -51598,7 +51596,7 @@ then.i3.i123.i.i:                                 ; preds = %merge.i.i.i.i118.i.
 "$JsonWriter.open.exit134.i.i":                   ; preds = %then.i3.i123.i.i, %"$Vector.push.89.exit.thread.i.i117.i.i"
   store i8 0, ptr %64, align 8
   %140 = load ptr, ptr %122, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.639")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.638")
   %141 = load i64, ptr %65, align 8
   %142 = add i64 %141, 1
   %143 = load i64, ptr %66, align 8
@@ -51637,7 +51635,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.820")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.819")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -51715,7 +51713,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.821")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.820")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -51950,7 +51948,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.815", ptr nonnull @"$string.822")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.814", ptr nonnull @"$string.821")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -52110,7 +52108,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.823", ptr %6, align 8
+  store ptr @"$string.822", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 2064
@@ -52274,7 +52272,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.824", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.823", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -52451,7 +52449,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.825", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.824", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -52578,7 +52576,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.826", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.825", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -52664,7 +52662,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %261 = load i64, ptr %251, align 8
-  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.827", i32 %1, i64 %261, i32 %259)
+  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.826", i32 %1, i64 %261, i32 %259)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %263 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %263, i64 1023)
@@ -52736,7 +52734,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.828", i32 %289, i32 %1)
+  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.827", i32 %289, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %291 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %291, i64 1023)
@@ -53931,7 +53929,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.829", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.828", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -54341,7 +54339,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.830", ptr %19, align 8
+  store ptr @"$string.829", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -54374,7 +54372,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.831", ptr %19, align 8
+  store ptr @"$string.830", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -54404,7 +54402,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.832", ptr %49, align 8
+  store ptr @"$string.831", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 2064
@@ -54460,7 +54458,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.833", ptr %13, align 8
+  store ptr @"$string.832", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 2064
@@ -54509,7 +54507,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.798", ptr %40, align 8
+  store ptr @"$string.797", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 2064
@@ -54551,7 +54549,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 2072
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.834", ptr %4, align 8
+  store ptr @"$string.833", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 2064
@@ -54773,7 +54771,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.836", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.835", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -54799,7 +54797,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.837", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.836", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -54825,7 +54823,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.838", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.837", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -54915,7 +54913,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.835", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.834", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -55083,7 +55081,7 @@ then.i.i.i14:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.839", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.838", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -55112,7 +55110,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.840", i32 %59, i32 208)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.839", i32 %59, i32 208)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i113.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i114.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -55151,7 +55149,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.843", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.842", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -55181,7 +55179,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.844", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.843", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i96.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i97.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -55211,7 +55209,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.845", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.844", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i100.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i101.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -55241,7 +55239,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.846", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.845", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -55259,7 +55257,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.847", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.846", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -55282,7 +55280,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i117.i.i.i
 
 then2.i.i117.i.i.i:                               ; preds = %then.i.i.i.i.i
-  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.848", i32 %113, i32 %48, i32 %50)
+  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.847", i32 %113, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %116 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -55319,7 +55317,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.858", i32 %124, i32 20)
+  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.857", i32 %124, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -55333,14 +55331,14 @@ then30.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then34.i.i.i
 
 then34.i.i.i:                                     ; preds = %then30.i.i.i
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.859", i32 %128)
+  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.858", i32 %128)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge29.i.i.i:                                    ; preds = %merge21.i.i.i
   %131 = getelementptr i8, ptr %1, i64 72
   %132 = load ptr, ptr %131, align 8
-  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.860", ptr %132, i32 %128, i32 %42, ptr %3)
+  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.859", ptr %132, i32 %128, i32 %42, ptr %3)
   %.not106.i.i.i = icmp eq i32 %133, 0
   br i1 %.not106.i.i.i, label %merge38.i.i.i, label %"$Loop.submit.exit"
 
@@ -55351,7 +55349,7 @@ merge38.i.i.i:                                    ; preds = %merge29.i.i.i
   %137 = load ptr, ptr %136, align 8
   %138 = getelementptr i8, ptr %1, i64 80
   %139 = load i32, ptr %138, align 4
-  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.866", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
+  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.865", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
   %.not107.i.i.i = icmp eq i32 %140, 0
   br i1 %.not107.i.i.i, label %merge43.i.i.i, label %"$Loop.submit.exit"
 
@@ -56091,7 +56089,7 @@ and.lhs.true.i.i60.i.i.i:                         ; preds = %forcond.i.i.i70.i.i
   %463 = load i64, ptr %447, align 8
   %.not.i.i.i.i61.i.i.i = icmp slt i64 %463, %462
   %.pre.i.i.i62.i.i.i = load ptr, ptr %445, align 8
-  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.878.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.877.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i64.i.i.i:                            ; preds = %and.lhs.true.i.i60.i.i.i
   %464 = shl i64 %463, 1
@@ -56106,9 +56104,9 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store ptr %466, ptr %445, align 8
   store i64 %spec.store.select.i.i.i.i66.i.i.i, ptr %447, align 8
   %.pre10.i.i.i68.i.i.i = load i64, ptr %446, align 8
-  br label %"$Vector.push.878.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.877.exit.thread.i.i.i.i.i"
 
-"$Vector.push.878.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
+"$Vector.push.877.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
   %468 = phi i64 [ %.pre10.i.i.i68.i.i.i, %merge7.i.i.i.i67.i.i.i ], [ %461, %and.lhs.true.i.i60.i.i.i ]
   %469 = phi ptr [ %466, %merge7.i.i.i.i67.i.i.i ], [ %.pre.i.i.i62.i.i.i, %and.lhs.true.i.i60.i.i.i ]
   %470 = getelementptr %112, ptr %469, i64 %468
@@ -56118,7 +56116,7 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store i64 %472, ptr %446, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.878.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.877.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
   %473 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i63.i.i.i = icmp eq i64 %473, %441
   br i1 %exitcond.not.i.i63.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i59.i.i.i
@@ -56262,7 +56260,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %533 = load i32, ptr %68, align 4
-  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.880", i32 %533)
+  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.879", i32 %533)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %535 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %535, i64 1023)
@@ -56295,7 +56293,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.881", i64 %541, i32 %46)
+  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.880", i64 %541, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i62.i.i)
   %545 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i63.i.i = tail call i64 @llvm.smin.i64(i64 %545, i64 1023)
@@ -56366,7 +56364,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.848", i32 %569, i32 %561, i32 %562)
+  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.847", i32 %569, i32 %561, i32 %562)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %572 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %572, i64 1023)
@@ -56403,7 +56401,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %583 = load i32, ptr %582, align 4
   %584 = getelementptr i8, ptr %25, i64 6668
   %585 = load i32, ptr %584, align 4
-  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.882", i64 %578, i32 %583, i32 %585)
+  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.881", i64 %578, i32 %583, i32 %585)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %587 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %587, i64 1023)
@@ -56452,7 +56450,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.883", i32 %597)
+  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.882", i32 %597)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %607 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %607, i64 1023)
@@ -56494,7 +56492,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %620 = call ptr @strerror(i32 %618)
-  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.887", ptr %620)
+  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.886", ptr %620)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %622 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %622, i64 1023)
@@ -56606,7 +56604,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.841", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.840", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -56641,7 +56639,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.842", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.841", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -56686,7 +56684,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.849", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.848", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -56724,7 +56722,7 @@ then.i:                                           ; preds = %merge
 
 then2.i:                                          ; preds = %then.i
   %17 = fpext float %14 to double
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.850", ptr nonnull @"$string.851", double %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.849", ptr nonnull @"$string.850", double %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -56758,7 +56756,7 @@ then.i108:                                        ; preds = %merge4
 
 then2.i110:                                       ; preds = %then.i108
   %28 = fpext float %25 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.850", ptr nonnull @"$string.852", double %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.849", ptr nonnull @"$string.851", double %28)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i105)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i111 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -56789,7 +56787,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.853", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.852", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56808,7 +56806,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.854", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.853", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56825,7 +56823,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.855", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.854", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56842,7 +56840,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.856", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.855", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56858,7 +56856,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.857", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.856", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -56881,7 +56879,7 @@ then:                                             ; preds = %entry
   br i1 %.not73, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.861", ptr %0, i32 %3, i32 %4)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.860", ptr %0, i32 %3, i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -56919,7 +56917,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %17 = add nuw nsw i32 %3, 1
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.862", ptr %0, i32 %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.861", ptr %0, i32 %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i75 = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -56953,7 +56951,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not71, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.863", ptr %0, i32 %24)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.862", ptr %0, i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i79 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -56993,7 +56991,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %36 = trunc nuw nsw i64 %indvars.iv to i32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.864", ptr %0, i32 %36, i32 %34)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.863", ptr %0, i32 %36, i32 %34)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -57014,7 +57012,7 @@ then2.i.i84:                                      ; preds = %then30
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.865", ptr %0)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.864", ptr %0)
   %44 = getelementptr i32, ptr %1, i64 %wide.trip.count
   %45 = load i32, ptr %44, align 4
   %46 = load i32, ptr %5, align 4
@@ -57038,7 +57036,7 @@ then:                                             ; preds = %entry
   br i1 %.not34, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.867", i32 %4)
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.866", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -57066,7 +57064,7 @@ merge:                                            ; preds = %entry
   %12 = getelementptr i8, ptr %0, i64 160
   %13 = load ptr, ptr %12, align 8
   %14 = load i32, ptr %1, align 4
-  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.868", ptr %13, i32 %4, i32 %14, ptr %2)
+  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.867", ptr %13, i32 %4, i32 %14, ptr %2)
   %.not = icmp eq i32 %15, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -57077,7 +57075,7 @@ merge4:                                           ; preds = %merge
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr i8, ptr %0, i64 156
   %21 = load i32, ptr %20, align 4
-  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.869", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
+  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.868", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
   %.not33 = icmp eq i32 %22, 0
   br i1 %.not33, label %merge9, label %common.ret
 
@@ -57092,7 +57090,7 @@ then.i:                                           ; preds = %merge9
   br i1 %.not36.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.870", i32 %24)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.869", i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -57133,7 +57131,7 @@ or.lhs.false.i:                                   ; preds = %merge4.i
 
 then13.i:                                         ; preds = %then9.i
   %37 = load i32, ptr %1, align 4
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.871", i32 %34, i32 %37)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.870", i32 %34, i32 %37)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i37.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i38.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -57155,7 +57153,7 @@ then2.i.i39.i:                                    ; preds = %then13.i
 
 merge8.i:                                         ; preds = %or.lhs.false.i
   %44 = getelementptr i8, ptr %0, i64 196
-  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.872", ptr %44, i32 1, i32 %36, ptr %2)
+  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.871", ptr %44, i32 1, i32 %36, ptr %2)
   br label %common.ret
 }
 
@@ -57180,7 +57178,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.873", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.872", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -57208,7 +57206,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.874", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.873", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -57228,7 +57226,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.875", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.874", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -57279,7 +57277,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.876", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.875", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -57301,7 +57299,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.877", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.876", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -64695,7 +64693,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.939", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.937", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -64720,7 +64718,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(60) %2, ptr noundef nonnull align 1 dereferenceable(60) @"$string.896", i64 60, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %2, ptr noundef nonnull align 1 dereferenceable(57) @"$string.895", i64 57, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -64755,7 +64753,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(38) %2, ptr noundef nonnull align 1 dereferenceable(38) @"$string.897", i64 38, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.896", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -64795,7 +64793,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.898", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.897", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -64879,7 +64877,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not19.i.i.i.i, label %then13, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.590", ptr %45, ptr nonnull @"$string.118", ptr nonnull @"$string.119")
+  %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.589", ptr %45, ptr nonnull @"$string.117", ptr nonnull @"$string.118")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -64981,7 +64979,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(47) %2, ptr noundef nonnull align 1 dereferenceable(47) @"$string.938", i64 47, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.896", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -65037,7 +65035,7 @@ then2.i:                                          ; preds = %merge.i
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5657
   %14 = getelementptr i8, ptr %0, i64 6169
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.899", ptr %12, ptr %13, ptr %14)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.898", ptr %12, ptr %13, ptr %14)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -65141,7 +65139,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.900", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.899", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -65313,7 +65311,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.901", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.900", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -65351,7 +65349,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.902", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.901", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -65634,7 +65632,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 2041
   %39 = getelementptr i8, ptr %0, i64 2184
   %40 = getelementptr i8, ptr %0, i64 2200
-  store ptr @"$string.903", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -65651,7 +65649,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.903", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -65669,7 +65667,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.903", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -65687,7 +65685,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.903", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -65705,7 +65703,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.903", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -65737,7 +65735,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2168
-  store ptr @"$string.903", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -65767,7 +65765,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.903", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -65797,7 +65795,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.903", ptr %34, align 8
+  store ptr @"$string.902", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -65834,7 +65832,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2136
-  store ptr @"$string.904", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -65866,7 +65864,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 176
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.905", ptr %34, align 8
+  store ptr @"$string.904", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -65905,7 +65903,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.906", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -65940,7 +65938,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.907", ptr %34, align 8
+  store ptr @"$string.906", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -66015,7 +66013,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
   %215 = mul i64 %212, %214
-  store ptr @"$string.904", ptr %34, align 8
+  store ptr @"$string.903", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %216 = load i64, ptr %36, align 8
   %217 = add i64 %216, 1
@@ -66068,7 +66066,7 @@ merge7:                                           ; preds = %merge14.i
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.908", ptr %34, align 8
+  store ptr @"$string.907", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %240 = load i64, ptr %36, align 8
   %241 = add i64 %240, 1
@@ -66221,14 +66219,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
   %87 = load i32, ptr %6, align 4, !noalias !143
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 192
   %90 = getelementptr i8, ptr %13, i64 416
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -66402,7 +66400,7 @@ and.rhs.i:                                        ; preds = %entry
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr i8, ptr %0, i64 2120
   %25 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.904", ptr %25, align 8
+  store ptr @"$string.903", ptr %25, align 8
   %26 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %26, align 4
   %27 = getelementptr i8, ptr %0, i64 2064
@@ -66461,7 +66459,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %50 = load i32, ptr %0, align 4
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.909", i32 %50, i64 %48, i64 %49)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.908", i32 %50, i64 %48, i64 %49)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -66577,7 +66575,7 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.911", i32 %72)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.910", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -67056,7 +67054,7 @@ then5.i:                                          ; preds = %then2.i
 then.i27.i:                                       ; preds = %then5.i
   %312 = getelementptr i8, ptr %305, i64 28
   %313 = load i32, ptr %312, align 4
-  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.419", i32 %313, ptr nonnull %cause.i.i103)
+  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.911", ptr nonnull @"$string.418", i32 %313, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %311)
   %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
@@ -67118,7 +67116,7 @@ else18:                                           ; preds = %merge13
   %331 = getelementptr i8, ptr %330, i64 114
   %332 = load i8, ptr %331, align 1
   %333 = trunc i8 %332 to i1
-  %spec.select.i.i112 = select i1 %333, ptr @"$string.477", ptr @"$string.482"
+  %spec.select.i.i112 = select i1 %333, ptr @"$string.476", ptr @"$string.481"
   %334 = getelementptr i8, ptr %0, i64 48
   %335 = getelementptr i8, ptr %0, i64 56
   %336 = load i32, ptr %335, align 4
@@ -67130,7 +67128,7 @@ else18:                                           ; preds = %merge13
   store i32 %336, ptr %.sroa.3.0.part.sroa_idx.i.i.i, align 4
   %.sroa.44.0.part.sroa_idx.i.i.i = getelementptr inbounds i8, ptr %part.i.i.i, i64 16
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i.i, i8 0, i64 16, i1 false)
-  %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.477", ptr nonnull %part.i.i.i)
+  %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.476", ptr nonnull %part.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
   %.not.i.i113 = icmp eq i32 %337, 0
   br i1 %.not.i.i113, label %merge4.i.i, label %"$layout.place.exit.thread"
@@ -67138,7 +67136,7 @@ else18:                                           ; preds = %merge13
 merge4.i.i:                                       ; preds = %else18
   %338 = getelementptr i8, ptr %0, i64 88
   %339 = load ptr, ptr %338, align 8
-  %340 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.481", ptr nonnull @"$string.595", ptr %339)
+  %340 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.480", ptr nonnull @"$string.594", ptr %339)
   %.not53.i.i114 = icmp eq i32 %340, 0
   br i1 %.not53.i.i114, label %merge8.i.i, label %"$layout.place.exit.thread"
 
@@ -67259,14 +67257,14 @@ forbody.i.i117:                                   ; preds = %merge19.i.i, %forbo
   %366 = mul i32 %365, %360
   %367 = getelementptr i8, ptr %356, i64 8
   %368 = load ptr, ptr %367, align 8
-  %369 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.484", ptr nonnull @"$string.595", ptr %368)
+  %369 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.483", ptr nonnull @"$string.594", ptr %368)
   %.not.i.i.i.i119 = icmp eq i32 %369, 0
   br i1 %.not.i.i.i.i119, label %merge.i.i.i.i120, label %"$layout.place.exit.thread"
 
 merge.i.i.i.i120:                                 ; preds = %forbody.i.i117
   %370 = getelementptr i8, ptr %356, i64 16
   %371 = load ptr, ptr %370, align 8
-  %372 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.491", ptr nonnull @"$string.595", ptr %371)
+  %372 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.490", ptr nonnull @"$string.594", ptr %371)
   %.not75.i.i.i.i = icmp eq i32 %372, 0
   br i1 %.not75.i.i.i.i, label %merge2.i.i.i.i121, label %"$layout.place.exit.thread"
 
@@ -67280,14 +67278,14 @@ merge2.i.i.i.i121:                                ; preds = %merge.i.i.i.i120
 then7.i.i.i.i139:                                 ; preds = %merge2.i.i.i.i121
   %377 = getelementptr i8, ptr %356, i64 24
   %378 = load ptr, ptr %377, align 8
-  %379 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.489", ptr nonnull @"$string.595", ptr %378)
+  %379 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.488", ptr nonnull @"$string.594", ptr %378)
   %.not76.i.i.i.i = icmp eq i32 %379, 0
   br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i140, label %"$layout.place.exit.thread"
 
 merge10.i.i.i.i140:                               ; preds = %then7.i.i.i.i139
   %380 = getelementptr i8, ptr %356, i64 32
   %381 = load ptr, ptr %380, align 8
-  %382 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.490", ptr nonnull @"$string.595", ptr %381)
+  %382 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.489", ptr nonnull @"$string.594", ptr %381)
   %.not77.i.i.i.i = icmp eq i32 %382, 0
   br i1 %.not77.i.i.i.i, label %merge6.i.i.i.i122, label %"$layout.place.exit.thread"
 
@@ -67302,7 +67300,7 @@ merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i140,
   store i32 %363, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i, align 4
   store i64 %386, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i, align 8
-  %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.485", ptr nonnull %part.i.i.i.i.i)
+  %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.484", ptr nonnull %part.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
   %.not78.i.i.i.i = icmp eq i32 %387, 0
   br i1 %.not78.i.i.i.i, label %merge20.i.i.i.i, label %"$layout.place.exit.thread"
@@ -67316,7 +67314,7 @@ merge20.i.i.i.i:                                  ; preds = %merge6.i.i.i.i122
   store i32 %366, ptr %.sroa.3.0.part.sroa_idx.i86.i.i.i.i, align 4
   store i64 %389, ptr %.sroa.44.0.part.sroa_idx.i87.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i88.i.i.i.i, align 8
-  %390 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.486", ptr nonnull %part.i84.i.i.i.i)
+  %390 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.485", ptr nonnull %part.i84.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
   %.not79.i.i.i.i = icmp eq i32 %390, 0
   br i1 %.not79.i.i.i.i, label %merge25.i.i.i.i, label %"$layout.place.exit.thread"
@@ -67329,12 +67327,12 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   store i32 %366, ptr %.sroa.3.0.part.sroa_idx.i91.i.i.i.i, align 4
   store i64 %389, ptr %.sroa.44.0.part.sroa_idx.i92.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i93.i.i.i.i, align 8
-  %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.487", ptr nonnull %part.i89.i.i.i.i)
+  %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.486", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
   %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.918.exit.i.i.i", label %"$layout.place.exit.thread"
+  br i1 %.not80.i.i.i.i, label %"$place_attention.917.exit.i.i.i", label %"$layout.place.exit.thread"
 
-"$place_attention.918.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+"$place_attention.917.exit.i.i.i":                ; preds = %merge25.i.i.i.i
   %393 = getelementptr i8, ptr %356, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
   %394 = getelementptr i8, ptr %356, i64 88
@@ -67348,12 +67346,12 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   store i32 %395, ptr %.sroa.3.0.part.sroa_idx.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i, align 8
   store i64 %399, ptr %.sroa.5.0.part.sroa_idx.i.i, align 8
-  %400 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.488", ptr nonnull %part.i.i)
+  %400 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.487", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i.i.i123 = icmp eq i32 %400, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.918.exit.i.i.i"
+merge.i.i.i124:                                   ; preds = %"$place_attention.917.exit.i.i.i"
   %401 = load i8, ptr %356, align 1
   %402 = trunc i8 %401 to i1
   br i1 %402, label %merge1.i.i.i128, label %then2.i.i.i125
@@ -67374,7 +67372,7 @@ then2.i.i.i125:                                   ; preds = %merge.i.i.i124
   store i32 %408, ptr %.sroa.3.0.part.sroa_idx.i.i33.i.i.i, align 4
   store i64 %411, ptr %.sroa.44.0.part.sroa_idx.i.i34.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i35.i.i.i, align 8
-  %412 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.493", ptr nonnull %part.i.i31.i.i.i)
+  %412 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.492", ptr nonnull %part.i.i31.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
   %.not.i36.i.i.i = icmp eq i32 %412, 0
   br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %"$layout.place.exit.thread"
@@ -67386,7 +67384,7 @@ merge.i38.i.i.i:                                  ; preds = %then2.i.i.i125
   store i32 %408, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i, align 4
   store i64 %411, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i, align 8
-  %413 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.494", ptr nonnull %part.i19.i.i.i.i)
+  %413 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.493", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %413, 0
   br i1 %.not18.i.i.i.i, label %merge2.i39.i.i.i, label %"$layout.place.exit.thread"
@@ -67404,9 +67402,9 @@ merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   store i32 %415, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i, align 8
   store i64 %419, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
-  %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.495", ptr nonnull %part.i24.i.i.i.i)
+  %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.494", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.917.exit.i.i"
+  br label %"$place_layer.916.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
@@ -67423,7 +67421,7 @@ merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   store i32 0, ptr %.sroa.23.0.part.sroa_idx.i.i41.i.i.i, align 8
   store i32 %425, ptr %.sroa.3.0.part.sroa_idx.i.i42.i.i.i, align 4
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.44.0.part.sroa_idx.i.i43.i.i.i, i8 0, i64 16, i1 false)
-  %426 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.497", ptr nonnull %part.i.i40.i.i.i)
+  %426 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.496", ptr nonnull %part.i.i40.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i40.i.i.i)
   %.not.i44.i.i.i = icmp eq i32 %426, 0
   br i1 %.not.i44.i.i.i, label %merge1.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
@@ -67431,7 +67429,7 @@ merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
 merge1.i.i.i.i:                                   ; preds = %merge1.i.i.i128
   %427 = getelementptr i8, ptr %356, i64 240
   %428 = load ptr, ptr %427, align 8
-  %429 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.497", ptr nonnull @"$string.596", ptr %428)
+  %429 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.496", ptr nonnull @"$string.595", ptr %428)
   %.not39.i.i.i.i = icmp eq i32 %429, 0
   br i1 %.not39.i.i.i.i, label %merge5.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
@@ -67470,7 +67468,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).918.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
@@ -67536,7 +67534,7 @@ forbody.i.i.i.i:                                  ; preds = %forcond.i.i.i.i, %f
   store i32 %467, ptr %.sroa.3.0.part.sroa_idx.i.i.i.i.i.i, align 4
   store i64 %469, ptr %.sroa.44.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i.i.i.i.i, align 8
-  %470 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.499", ptr nonnull %part.i.i.i.i.i.i)
+  %470 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.498", ptr nonnull %part.i.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i.i)
   %.not.i54.i.i.i.i = icmp eq i32 %470, 0
   br i1 %.not.i54.i.i.i.i, label %merge.i.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
@@ -67548,12 +67546,12 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   store i32 %467, ptr %.sroa.3.0.part.sroa_idx.i21.i.i.i.i.i, align 4
   store i64 %469, ptr %.sroa.44.0.part.sroa_idx.i22.i.i.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i.i.i.i.i, align 8
-  %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.500", ptr nonnull %part.i19.i.i.i.i.i)
+  %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.499", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).918.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).918.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %472 = load i32, ptr %352, align 8
   %473 = load i32, ptr %353, align 4
@@ -67564,13 +67562,13 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   store i32 %472, ptr %.sroa.3.0.part.sroa_idx.i25.i.i.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i.i.i.i.i, align 8
   store i64 %475, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i.i, align 8
-  %476 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.501", ptr nonnull %part.i24.i.i.i.i.i)
+  %476 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.500", ptr nonnull %part.i24.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %.not40.i.i.i.i = icmp eq i32 %476, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).918.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).918.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$layout.place.exit.thread"
@@ -67604,7 +67602,7 @@ merge10.i.i.i:                                    ; preds = %merge6.i.i.i
   store i32 %486, ptr %.sroa.3.0.part.sroa_idx.i.i50.i.i.i, align 4
   store i64 %489, ptr %.sroa.44.0.part.sroa_idx.i.i51.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i.i52.i.i.i, align 8
-  %490 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.503", ptr nonnull %part.i.i48.i.i.i)
+  %490 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.502", ptr nonnull %part.i.i48.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
   %.not.i53.i.i.i = icmp eq i32 %490, 0
   br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %"$layout.place.exit.thread"
@@ -67616,7 +67614,7 @@ merge.i55.i.i.i:                                  ; preds = %merge10.i.i.i
   store i32 %486, ptr %.sroa.3.0.part.sroa_idx.i21.i57.i.i.i, align 4
   store i64 %489, ptr %.sroa.44.0.part.sroa_idx.i22.i58.i.i.i, align 8
   store i64 0, ptr %.sroa.5.0.part.sroa_idx.i23.i59.i.i.i, align 8
-  %491 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.504", ptr nonnull %part.i19.i47.i.i.i)
+  %491 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.503", ptr nonnull %part.i19.i47.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
   %.not18.i60.i.i.i = icmp eq i32 %491, 0
   br i1 %.not18.i60.i.i.i, label %merge2.i61.i.i.i, label %"$layout.place.exit.thread"
@@ -67634,16 +67632,16 @@ merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   store i32 %493, ptr %.sroa.3.0.part.sroa_idx.i25.i63.i.i.i, align 4
   store i64 0, ptr %.sroa.45.0.part.sroa_idx.i.i64.i.i.i, align 8
   store i64 %497, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
-  %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.505", ptr nonnull %part.i24.i46.i.i.i)
+  %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.504", ptr nonnull %part.i24.i46.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.917.exit.i.i"
+  br label %"$place_layer.916.exit.i.i"
 
-"$place_layer.917.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
+"$place_layer.916.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
   %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
 
-merge19.i.i:                                      ; preds = %"$place_layer.917.exit.i.i", %merge6.i.i.i
+merge19.i.i:                                      ; preds = %"$place_layer.916.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
   %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
@@ -67657,8 +67655,8 @@ merge17.i.i:                                      ; preds = %merge19.i.i, %merge
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.917.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.918.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.917.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.918.exit.i.i.i" ]
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.916.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.917.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.916.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.917.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
@@ -67673,7 +67671,7 @@ merge16:                                          ; preds = %"$layout.place.exit
   %503 = getelementptr i8, ptr %0, i64 2104
   %504 = load <2 x ptr>, ptr %502, align 8
   store <2 x ptr> %504, ptr %503, align 8
-  store ptr @"$string.921", ptr %25, align 8
+  store ptr @"$string.920", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %505 = load i64, ptr %27, align 8
   %506 = add i64 %505, 1
@@ -67709,7 +67707,7 @@ merge35:                                          ; preds = %merge30
 then.i143:                                        ; preds = %merge35
   %517 = load ptr, ptr %.sroa.280.0.progress.sroa_idx, align 8
   %518 = load i64, ptr %.sroa.481.0.progress.sroa_idx, align 8
-  call void %516(ptr %517, i64 %48, i64 %518, ptr nonnull @"$string.419")
+  call void %516(ptr %517, i64 %48, i64 %518, ptr nonnull @"$string.418")
   br label %common.ret
 }
 
@@ -67764,7 +67762,7 @@ then.i:                                           ; preds = %then
   %28 = load ptr, ptr %0, align 8
   %29 = getelementptr i8, ptr %28, i64 28
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.419", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.911", ptr nonnull @"$string.418", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -67812,7 +67810,7 @@ then.i12:                                         ; preds = %merge
   %51 = load ptr, ptr %50, align 8
   %52 = getelementptr i8, ptr %44, i64 24
   %53 = load i64, ptr %52, align 8
-  call void %49(ptr %51, i64 %48, i64 %53, ptr nonnull @"$string.419")
+  call void %49(ptr %51, i64 %48, i64 %53, ptr nonnull @"$string.418")
   br label %common.ret
 }
 
@@ -67861,7 +67859,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.912", ptr nonnull @"$string.913", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.911", ptr nonnull @"$string.912", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -67891,7 +67889,7 @@ entry:
   %view.i = alloca ptr, align 8
   %args = alloca %123, align 8
   %view = alloca ptr, align 8
-  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.595", ptr nonnull %view)
+  %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.594", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
   br i1 %.not, label %merge, label %common.ret
 
@@ -67962,7 +67960,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   br i1 %.not.i, label %merge.i, label %then.i
 
 then.i:                                           ; preds = %"$element.exit"
-  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.604", ptr nonnull %view.i)
+  %33 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.603", ptr nonnull %view.i)
   %.not28.i = icmp eq i32 %33, 0
   br i1 %.not28.i, label %merge1.i, label %"$Placer.add_scales.exit"
 
@@ -68009,7 +68007,7 @@ merge.i:                                          ; preds = %"$element.exit.i", 
   br i1 %.not29.i, label %merge2, label %then5.i
 
 then5.i:                                          ; preds = %merge.i
-  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.605", ptr nonnull %view.i)
+  %46 = call fastcc i32 @"$Placer.find"(ptr readonly %0, ptr readonly %1, ptr nonnull @"$string.604", ptr nonnull %view.i)
   %.not30.i = icmp eq i32 %46, 0
   br i1 %.not30.i, label %merge8.i, label %"$Placer.add_scales.exit"
 
@@ -68115,7 +68113,7 @@ then.i36:                                         ; preds = %"$anon (./terra/bas
   %83 = load ptr, ptr %82, align 8
   %84 = getelementptr i8, ptr %65, i64 24
   %85 = load i64, ptr %84, align 8
-  call void %81(ptr %83, i64 %80, i64 %85, ptr nonnull @"$string.419")
+  call void %81(ptr %83, i64 %80, i64 %85, ptr nonnull @"$string.418")
   br label %common.ret
 }
 
@@ -68172,7 +68170,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.915", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.914", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -68229,7 +68227,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.916", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.915", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -68378,7 +68376,7 @@ then.i:                                           ; preds = %merge2
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr i8, ptr %40, i64 24
   %50 = load i64, ptr %49, align 8
-  call void %46(ptr %48, i64 %45, i64 %50, ptr nonnull @"$string.419")
+  call void %46(ptr %48, i64 %45, i64 %50, ptr nonnull @"$string.418")
   br label %common.ret
 }
 
@@ -68427,7 +68425,7 @@ common.ret:                                       ; preds = %forcond, %forbody, 
 
 merge1:                                           ; preds = %forbody
   %22 = load ptr, ptr %7, align 8
-  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).611"(ptr %22, i32 %layer.023)
+  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).610"(ptr %22, i32 %layer.023)
   %24 = load ptr, ptr %9, align 8
   %25 = getelementptr float, ptr %24, i64 %19
   %26 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %23, ptr %25)
@@ -68633,7 +68631,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.922", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.921", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -69051,7 +69049,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(54) %4, ptr noundef nonnull align 1 dereferenceable(54) @"$string.923", i64 54, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.922", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -69099,7 +69097,7 @@ common.ret:                                       ; preds = %common.ret.loopexit
 
 merge:                                            ; preds = %entry
   %99 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %99, ptr nonnull %1, ptr nonnull %79)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %99, ptr nonnull %1, ptr nonnull %79)
   %100 = getelementptr i8, ptr %0, i64 296
   %101 = load ptr, ptr %80, align 8
   %102 = getelementptr i8, ptr %101, i64 %69
@@ -69247,7 +69245,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.924", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.923", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -69311,7 +69309,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.925", ptr %24, align 8
+  store ptr @"$string.924", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -69353,7 +69351,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.925", ptr %24, align 8
+  store ptr @"$string.924", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -69389,7 +69387,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.926", ptr %67, align 8
+  store ptr @"$string.925", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2064
@@ -70467,7 +70465,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(54) %1, ptr noundef nonnull align 1 dereferenceable(54) @"$string.923", i64 54, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.922", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -70703,7 +70701,7 @@ then.i.i:                                         ; preds = %merge.i47.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %173 = load i32, ptr %129, align 4
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", i32 %173)
+  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", i32 %173)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %175 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %175, i64 1023)
@@ -70737,7 +70735,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %182 = call ptr @__errno_location()
   %183 = load i32, ptr %182, align 4
   %184 = call ptr @strerror(i32 %183)
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", ptr %184)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", ptr %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
@@ -70765,7 +70763,7 @@ merge.i:                                          ; preds = %merge.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %193, ptr noundef nonnull align 4 dereferenceable(28) %191, i64 28, i1 false)
   %194 = getelementptr i8, ptr %0, i64 8704
   %195 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).721"(ptr %194, ptr %193, ptr %195)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %194, ptr %193, ptr %195)
   %196 = getelementptr i8, ptr %0, i64 8928
   %197 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
   %198 = getelementptr i8, ptr %0, i64 8944
@@ -70854,7 +70852,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %243, i32 %245)
+  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %248 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -70888,7 +70886,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", i32 %253, i32 %255)
+  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %258 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %258, i64 1023)
@@ -70997,7 +70995,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.933", i32 %253, i32 %255)
+  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %303 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %303, i64 1023)
@@ -71224,7 +71222,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %405, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.934", i32 %253, i32 %255)
+  %406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.933", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %407 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %407, i64 1023)
@@ -71256,7 +71254,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %413 = call ptr @__errno_location()
   %414 = load i32, ptr %413, align 4
   %415 = call ptr @strerror(i32 %414)
-  %416 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", ptr %415)
+  %416 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", ptr %415)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %417 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %417, i64 1023)
@@ -71355,21 +71353,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %453 = getelementptr i8, ptr %0, i64 8448
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
-  %456 = call fastcc zeroext i1 @"$Vector.reserve.936"(ptr %453, i64 %455)
+  %456 = call fastcc zeroext i1 @"$Vector.reserve.935"(ptr %453, i64 %455)
   br i1 %456, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %457 = getelementptr i8, ptr %0, i64 8400
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
-  %460 = call fastcc zeroext i1 @"$Vector.reserve.928"(ptr %457, i64 %459)
+  %460 = call fastcc zeroext i1 @"$Vector.reserve.927"(ptr %457, i64 %459)
   br i1 %460, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %461 = getelementptr i8, ptr %0, i64 8376
   %462 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %463 = sext i32 %462 to i64
-  %464 = call fastcc zeroext i1 @"$Vector.reserve.928"(ptr %461, i64 %463)
+  %464 = call fastcc zeroext i1 @"$Vector.reserve.927"(ptr %461, i64 %463)
   br i1 %464, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i40.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -71505,7 +71503,7 @@ merge7.i60.i.i.i.i:                               ; preds = %merge.i57.i.i.i.i
   %519 = getelementptr i8, ptr %0, i64 8472
   %520 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %521 = sext i32 %520 to i64
-  %522 = call fastcc zeroext i1 @"$Vector.reserve.936"(ptr %519, i64 %521)
+  %522 = call fastcc zeroext i1 @"$Vector.reserve.935"(ptr %519, i64 %521)
   br i1 %522, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i57.i.i.i.i, %merge.i50.i.i.i.i, %merge.i43.i.i.i.i, %merge.i37.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i34.i.i.i.i
@@ -71513,7 +71511,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.937", i32 %233)
+  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.936", i32 %233)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %524 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %524, i64 1023)
@@ -71579,7 +71577,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.928"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.927"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -71609,7 +71607,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.936"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.935"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -71657,7 +71655,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.815", ptr nonnull @"$string.940")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.814", ptr nonnull @"$string.938")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -71855,7 +71853,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.848", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.847", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -71884,7 +71882,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6660
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.942", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.940", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -71928,7 +71926,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %115 = load i32, ptr %78, align 4
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.943", i32 %115)
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.941", i32 %115)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %117 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -72020,7 +72018,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %6, ptr noundef nonnull align 1 dereferenceable(46) @"$string.945", i64 46, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.943", i64 43, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %157, i64 1023)
@@ -72620,7 +72618,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.950", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.948", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -72738,7 +72736,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.951", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.949", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -73311,7 +73309,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.952", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.950", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -73341,7 +73339,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.953", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.951", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -73464,7 +73462,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.946", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.944", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -73497,7 +73495,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.947", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.945", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -73527,7 +73525,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.948", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.946", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -73568,7 +73566,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.949", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.947", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -73727,11 +73725,11 @@ attributes #30 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !52 = !{!"llvm.loop.unroll.runtime.disable"}
 !53 = distinct !{!53, !52, !51}
 !54 = !{!55}
-!55 = distinct !{!55, !56, !"$open.169: argument 0"}
-!56 = distinct !{!56, !"$open.169"}
+!55 = distinct !{!55, !56, !"$open.168: argument 0"}
+!56 = distinct !{!56, !"$open.168"}
 !57 = !{!58}
-!58 = distinct !{!58, !59, !"$open.169: argument 0"}
-!59 = distinct !{!59, !"$open.169"}
+!58 = distinct !{!58, !59, !"$open.168: argument 0"}
+!59 = distinct !{!59, !"$open.168"}
 !60 = !{!61}
 !61 = distinct !{!61, !62, !"$ConfigReader.inside: argument 0"}
 !62 = distinct !{!62, !"$ConfigReader.inside"}
@@ -73739,11 +73737,11 @@ attributes #30 = { nocallback nofree nosync nounwind willreturn memory(argmem: r
 !64 = distinct !{!64, !65, !"$ConfigReader.inside: argument 0"}
 !65 = distinct !{!65, !"$ConfigReader.inside"}
 !66 = !{!67}
-!67 = distinct !{!67, !68, !"$open.169: argument 0"}
-!68 = distinct !{!68, !"$open.169"}
+!67 = distinct !{!67, !68, !"$open.168: argument 0"}
+!68 = distinct !{!68, !"$open.168"}
 !69 = !{!70}
-!70 = distinct !{!70, !71, !"$open.169: argument 0"}
-!71 = distinct !{!71, !"$open.169"}
+!70 = distinct !{!70, !71, !"$open.168: argument 0"}
+!71 = distinct !{!71, !"$open.168"}
 !72 = distinct !{!72, !1}
 !73 = distinct !{!73, !1}
 !74 = distinct !{!74, !1}

@@ -71,7 +71,7 @@ def test_the_configs_of_the_package_are_those_of_the_tests():
     assert SYNTHETIC == ("glm-4.5-air-fp8", "glm-4.7-fp8")
     for name in SYNTHETIC:
         assert read_object(config_path(name)) == read_object(CONFIGS / f"{name}.json")
-    with pytest.raises(BadInputError, match="expected the path of a config"):
+    with pytest.raises(BadInputError, match="expected the path to a config"):
         config_path("no-such-model")
 
 
@@ -291,7 +291,7 @@ def test_a_report_is_shown_and_drawn(tmp_path):
         (["--model", CAPITALS, "--synthetic", "glm-4.7-fp8"], "cannot be used together"),
         (
             ["--synthetic", "nothing"],
-            "expected the path of a config.json, or one of glm-4.5",
+            "expected the path to a config.json, or one of glm-4.5",
         ),
         (["--show", "nothing.json"], "nothing.json: cannot be read"),
         (["--model", CAPITALS, "--layers", "1", "--device", "cpu"], "only synthetic"),

@@ -20,9 +20,12 @@ FIGURES = re.compile(
 NOBODY = "http://127.0.0.1:9"
 REFUSED = [
     (["--url", "nowhere"], "expected a URL, e.g. http://127.0.0.1:8000, got 'nowhere'"),
-    (["--url", NOBODY], f"{NOBODY}: cannot connect: "),
+    (["--url", NOBODY], f"{NOBODY}: cannot connect (connection refused); is the server running?"),
     (["--url", NOBODY, "--max-seq", "64"], "not allowed with --url: --max-seq\n"),
-    (["x", "--url", NOBODY], f"{NOBODY}: cannot connect: "),
+    (
+        ["x", "--url", NOBODY],
+        f"{NOBODY}: cannot connect (connection refused); is the server running?",
+    ),
     (
         ["x", "--url", NOBODY, "--served-model-name", "y"],
         "MODEL is 'x' but --served-model-name is 'y'",
@@ -31,7 +34,7 @@ REFUSED = [
         ["--timeout", "9", "--served-model-name", "x"],
         "only allowed with --url: --served-model-name, --timeout\n",
     ),
-    (["--model", "/nowhere"], "/nowhere: not a folder"),
+    (["--model", "/nowhere"], "/nowhere: no such folder"),
     (["--tools", "/nowhere"], "/nowhere: cannot be read"),
     (["--url", NOBODY, "--api-key-file", "/nowhere"], "/nowhere: cannot be read"),
     (["--system", ""], "--system: expected a value"),
@@ -56,13 +59,13 @@ CONFIRMED = [
 LINES = [
     ("/nothing", "/nothing: unknown command; /help lists the commands"),
     ("/save", "/save: expected FILE after the command"),
-    ("/clear all", "/clear: expected nothing after the command, got 'all'"),
+    ("/clear all", "/clear: unexpected argument 'all'"),
     ("/set", None),
     ("/set top_p", "/set top_p: expected a value, or default to reset it"),
     ("/think maybe", "/think: expected on or off, got 'maybe'"),
-    ("/retry", "/retry: there is no answer to repeat yet"),
+    ("/retry", "/retry: there is no answer to retry yet"),
     ('"""open', "standard input ended inside a multi-line message"),
-    ("\udcff", "standard input: expected UTF-8"),
+    ("\udcff", "standard input is not valid UTF-8"),
 ]
 
 
@@ -108,8 +111,7 @@ def test_a_full_context_ends_with_one_line(chat):
     assert code == 2
     assert output.startswith("Paris.\nTokyo.\n")
     assert (
-        "the context length is 48, so no token is left for an answer; start over with /clear"
-        in line
+        "the context length is 48, so no room is left for an answer; start over with /clear" in line
     )
     assert line.count("\n") == 1
 
@@ -157,7 +159,7 @@ def test_answers_that_hold_no_text(chat):
         code, output, notes = chat("--url", url, lines=["a", "b"])
     assert (code, output) == (0, "")
     assert notes == (
-        "glm: the model only thought and gave no answer\nglm: the model gave an empty answer\n"
+        "glm: the model produced only thinking and no answer\nglm: the model gave an empty answer\n"
     )
 
 
@@ -184,7 +186,7 @@ def test_a_server_that_falls_silent_is_given_up(chat):
     with serving(HEAD + event({"content": "a"}), holds=True) as (url, _):
         code, output, line = chat("--url", url, "--timeout", 0.5, lines=["a", "b"])
     assert (code, output) == (1, "a\n")
-    assert line == f"glm: {url}: /v1/chat/completions: no answer within 0.5 s\n"
+    assert line == f"glm: {url}: /v1/chat/completions: no response within 0.5 s\n"
 
 
 def test_commands_say_what_they_did(chat):
@@ -229,7 +231,7 @@ def test_one_question_that_fails_fails_the_command(chat):
     assert line == f"glm: {url}: /v1/chat/completions: status 500: broken\n"
     code, output, line = chat("--url", NOBODY, "prepared", "a", lines=["\udcff"])
     assert code == 2
-    assert line.startswith("glm: standard input: expected UTF-8: ")
+    assert line.startswith("glm: standard input is not valid UTF-8: ")
 
 
 def test_figures_of_an_engine(chat):

@@ -45,7 +45,7 @@ def test_auto_never_falls_back_where_a_gpu_is(driver, arguments):
     message = refused(*arguments, code=3)
     assert REFUSAL in message
     assert message.endswith(
-        "; in a checkout, `tools/develop --with cuda scons engine cuda` builds it\n"
+        "; in a source checkout, build it with `tools/develop --with cuda scons engine cuda`\n"
     )
 
 

@@ -121,7 +121,10 @@ def test_refusals_are_counted_and_nothing_done_is_a_failure(server):
 def test_a_server_that_wants_a_key(server, monkeypatch):
     server.reset(api_key="secret")
     line = refused("load", server.url, *SMALL)
-    assert "/v1/models: 401, the server does not accept the API key in GLM_API_KEY" in line
+    assert line == f"glm: {server.url}: the server requires an API key: set GLM_API_KEY\n"
+    monkeypatch.setitem(ENVIRONMENT, "GLM_API_KEY", "wrong")
+    line = refused("load", server.url, *SMALL)
+    assert line == f"glm: {server.url}: the server rejected the API key in GLM_API_KEY\n"
     monkeypatch.setitem(ENVIRONMENT, "GLM_API_KEY", "secret")
     assert glm_json("load", server.url, *SMALL)["points"][0]["num_completed"] == 6
 
@@ -141,7 +144,7 @@ def test_a_key_in_a_file_wins_over_the_variable(server, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([NOBODY], f"{NOBODY}: cannot connect: "),
+        ([NOBODY], f"{NOBODY}: cannot connect (connection refused); is the server running?"),
         (["nonsense"], "expected a URL, e.g. http://127.0.0.1:8000, got 'nonsense'"),
         (
             [NOBODY, "--prompts", "normal:5"],
@@ -176,7 +179,7 @@ def test_a_key_in_a_file_wins_over_the_variable(server, monkeypatch, tmp_path):
         (["--show", "absent.json"], "absent.json: cannot be read"),
         (["--engine", "--endpoint", "chat"], "--engine supports only --endpoint completions"),
         (["--engine", "--synthetic", "glm-4.7-fp8", "--model", "x"], "cannot be used together"),
-        (["--engine", "--model", "absent"], "absent: not a folder"),
+        (["--engine", "--model", "absent"], "absent: no such folder"),
     ],
 )
 def test_bad_input_is_named(arguments, words, capsys):
@@ -188,7 +191,7 @@ def test_bad_input_is_named(arguments, words, capsys):
 
 def test_a_model_that_is_not_served(server):
     line = refused("load", server.url, "--served-model-name", "other")
-    assert f"no model 'other'; the server has: {MODEL}" in line
+    assert f"no model 'other'; available models: {MODEL}" in line
 
 
 def test_chat_messages_for_an_engine(tmp_path):
@@ -226,7 +229,7 @@ def test_more_requests_than_anyone_means(server):
 def test_a_server_that_lists_no_model(server, models):
     server.reset(models=models)
     assert "/v1/models lists no model" in refused("load", server.url, code=1)
-    assert "the server has: none" in refused("load", server.url, "--served-model-name", MODEL)
+    assert "available models: none" in refused("load", server.url, "--served-model-name", MODEL)
 
 
 def test_what_is_printed_and_written_does_not_depend_on_each_other(server, tmp_path):

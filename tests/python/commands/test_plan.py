@@ -64,7 +64,7 @@ def test_a_limit_above_the_memory_that_is_planned_for_is_refused(capsys):
     assert cli.main([*arguments, "100MB"]) == 0
     capsys.readouterr()
     assert cli.main([*arguments, "101MB"]) == 1
-    said = "Does not fit: option memory_limit_bytes is 101.00 MB, 1.00 MB more than the"
+    said = "Does not fit: memory_limit_bytes is 101.00 MB, which is 1.00 MB more than the"
     assert capsys.readouterr().out.startswith(said)
 
 
@@ -111,7 +111,7 @@ def test_plan_lists_its_buffers():
 
 def test_a_cache_of_codes_on_the_cpu():
     line = refused("plan", *CPU, "--kv-dtype", "fp8_e4m3", code=3)
-    assert "the device does not support KV cache pages of kv_dtype F8_E4M3" in line
+    assert "the device does not support KV cache pages with kv_dtype F8_E4M3" in line
 
 
 def test_device_memory_means_a_gpu():
@@ -170,4 +170,4 @@ def test_a_model_too_large_for_this_machine_says_how_to_plan_gpus():
 def test_a_context_that_does_not_fit_is_told_the_option_that_would():
     result = glm("plan", *FOUR_H200, "--max-batch", 1, "--num-pages", 32, "--max-seq", 202752)
     assert "a KV cache of 32 pages" in result.stdout
-    assert result.stdout.rstrip().endswith("--num-pages 12672 fits, or a --max-seq of 512.")
+    assert result.stdout.rstrip().endswith("Use --num-pages 12672 or --max-seq 512.")

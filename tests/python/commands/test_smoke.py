@@ -46,7 +46,7 @@ def no_gpu():
 )
 def test_cuda_without_a_driver_is_refused_and_nothing_falls_back(arguments):
     message = refused(*arguments, "--device", "cuda", code=3)
-    line = "glm: device cuda: no NVIDIA driver found; install one or use device cpu"
+    line = "glm: device cuda: no NVIDIA driver found; install one, or use device cpu"
     if arguments == ["plan"]:
         line += ". To plan for GPUs, state the memory of each, e.g. --device-memory 141GB."
     assert message == f"{line}\n"
@@ -64,9 +64,9 @@ def test_cuda_without_its_libraries_is_refused(tmp_path, monkeypatch, copied, mi
         shutil.copy2(built / name, tmp_path)
     monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(tmp_path / "engine.so"))
     message = refused("smoke", "--device", "cuda", code=3)
-    assert f"cannot open the library of device cuda: {missing}: cannot open" in message
+    assert f"cannot open the library for device cuda: {missing}: cannot open" in message
     assert message.endswith(
-        "; in a checkout, `tools/develop --with cuda scons engine cuda` builds it\n"
+        "; in a source checkout, build it with `tools/develop --with cuda scons engine cuda`\n"
     )
 
 
@@ -76,7 +76,7 @@ def test_a_device_library_from_elsewhere_does_not_answer_for_an_absent_one(tmp_p
     monkeypatch.setitem(ENVIRONMENT, "GLM_ENGINE_LIBRARY", str(tmp_path / "engine.so"))
     monkeypatch.setitem(ENVIRONMENT, "LD_PRELOAD", str(FOLDER / "libglm_cpu.so"))
     message = refused("smoke", *CPU, code=3)
-    assert "cannot open the library of device cpu: libglm_cpu.so: cannot open" in message
+    assert "cannot open the library for device cpu: libglm_cpu.so: cannot open" in message
 
 
 def test_smoke_fails_on_a_model_that_does_not_know(random_model):

@@ -68,14 +68,14 @@ def test_the_history_is_its_users_own(tmp_path, capfd):
     history.append_string("third")
     history.append_string("fourth")
     assert history.get_strings() == ["first\nsecond", "third", "fourth"]
-    assert capfd.readouterr().err == f"glm: {path}: cannot keep a history: Is a directory\n"
+    assert capfd.readouterr().err == f"glm: {path}: cannot save the input history: Is a directory\n"
 
 
 def test_where_no_history_can_be_written(tmp_path, capfd):
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "chat_history"
     assert type(opened_history(path)) is InMemoryHistory
-    assert capfd.readouterr().err == f"glm: {path}: cannot keep a history: File exists\n"
+    assert capfd.readouterr().err == f"glm: {path}: cannot save the input history: File exists\n"
 
 
 def end_with_error(application, _loop, context):

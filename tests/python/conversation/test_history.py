@@ -15,7 +15,7 @@ CALLS = [
 CALLING = {"role": "assistant", "content": None, "tool_calls": CALLS}
 BAD_FILES = [
     ("[]", "expected a JSON object, got list"),
-    ("{", "not JSON"),
+    ("{", "invalid JSON"),
     ("{}", "messages: "),
     ('{"messages": []}', "messages: "),
     ('{"messages": [{"role": "user", "content": 5}]}', "messages: 0.content"),
@@ -41,7 +41,7 @@ def test_the_system_message_is_first_and_survives():
 
 def test_what_was_answered_can_be_asked_again():
     conversation = Conversation()
-    with pytest.raises(BadInputError, match="no answer to repeat yet"):
+    with pytest.raises(BadInputError, match="no answer to retry yet"):
         conversation.asked_again()
     conversation.keep([QUESTION], ANSWER)
     assert conversation.asked_again() == [QUESTION]

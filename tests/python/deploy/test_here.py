@@ -97,6 +97,6 @@ def test_the_server_is_warm_answers_and_finishes():
 
 
 def test_a_server_that_cannot_start_says_why():
-    with pytest.raises(StageFailedError, match=r"^glm serve: absent: not a folder") as raised:
+    with pytest.raises(StageFailedError, match=r"^glm serve: absent: no such folder") as raised:
         WarmServer(Job("absent", device="cpu", host="127.0.0.1", port=0)).start()
     assert raised.value.exit_code == 2

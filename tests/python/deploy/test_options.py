@@ -54,7 +54,7 @@ def test_a_wheel_without_the_cuda_device_is_refused(tmp_path, capsys):
     wheel = tmp_path / "glm_engine-0+cpu-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
     assert cli.main(["deploy", "smoke", "--wheel", str(wheel)]) == 2
-    assert "expected a wheel with the CUDA device" in capsys.readouterr().err
+    assert "expected a wheel with CUDA support" in capsys.readouterr().err
 
 
 def test_without_modals_package_a_line_says_how_to_get_it(tmp_path, monkeypatch, capsys):
@@ -64,7 +64,7 @@ def test_without_modals_package_a_line_says_how_to_get_it(tmp_path, monkeypatch,
         assert cli.main(["deploy", *arguments, "--wheel", wheel]) == 1
         printed = capsys.readouterr()
         assert printed.out == ""
-        assert printed.err.startswith("glm: the package modal is not installed")
+        assert printed.err.startswith("glm: the modal package is not installed")
         assert printed.err.count("\n") == 1
     assert cli.main(["deploy", "logs"]) == 1
 

@@ -291,7 +291,7 @@ def test_the_spelling_is_read_from_the_template(tmp_path):
 
 @pytest.mark.parametrize("text", ["no calls", CALLS_4_7.replace("<arg_key>", "<key>")])
 def test_a_template_that_spells_calls_otherwise_is_refused(tmp_path, text):
-    with pytest.raises(BadInputError, match=r"neither as GLM-4\.5 does nor as GLM-4\.7 does"):
+    with pytest.raises(BadInputError, match=r"in neither the GLM-4\.5 nor the GLM-4\.7 format"):
         CallSpelling.of_template(template_of(tmp_path, text))
 
 

@@ -184,7 +184,7 @@ def test_who_never_answers_is_ended():
     proof.start()
     process = proof.process
     os.kill(process.pid, signal.SIGSTOP)
-    with pytest.raises(NoAnswerError, match="did not answer in time"):
+    with pytest.raises(NoAnswerError, match="did not respond in time"):
         problem_of(proof, "start: /a/")
     assert not process.is_running
 

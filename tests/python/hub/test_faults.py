@@ -35,8 +35,9 @@ def failed(nursery, name, *arguments, code=1, **wanted):
 def test_a_model_that_is_not_there(hub, nursery, name):
     line = failed(nursery, name)
     assert line == (
-        f"glm: {name}: {hub.endpoint} has no such model, or you may not read it (status 401). "
-        "For a private model, set HF_TOKEN to a token that may read it.\n"
+        f"glm: {name}: {hub.endpoint} has no such model, or you do not have access "
+        "to it (status 401). "
+        "For a private model, set HF_TOKEN to a token with access.\n"
     )
     assert "(status 404)" in failed(nursery, name, HF_TOKEN="hf_of_somebody")
 
@@ -119,10 +120,10 @@ def test_a_disk_that_cannot_hold_a_model_is_asked_first(hub, nursery, name):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"<html>log in to the hotel</html>", "invalid answer from http://127.0.0.1"),
-        (b"[]", "invalid answer from http://127.0.0.1"),
-        (b'{"id": "a"}', "expected a commit of 40 hexadecimal digits, got None"),
-        (b'{"id": "a", "sha": "../../../../tmp"}', "expected a commit of 40 hexadecimal digits"),
+        (b"<html>log in to the hotel</html>", "invalid response from http://127.0.0.1"),
+        (b"[]", "invalid response from http://127.0.0.1"),
+        (b'{"id": "a"}', "expected a commit with 40 hexadecimal digits, got None"),
+        (b'{"id": "a", "sha": "../../../../tmp"}', "expected a commit with 40 hexadecimal digits"),
     ],
 )
 def test_a_hub_that_answers_nonsense(hub, nursery, name, body, message):
@@ -178,7 +179,7 @@ def refuse_without_an_end(handler):
             partial(send_without_an_end, begin=b"[", piece=b'{"a": 1},' * 9999),
             "list of the model's files is too long: expected at most 16 MiB",
         ),
-        (say_that_more_comes, "expected at most 16 MiB in 1024 answers"),
+        (say_that_more_comes, "expected at most 16 MiB in 1024 responses"),
         (refuse_without_an_end, "list of the model's files is too long: expected at most 16 MiB"),
         (redirect_to_itself, "Exceeded maximum allowed redirects"),
         (send_headers_without_an_end, "cannot reach http"),
@@ -296,7 +297,7 @@ def test_what_is_no_name(nursery, wrong):
     ended = nursery.run("pull", "--", wrong)
     assert (ended.code, ended.line()) == (
         2,
-        f"glm: {wrong}: not a model's name; expected ORG/NAME\n",
+        f"glm: {wrong}: not a model name; expected ORG/NAME\n",
     )
 
 
@@ -305,7 +306,7 @@ def test_what_is_no_revision(nursery, name, wrong):
     ended = nursery.run("pull", name, f"--revision={wrong}")
     assert (ended.code, ended.line()) == (
         2,
-        f"glm: {wrong!r}: not a revision; expected a branch, tag or commit\n",
+        f"glm: {wrong!r}: invalid revision; expected a branch, tag or commit\n",
     )
 
 
@@ -349,4 +350,4 @@ def test_variables_that_lead_nowhere(nursery, name, variable, value, message):
 def test_a_variable_that_huggingface_hub_cannot_read(nursery, name):
     ended = nursery.alone("pull", name, HF_HUB_DOWNLOAD_TIMEOUT="soon")
     assert ended.code == 2
-    assert "a variable HF_HUB_* is malformed: invalid literal for int()" in ended.line()
+    assert "invalid HF_HUB_* variable: invalid literal for int()" in ended.line()

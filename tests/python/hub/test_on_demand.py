@@ -78,7 +78,7 @@ def test_a_name_that_is_a_folder_with_a_typing_error(hub, nursery, name):
     ended = nursery.run("inspect", name)
     assert ended.code == 1
     assert f"{name} is neither a folder nor in " in ended.err
-    assert f"{hub.endpoint} has no such model, or you may not read it" in ended.err
+    assert f"{hub.endpoint} has no such model, or you do not have access to it" in ended.err
     assert hub.bytes_sent == 0
 
 

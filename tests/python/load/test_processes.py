@@ -171,7 +171,11 @@ def test_an_interruption_while_the_server_says_no_counters_leaves_the_figures(se
 @pytest.mark.parametrize(
     ("behaviour", "num_left", "line"),
     [
-        ({"stalls_after": 5}, 7, "5 of 12 requests at rate inf; figures below are of those that"),
+        (
+            {"stalls_after": 5},
+            7,
+            "5 of 12 requests at rate inf; the figures below cover the requests that",
+        ),
         ({"delay": FOREVER}, 12, "0 of 12 requests at rate inf; there are no figures."),
     ],
 )

@@ -111,8 +111,8 @@ def printed(capsys, *points, is_interrupted=True):
 
 def test_an_interrupted_run_says_how_far_it_came(capsys):
     first, *rest = printed(capsys, cut("200", "200", "429", "interrupted"))
-    says = "Interrupted after 3 of 10 requests at rate inf; figures below are of those that ended."
-    assert first == says
+    figures = "the figures below cover the requests that finished"
+    assert first == f"Interrupted after 3 of 10 requests at rate inf; {figures}."
     (row,) = [line.split() for line in rest if line.split()[:2] == ["inf", "4"]]
     assert row[1:4] == ["4", "2", "1"]
     assert [line for line in rest if "failed:" in line] == [
@@ -127,7 +127,9 @@ def test_without_an_ended_request_there_are_no_tables(capsys):
 
 def test_rates_before_an_interruption_keep_their_figures(capsys):
     first, *rest = printed(capsys, whole(2.0), cut("interrupted", rate=4.0))
-    says = "Interrupted after 0 of 10 requests at rate 4; figures below are of the earlier rates."
+    says = (
+        "Interrupted after 0 of 10 requests at rate 4; the figures below cover the earlier rates."
+    )
     assert first == says
     assert {line.split()[0] for line in rest if line.strip()} >= {"2"}
     assert not any(line.split()[:1] == ["4"] for line in rest)
@@ -160,6 +162,6 @@ def test_what_is_no_report(tmp_path, content):
 def refused(folder, content):
     path = folder / "load.json"
     path.write_text(json.dumps(content), "utf-8")
-    with pytest.raises(BadInputError, match="not a report of glm load") as caught:
+    with pytest.raises(BadInputError, match="not a glm load report") as caught:
         read_report(path)
-    return str(caught.value).partition("glm load: ")[2]
+    return str(caught.value).partition("report: ")[2]

@@ -72,7 +72,7 @@ def test_prompts_of_a_file_come_in_turn_with_their_own_lengths(tmp_path):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "prompts.jsonl:2: not JSON"),
+        ("{", "prompts.jsonl:2: invalid JSON"),
         ("[]", 'prompts.jsonl:2: expected an object with "prompt" or "messages"'),
         ('{"prompt": ""}', "expected an object"),
         ('{"prompt": 5}', "expected an object"),
@@ -102,7 +102,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path, between):
 
 def test_more_tokens_than_anyone_means_are_refused():
     long = workload(lengths=parse_lengths("fixed:2147483647"))
-    with pytest.raises(BadInputError, match="more than 1,073,741,824 tokens"):
+    with pytest.raises(BadInputError, match="exceed 1,073,741,824 tokens"):
         make_asks(long, VOCABULARY, 1, 0, 10.0)
 
 

@@ -88,7 +88,7 @@ def test_results_stand_in_the_order_of_their_calls():
 
 
 def test_result_without_its_call():
-    with pytest.raises(ApiError, match="'t1' matches no tool_use block"):
+    with pytest.raises(ApiError, match="'t1' does not match any tool_use block"):
         template_messages(fields_of({"role": "user", "content": [result(1, "a")]}))
 
 
@@ -142,7 +142,7 @@ def test_a_result_keeps_its_call_across_a_system_message():
 
 def test_calls_of_an_earlier_turn_are_not_answered_again():
     answered = {"role": "user", "content": [result(1, "a")]}
-    with pytest.raises(ApiError, match="'t1' matches no tool_use block") as caught:
+    with pytest.raises(ApiError, match="'t1' does not match any tool_use block") as caught:
         template_messages(fields_of(content_of(call(1)), answered, content_of(call(2)), answered))
     assert caught.value.param == "messages.3.content"
 

@@ -265,7 +265,7 @@ def test_more_tokens_than_the_context_has_may_be_asked_for(claude):
         (
             {"messages": [{"role": "user", "content": [RESULT]}]},
             anthropic.BadRequestError,
-            "tool_use_id 'toolu_1' matches no tool_use block",
+            "tool_use_id 'toolu_1' does not match any tool_use block",
         ),
         (
             {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},

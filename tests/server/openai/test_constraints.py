@@ -329,7 +329,7 @@ def test_min_tokens_are_kept_as_far_as_the_grammar_goes(client) -> None:
             "expected a JSON schema",
         ),
         ({"extra_body": {"guided_regex": "("}}, "guided_regex", "guided_regex: unclosed group"),
-        ({"extra_body": {"guided_json": "{"}}, "guided_json", "not JSON"),
+        ({"extra_body": {"guided_json": "{"}}, "guided_json", "invalid JSON"),
         ({"extra_body": {"guided_json": "[]"}}, "guided_json", "expected an object"),
         ({"extra_body": {"guided_choice": []}}, "guided_choice", "at least 1"),
         (

@@ -34,7 +34,7 @@ void kind_info(glm_device_info* info) {
 void expect_placeable(const glm_matrix& matrix) {
   const char* where = "place_rows";
   kernels::expect_matrix_shape(where, matrix);
-  expect_range(where, "bytes of a row", 1, kSlotBytes,
+  expect_range(where, "bytes per row", 1, kSlotBytes,
                int64_t{matrix.columns} * kernels::dtype_bytes(matrix.dtype));
 }
 

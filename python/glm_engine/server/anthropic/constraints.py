@@ -27,7 +27,7 @@ def call_constraints(choice, tools):
     if choice is None or choice.type in ("auto", "none"):
         return []
     if choice.type == "tool" and choice.name is None:
-        raise ApiError(400, "tool_choice.name: expected the name of a tool", "tool_choice.name")
+        raise ApiError(400, "tool_choice.name: expected a tool name", "tool_choice.name")
     name = choice.name if choice.type == "tool" else None
     return required_calls(tools, name, takes_one=bool(choice.disable_parallel_tool_use))
 

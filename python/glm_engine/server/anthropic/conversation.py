@@ -95,8 +95,8 @@ def check_results(results, path, asked):
     for block in results:
         if block.tool_use_id not in asked:
             message = (
-                f"{path}: tool_use_id {quoted(block.tool_use_id)} matches no tool_use block of the "
-                "previous assistant message"
+                f"{path}: tool_use_id {quoted(block.tool_use_id)} does not match any tool_use "
+                "block in the previous assistant message"
             )
             raise ApiError(400, message, path)
 

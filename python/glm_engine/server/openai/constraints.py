@@ -60,11 +60,11 @@ def json_constraint(param, schema):
             most = MAX_SCHEMA_CHARACTERS
             message = f"{param}: expected at most {most} characters, got {len(schema)}"
             raise ApiError(400, message, param)
-        check_texts([schema], f"the JSON of {param}")
+        check_texts([schema], f"the JSON in {param}")
         try:
             schema = orjson.loads(schema)
         except ValueError as error:
-            raise ApiError(400, f"{param}: not JSON: {error}", param) from error
+            raise ApiError(400, f"{param}: invalid JSON: {error}", param) from error
     return [Constraint(param, "json_schema", (schema,), {"name": param})]
 
 

@@ -14,7 +14,7 @@ ANSWERS_AT_ONCE = 8
 
 def not_zero(value):
     if value == 0:
-        raise ValueError("expected -1 (as many as fit the context) or a positive number")
+        raise ValueError("expected -1 (as many as fit in the context) or a positive number")
     return value
 
 

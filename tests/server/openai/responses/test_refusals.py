@@ -11,10 +11,10 @@ TEXT_IS_MISSING = ("input.0.content.0.text", "required")
 @pytest.mark.parametrize(
     ("fields", "param", "text"),
     [
-        ({"previous_response_id": "resp_1"}, "previous_response_id", "stores no responses"),
-        ({"conversation": {"id": "c"}}, "conversation", "this server stores no responses"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id", "does not store responses"),
+        ({"conversation": {"id": "c"}}, "conversation", "this server does not store responses"),
         ({"background": True}, "background", "none can be fetched later"),
-        ({"prompt": {"id": "p"}}, "prompt", "this server stores no prompts"),
+        ({"prompt": {"id": "p"}}, "prompt", "this server does not store prompts"),
         ({"truncation": "auto"}, "truncation", "'disabled'"),
         ({"context_management": [{"type": "compaction"}]}, "context_management", "not supported"),
         ({"max_tokens": 5}, "max_tokens", "max_output_tokens"),
@@ -109,7 +109,9 @@ def test_a_deadline_ends_a_whole_answer(client):
 
 def test_nothing_is_stored(client):
     for ask in (client.responses.retrieve, client.responses.delete):
-        with pytest.raises(openai.NotFoundError, match="this server stores no responses") as caught:
+        with pytest.raises(
+            openai.NotFoundError, match="this server does not store responses"
+        ) as caught:
             ask("resp_1")
         assert caught.value.code == "response_not_found"
 

@@ -29,10 +29,10 @@ OF_HOSTED_TOOLS = (
     "computer_call_output.output.image_url",
     "code_interpreter_call.outputs",
 )
-STATELESS = "this server stores no responses: send the whole conversation as input"
-NOT_LATER = "this server stores no responses, so none can be fetched later"
+STATELESS = "this server does not store responses: send the whole conversation as input"
+NOT_LATER = "this server does not store responses, so none can be fetched later"
 ELSEWHERE = "use text.format instead"
-NO_HOSTED_PROMPTS = "this server stores no prompts: send instructions and input"
+NO_HOSTED_PROMPTS = "this server does not store prompts: send instructions and input"
 MAX_METADATA = 16
 ShortText = Annotated[str, Field(max_length=1024)]
 MAX_INCLUDED = 16

@@ -92,7 +92,7 @@ def typed_items(value):
     for at, item in enumerate(items):
         if isinstance(item, dict) and item.get("type") == REFERENCE:
             raise ValueError(
-                f"item {at} is an item_reference, but this server stores no items: send the item"
+                f"item {at} is an item_reference, but this server does not store items"
             )
     return [
         {"type": "message", **item} if isinstance(item, dict) and "role" in item else item

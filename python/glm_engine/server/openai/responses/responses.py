@@ -75,7 +75,7 @@ def responses_router(service):
     )
     async def refuse_stored(response_id: str):
         """Say that nothing is stored."""
-        message = f"response {quoted(response_id)} not found: this server stores no responses"
+        message = f"response {quoted(response_id)} not found: this server does not store responses"
         raise ApiError(404, message, "response_id", "response_not_found")
 
     return router
