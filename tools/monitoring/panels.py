@@ -200,7 +200,7 @@ ROWS = (
             Panel(
                 "Batch occupancy",
                 "percentunit",
-                "Requests in a forward pass as a share of the maximum batch.",
+                "Requests in a forward pass as a fraction of the maximum batch size.",
                 (Query(f"glm_batch_occupancy{CHOSEN}", "{{instance}}"),),
                 greatest=1.0,
             ),

@@ -42,9 +42,7 @@ def command(models, yes, as_json):
 def ask(models):
     """Go on only if the user agrees."""
     if not sys.stdin.isatty():
-        raise BadInputError(
-            "standard input is not a terminal; use --yes to delete models without being asked"
-        )
+        raise BadInputError("standard input is not a terminal: pass --yes to delete models")
     total = human_bytes(sum(one.size_bytes for one in models))
     listed = ", ".join(one.name for one in models)
     if not click.confirm(f"Delete {listed} ({total})?", err=True):

@@ -133,7 +133,7 @@ def test_requests_submitted_too_far_apart_are_measured_again(num_disturbed, monk
     if num_disturbed < ATTEMPTS:
         assert json.loads(result.output)["decode"][0]["step_ms"] > 0
     else:
-        assert "only 0 decode steps held all requests" in str(result.exception)
+        assert "only 0 decode steps included all requests" in str(result.exception)
 
 
 def test_tokens_are_drawn_as_asked(monkeypatch):

@@ -149,7 +149,7 @@ def test_without_a_terminal_removal_needs_yes(hub, nursery, name):
     nursery.pull(name)
     refused = nursery.run("rm", name)
     assert refused.code == 2
-    assert "standard input is not a terminal; use --yes" in refused.line()
+    assert "standard input is not a terminal: pass --yes" in refused.line()
     assert nursery.storage(name).exists()
 
 
