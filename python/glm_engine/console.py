@@ -74,14 +74,14 @@ def is_unsafe(character):
     return category(character) in UNSAFE_CATEGORIES or character in TURNING
 
 
-def human_bytes(count):
-    """Return a byte count in decimal units with at most one decimal."""
+def human_bytes(count, decimals=1):
+    """Return a byte count in decimal units with so many decimals, none for bytes."""
     size = float(count)
     for unit in UNITS:
         if abs(size) < 1000 or unit == UNITS[-1]:
             break
         size /= 1000
-    return f"{round(count)} B" if unit == "B" else f"{size:.1f} {unit}"
+    return f"{round(count)} B" if unit == "B" else f"{size:.{decimals}f} {unit}"
 
 
 def human_count(count):

@@ -87,9 +87,7 @@ class PromptEncoder:
             wrong = least if least < 0 else greatest
             raise ApiError(400, f"{param}: {outside_vocabulary(wrong, vocab_size)}", param)
 
-    def output_room(
-        self, num_prompt, max_tokens, otherwise, param="messages", limit="max_tokens"
-    ):
+    def output_room(self, num_prompt, max_tokens, otherwise, param="messages", limit="max_tokens"):
         """Return how many tokens may be generated after a prompt of so many.
 
         param: the field that holds the prompt. limit: the field that states `max_tokens`.
