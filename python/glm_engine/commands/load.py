@@ -1,4 +1,4 @@
-"""`glm load`: sends requests at fixed rates to a server, or to an engine in this process."""
+"""`glm load`: sends requests at given rates to a server, or to an engine in this process."""
 
 import secrets
 import sys
@@ -145,7 +145,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 @options.engine_options
 @options.JSON
 def command(shown, output, plot, as_json, **values):
-    """Send requests to the server at URL at fixed rates and measure throughput and latency.
+    """Send requests to the server at URL at given mean rates; measure throughput and latency.
 
     Requests are sent when they are due and never wait for earlier answers. The API key comes from
     GLM_API_KEY. With --engine the same requests go to an engine in this process, which takes the
