@@ -74,14 +74,14 @@ def is_unsafe(character):
     return category(character) in UNSAFE_CATEGORIES or character in TURNING
 
 
-def human_bytes(count):
-    """Return a byte count in decimal units with at most one decimal."""
+def human_bytes(count, decimals=1):
+    """Return a byte count in decimal units with so many decimals, none for bytes."""
     size = float(count)
     for unit in UNITS:
         if abs(size) < 1000 or unit == UNITS[-1]:
             break
         size /= 1000
-    return f"{round(count)} B" if unit == "B" else f"{size:.1f} {unit}"
+    return f"{round(count)} B" if unit == "B" else f"{size:.{decimals}f} {unit}"
 
 
 def human_count(count):
@@ -174,9 +174,11 @@ class ProgressLines:
     time left.
 
     With `is_recent` the rate is that since the last line, without it that since the stage began.
+    The text of `running` says what runs; then the rate waits until something is done.
     """
 
-    def __init__(self, stage, human, total=None, is_recent=False):
+    def __init__(self, stage, human, total=None, is_recent=False, running=None):
+        self.running = running
         self.stage, self.human, self.total, self.is_recent = stage, human, total, is_recent
         self.done, self.since = 0, (time.monotonic(), 0)
         self.is_over = threading.Event()
@@ -213,20 +215,26 @@ class ProgressLines:
             return f"{self.stage}: {self.human(done)}"
         left = timedelta(seconds=round((total - done) / per_second)) if per_second else "unknown"
         progress = f"{self.human(done)} of {self.human(total)}"
+        if self.running is not None:
+            progress = f"{self.running}, {progress} finished"
+            if not done:
+                return f"{self.stage}: {progress}"
         return f"{self.stage}: {progress}, {self.human(per_second)}/s, time left {left}"
 
 
 @contextmanager
-def drawn_progress(stage, total, *names):
+def drawn_progress(stage, total, *names, running=None):
     """Give a bar on the terminal, and its task, with these columns of rich and the time left."""
     from rich import progress
     from rich.console import Console
 
     described = progress.TextColumn("{task.description}"), progress.BarColumn()
     columns = [getattr(progress, name)() for name in (*names, "TimeRemainingColumn")]
+    if running is not None:
+        columns.append(progress.TextColumn("{task.fields[running]}"))
     console = Console(file=sys.stderr)
     with progress.Progress(*described, *columns, console=console, transient=True) as bars:
-        yield bars, bars.add_task(stage, total=total)
+        yield bars, bars.add_task(stage, total=total, running=running)
 
 
 @contextmanager
@@ -249,13 +257,17 @@ def bytes_progress(quiet):
 
 
 @contextmanager
-def count_progress(total, description, quiet):
-    """Give a function that counts one more thing as done, shown as `bytes_progress` shows bytes."""
+def count_progress(total, description, quiet, running=None):
+    """Give a function that counts one more thing as done, shown as `bytes_progress` shows bytes.
+
+    running: what says as a text, each time that it is shown, how many things run.
+    """
     if quiet:
         yield lambda: None
     elif is_screen(sys.stderr):
-        with drawn_progress(description, total, "MofNCompleteColumn") as (bars, task):
+        with drawn_progress(description, total, "MofNCompleteColumn", running=running) as drawn:
+            bars, task = drawn
             yield lambda: bars.advance(task)
     else:
-        with ProgressLines(description, human_number, total) as lines:
+        with ProgressLines(description, human_number, total, running=running) as lines:
             yield lines.advance

@@ -1,5 +1,6 @@
 """Errors that reach a user: one clear line, and the exit code that goes with it."""
 
+import os
 from enum import IntEnum
 
 
@@ -54,6 +55,8 @@ class BadInputError(GlmError):
 
 def no_checkpoint(path):
     """Return the error of a path that is not even a folder."""
+    if os.path.isfile(path):
+        return BadInputError(f"{path} is a file, not a checkpoint folder")
     shown = path or "an empty path"
     return BadInputError(f"{shown}: no such folder; expected a checkpoint folder or ORG/NAME")
 

@@ -404,6 +404,18 @@ def is_stated(name):
     return source is click.core.ParameterSource.COMMANDLINE
 
 
+def source_of(name):
+    """Return what states an option's value: its flag, its variable or --config; None if nothing."""
+    context = click.get_current_context()
+    param = next(one for one in context.command.params if one.name == name)
+    sources = {
+        click.core.ParameterSource.COMMANDLINE: stated_name(param),
+        click.core.ParameterSource.ENVIRONMENT: param.envvar,
+        click.core.ParameterSource.DEFAULT_MAP: "--config",
+    }
+    return sources.get(context.get_parameter_source(name))
+
+
 def unstated(name):
     """Return the value that an option has if the command line does not give one."""
     context = click.get_current_context()

@@ -51,6 +51,8 @@ def test_version_is_the_projects(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["serve", "README.md"], "README.md is a file, not a checkpoint folder"),
+        (["chat", "README.md"], "README.md is a file, not a checkpoint folder"),
         (["nope"], "No such command 'nope'; `glm --help` lists the commands"),
         (["smoke", "--device", "tpu"], "'tpu' is not one of"),
         (

@@ -25,6 +25,7 @@ from glm_engine.console import (
     rate,
     verdict,
 )
+from glm_engine.load.runs import InFlight
 from glm_engine.loading import load_engine, say
 from glm_engine.options import CAPITALS
 from glm_engine.requests import EngineOptions
@@ -105,6 +106,18 @@ def test_bars_show_the_time_left(monkeypatch):
             time.sleep(0.15)
     assert "4/10" in terminal.getvalue()
     assert re.search(r"0:00:0\d", terminal.getvalue())
+
+
+def test_a_bar_shows_what_runs(monkeypatch):
+    terminal, flight = Terminal(), InFlight()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with count_progress(10, "requests", False, flight):
+        flight.change(50)
+        time.sleep(0.3)
+    assert "0/10" in terminal.getvalue()
+    assert "50 running" in terminal.getvalue()
 
 
 def test_quiet_work_shows_nothing(capsys, monkeypatch):

@@ -125,6 +125,19 @@ def test_a_first_signal_finishes_what_runs(start_server, endless_model, signals)
     assert server.wait() == 0
 
 
+def test_the_log_ends_with_the_drain(start_server, endless_model) -> None:
+    server = start_server(*endless_model, "--drain-seconds", 0.5)
+    with start(server, ENDLESS) as running:
+        read_until(running, b"data: ")
+        server.send_signal(signal.SIGTERM)
+        read_all(running)
+    assert server.wait() == 1
+    events = [json.loads(line) for line in server.log().splitlines() if line.startswith("{")]
+    [draining] = [one for one in events if one["event"] == "draining"]
+    assert (draining["signal"], draining["running"], draining["seconds"]) == ("SIGTERM", 1, 0.5)
+    assert (events[-1]["event"], events[-1]["exit_code"]) == ("stopped", 1)
+
+
 def test_what_outlives_the_drain_is_cut_off_with_503(start_server, endless_model) -> None:
     """Grammars are compiled in turn: of four that are costly the last is never reached."""
     server = start_server(*endless_model, "--drain-seconds", 0.5)

@@ -9,8 +9,9 @@ import pytest
 from tests.server.raw import connect, enter, read_until
 from tests.server.serving import MODEL, QUESTION
 
-COMPLETIONS = "/v1/completions"
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 JSON = {"content-type": "application/json"}
+LONG = [{"role": "user", "content": "word " * 5000}]
 
 
 def refused(answer, status):
@@ -122,7 +123,26 @@ def test_both_numbers_are_said(client) -> None:
         client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=4092)
     assert "4096" in caught.value.message
     assert "needs 4097 tokens (5 in the prompt, 4092 to generate)" in caught.value.message
+    assert caught.value.param == "max_tokens"
     client.completions.create(model=MODEL, prompt=QUESTION, max_tokens=4091, stop=".")
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "param"),
+    [
+        (COMPLETIONS, {"prompt": QUESTION, "max_tokens": 4092}, "max_tokens"),
+        (COMPLETIONS, {"prompt": [5] * 4096, "max_tokens": 4092}, "prompt"),
+        (CHAT, {"max_tokens": 4092}, "max_tokens"),
+        (CHAT, {"max_completion_tokens": 4092, "max_tokens": 3}, "max_completion_tokens"),
+        (CHAT, {"messages": LONG, "max_tokens": 4}, "messages"),
+        ("/v1/responses", {"input": QUESTION, "max_output_tokens": 4092}, "max_output_tokens"),
+        ("/v1/responses", {"input": LONG, "max_output_tokens": 4}, "input"),
+    ],
+)
+def test_the_field_that_exceeds_the_context_is_named(server, path, fields, param) -> None:
+    asked = {"messages": [{"role": "user", "content": QUESTION}]} if path == CHAT else {}
+    error = refused(server.http.post(path, json=asked | fields), 400)
+    assert (error["param"], error["code"]) == (param, "context_length_exceeded")
 
 
 def test_other_content_types(server) -> None:

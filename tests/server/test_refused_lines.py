@@ -79,6 +79,7 @@ def test_refusals_by_the_application(strict, method, path, more, status, reason)
     assert answer.status_code == status
     line = check(strict, reason, request_id=request_id)
     assert (line["method"], line["path"], line["status"]) == (method, path, status)
+    assert line["level"] == ("info" if path == "/" else "warning")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_what_is_no_http(strict, sent, method, path, reason) -> None:
         read_all(connection)
         line = check(strict, reason, status=400, method=method, path=path)
     assert len(lines(strict, status=400, method=method, path=path)) == before + 1
-    assert line["endpoint"] == "other"
+    assert (line["endpoint"], line["level"]) == ("other", "warning")
 
 
 def test_headers_and_bodies_that_do_not_arrive(strict) -> None:
@@ -155,7 +156,8 @@ def test_a_client_that_goes(endless_server) -> None:
     with connect(endless_server) as connection:
         connection.sendall(post(COMPLETIONS, ENDLESS, "x-request-id: gone"))
         connection.recv(1)
-    check(endless_server, "connection was closed before", status=499, request_id="gone")
+    line = check(endless_server, "connection was closed before", status=499, request_id="gone")
+    assert line["level"] == "info"
 
 
 def test_what_is_answered_has_no_reason(server) -> None:
@@ -165,6 +167,17 @@ def test_what_is_answered_has_no_reason(server) -> None:
     assert (line["method"], line["path"], line["status"]) == ("POST", COMPLETIONS, 200)
     assert CLIENT.fullmatch(line["client"])
     assert "reason" not in line
+    assert line["level"] == "info"
+
+
+def test_refusals_pass_the_level_warning(start_server) -> None:
+    server = start_server("--log-level", "warning")
+    fields = {"prompt": QUESTION}
+    server.http.post(COMPLETIONS, json=fields, headers={"x-request-id": "answered"})
+    server.http.get("/", headers={"host": "elsewhere.org"})
+    server.http.post(COMPLETIONS, json={**fields, "top_p": 3})
+    wait_for_line(server, status=400)
+    assert [line["status"] for line in lines(server)] == [400]
 
 
 def test_long_paths_are_cut(server) -> None:

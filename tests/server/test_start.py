@@ -30,11 +30,14 @@ GPUS = {
     "device": "cuda",
     "device_name": "NVIDIA H100 80GB HBM3",
     "gpus": 4,
+    "world_size": 4,
     "context_length": 131_072,
     "kv_cache_tokens": 1_500_000,
     "kv_cache_requests": 11,
     "api": "http://127.0.0.1:8000/v1",
     "page": "http://127.0.0.1:8000/",
+    "api_keys": 0,
+    "api_keys_from": [],
 }
 
 
@@ -89,13 +92,14 @@ def events(server, name):
 
 def test_a_terminal_gets_text(start_terminal) -> None:
     terminal = start_terminal("--max-batch", 4, "--max-seq", 512, *STATS)
-    terminal.wait_for(r"Page +(\S+)")
+    terminal.wait_for(r"API keys +(\S+)")
     for row in (
         "Model           capitals",
         "Context length  512 tokens",
         "KV cache        2,048 tokens (4 requests at full context)",
         f"API             {terminal.url}/v1",
         f"Page            {terminal.url}/",
+        "API keys        none",
     ):
         assert f"  {row}\r\n" in terminal.text
     with connect(terminal) as connection:
@@ -148,6 +152,36 @@ def test_gpus_are_numbered_and_named() -> None:
     assert "  Device          CUDA" in lines
     assert "  GPUs            4 x NVIDIA H100 80GB HBM3" in lines
     assert "  KV cache        1,500,000 tokens (11 requests at full context)" in lines
+
+
+def test_ranks_of_a_cpu_are_counted() -> None:
+    ranks = {"device": "cpu", "device_name": "CPU, Xeon", "gpus": 0, "world_size": 2}
+    lines = start_block(GPUS | ranks).splitlines()
+    assert "  Device          2 CPU ranks, Xeon" in lines
+    assert "  GPUs            none" in lines
+    lines = start_block(GPUS | ranks | {"world_size": 1}).splitlines()
+    assert "  Device          CPU, Xeon" in lines
+
+
+@pytest.mark.skipif(device_kind() != "cpu", reason="ranks of the CPU")
+def test_ranks_of_a_cpu_are_told(start_server) -> None:
+    server = start_server("--tp", 2, "--log-format", "text")
+    server.wait_for_log("  Device          2 CPU ranks, ")
+
+
+def test_api_keys_are_counted_and_their_sources_named(start_server, tmp_path) -> None:
+    path = tmp_path / "keys.txt"
+    path.write_text("one\ntwo\n")
+    keys = {"GLM_API_KEY": "three", "GLM_API_KEYS": "four five"}
+    server = start_server("--api-key-file", path, environment=keys)
+    server.wait_for_log('"event":"serving"')
+    [event] = events(server, "serving")
+    assert event["api_keys"] == 5
+    assert event["api_keys_from"] == ["GLM_API_KEY", str(path), "GLM_API_KEYS"]
+    assert "process list" not in server.log()
+    assert "  API keys        none" in start_block(GPUS).splitlines()
+    shown = GPUS | {"api_keys": 1, "api_keys_from": ["GLM_API_KEY"]}
+    assert "  API keys        1 (from GLM_API_KEY)" in start_block(shown).splitlines()
 
 
 def test_throughput_is_told_while_there_is_work_and_not_before_or_after(

@@ -240,16 +240,21 @@ def test_unknown_fields_are_ignored_by_all(server, path) -> None:
     assert "Paris" in text_of(post(server, path, colour={"a": [1]}, **{"x" * 5000: 1}))
 
 
-def test_unknown_fields_are_named_once(start_server) -> None:
+def test_unknown_fields_are_named_once_with_their_request(start_server) -> None:
     server = start_server()
     for _ in range(3):
-        assert post(server, CHAT, seldom=1, **{"x" * 5000: 1}).status_code == 200
+        fields = {"seldom": 1, "stream_options": {"rare": 1}, "x" * 5000: 1}
+        assert post(server, CHAT, **fields).status_code == 200
     for number in range(400):
         server.http.post("/tokenize", json={"prompt": "x", f"field{number}": 1})
     lines = [json.loads(line) for line in server.log().splitlines() if "unknown fields" in line]
     assert all(line["level"] == "warning" for line in lines)
     named = [name for line in lines for name in line["fields"]]
-    assert named.count("ChatRequest.seldom") == 1
+    assert named.count("seldom") == named.count("rare") == 1
+    [line] = [line for line in lines if "seldom" in line["fields"]]
+    assert (line["method"], line["path"]) == ("POST", CHAT)
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", line["client"])
+    assert server.log().count(f'"request_id":"{line["request_id"]}"') >= 2
     assert len(named) == len(set(named)) <= 260
     assert max(map(len, named)) <= 64
 

@@ -1,4 +1,4 @@
-"""`glm load`: sends requests at fixed rates to a server, or to an engine in this process."""
+"""`glm load`: sends requests at given rates to a server, or to an engine in this process."""
 
 import secrets
 import sys
@@ -150,7 +150,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 @options.engine_options
 @options.JSON
 def command(shown, output, plot, as_json, **values):
-    """Send requests to the server at URL at fixed rates and measure throughput and latency.
+    """Send requests to the server at URL at given mean rates; measure throughput and latency.
 
     Each request is sent when it is due, even if earlier answers are not complete. With --engine,
     the requests go to an engine in this process instead; the model and engine options below

@@ -114,7 +114,8 @@ def fields(planned, is_chosen):
     rows = [
         ("Model", model(planned)),
         devices(planned, is_chosen),
-        (f"Weights{where}", human_bytes(rank["weight_bytes"])),
+        available(planned),
+        (f"Weights{where}", weights(planned, rank)),
         (f"Workspace{where}", human_bytes(rank["buffer_bytes"])),
     ]
     return rows + (room(planned, rank, where) if planned["fits"] else [])
@@ -147,6 +148,20 @@ def devices(planned, is_chosen):
         return "CPU", f"{memory} of free memory{ranks}"
     chosen = f"; {FEWEST}" if is_chosen and planned["fits"] else ""
     return "GPUs", f"{count} with {memory} of free memory{' each' if count > 1 else ''}{chosen}"
+
+
+def available(planned):
+    """Return the row of the memory that the plan may use."""
+    limit, free = planned["memory_limit_bytes"], planned["memory_free_bytes"]
+    where = "" if planned["device"] == "cpu" else " per GPU"
+    share = f"{limit / max(free, 1):.0%} of free memory; --memory-limit"
+    return f"Available{where}", f"{human_bytes(limit, decimals=2)} ({share})"
+
+
+def weights(planned, rank):
+    """Return a rank's bytes of weights, and why all ranks together hold more than the model."""
+    copies = ", including a copy of the embeddings and routers" if planned["world_size"] > 1 else ""
+    return f"{human_bytes(rank['weight_bytes'])}{copies}"
 
 
 def per_rank(planned):

@@ -54,14 +54,15 @@ def command(model_dir, synthetic, tokenizer_dir, served_names, **values):
 def key_ring(api_keys, api_key_file):
     """Return the accepted keys, and warn of those that others can see."""
     from glm_engine.server import logs
-    from glm_engine.server.auth import KeyRing
+    from glm_engine.server.auth import OPTION, KeyRing
 
-    if api_keys and options.is_stated("api_keys"):
+    source = options.source_of("api_keys")
+    if api_keys and source == OPTION:
         logs.log.warning(
             "other users of this machine can read --api-key in the process list; "
             "use --api-key-file or GLM_API_KEYS instead"
         )
-    return KeyRing(api_key_file, keys=api_keys)
+    return KeyRing(api_key_file, keys=api_keys, source_of_keys=source)
 
 
 def request_defaults(values):

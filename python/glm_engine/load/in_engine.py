@@ -16,10 +16,13 @@ REFUSALS = {Status.GLM_QUEUE_FULL: "429", Status.GLM_INVALID_ARGUMENT: "400"}
 
 
 class Feeding:
-    """Submits asks when they are due and records the engine's events as a client would."""
+    """Submits asks when they are due and records the engine's events as a client would.
 
-    def __init__(self, engine, requests, max_concurrency, on_end):
-        self.engine, self.on_end = engine, on_end
+    `on_change` takes 1 when a request is submitted and -1 when it ends.
+    """
+
+    def __init__(self, engine, requests, max_concurrency, on_change):
+        self.engine, self.on_change = engine, on_change
         self.waiting = list(reversed(requests))
         self.limit = max_concurrency or len(requests)
         self.live, self.rows = {}, []
@@ -65,6 +68,7 @@ class Feeding:
 
     def submit(self, record, request):
         self.outcome.records.append(record)
+        self.on_change(1)
         record.prompt_tokens, record.gaps = len(request.prompt), array("d")
         try:
             self.live[self.engine.submit(request)] = record
@@ -73,7 +77,7 @@ class Feeding:
                 raise
             record.outcome, record.message = REFUSALS[error.status], str(error)
             record.ended = time.monotonic()
-            self.on_end()
+            self.on_change(-1)
 
     def take(self, event):
         record = self.live.get(event.request_id)
@@ -86,7 +90,7 @@ class Feeding:
         del self.live[event.request_id]
         record.outcome = COMPLETED if event.kind == "finished" else FAILED
         record.message, record.ended = event.message, now
-        self.on_end()
+        self.on_change(-1)
 
     def cancel_live(self):
         for request_id, record in self.live.items():

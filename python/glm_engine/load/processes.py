@@ -32,7 +32,7 @@ class ProcessLostError(GlmError):
     """A worker ended before it started to send."""
 
 
-def run_asks(target, asks, max_concurrency, timeout, num_workers=1, on_end=lambda: None):
+def run_asks(target, asks, max_concurrency, timeout, num_workers=1, on_change=lambda _: None):
     """Run asks in this process or in several; returns the outcome of each.
 
     It starts no more processes than the number of requests that may be in flight.
@@ -40,10 +40,10 @@ def run_asks(target, asks, max_concurrency, timeout, num_workers=1, on_end=lambd
     num_workers = min(num_workers, max_concurrency or num_workers, len(asks) or 1)
     whole = Job(target, tuple(asks), max_concurrency, timeout)
     if num_workers == 1:
-        return [run_job(whole, on_end)]
+        return [run_job(whole, on_change)]
     jobs = [part(whole, number, num_workers) for number in range(num_workers)]
     with noted_interrupts() as interrupts, started(num_workers) as (pipes, counts):
-        outcomes = run_together(jobs, pipes, interrupts, counter(counts, on_end))
+        outcomes = run_together(jobs, pipes, interrupts, counter(counts, on_change))
     if interrupts:
         ignore_interrupts()
         outcomes[0].is_interrupted = True
@@ -70,7 +70,7 @@ def noted_interrupts():
 
 @contextmanager
 def started(count):
-    """Give pipes to as many processes and their counts of ended requests.
+    """Give pipes to as many processes, and their counts of sent and of ended requests.
 
     Ctrl-C does not reach the processes; they are killed when the block ends.
     """
@@ -79,7 +79,7 @@ def started(count):
     try:
         with only_clean_variables():
             resource_tracker.ensure_running()
-            counts = context.RawArray("Q", count)
+            counts = [context.RawArray("Q", count) for _ in range(2)]
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             for number in range(count):
                 mine, its = context.Pipe()
@@ -99,16 +99,16 @@ def started(count):
             process.join()
 
 
-def counter(counts, on_end):
-    """Return a function that calls `on_end` for each request that ended since its last call."""
-    seen = 0
+def counter(counts, on_change):
+    """Return a function that tells `on_change` of what was sent or ended since its last call."""
+    seen = [0, 0]
 
     def look():
-        nonlocal seen
-        ended = sum(counts)
-        for _ in range(ended - seen):
-            on_end()
-        seen = ended
+        for at, change in enumerate((1, -1)):
+            total = sum(counts[at])
+            for _ in range(total - seen[at]):
+                on_change(change)
+            seen[at] = total
 
     return look
 
@@ -187,10 +187,10 @@ def tell(pipes, word):
 
 
 def serve_parent(pipe, parent, counts, number):
-    """Run a job when told to, count its ended requests, and end when the parent ends."""
+    """Run a job when told to, count its requests, and end when the parent ends."""
 
-    def count():
-        counts[number] += 1
+    def count(change):
+        counts[change < 0][number] += 1
 
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -23,6 +23,7 @@ GAUGES = {
     "kv_utilisation": ("KV cache used", "{:.0%}"),
     "waiting_requests": ("requests waiting", "{:,.1f}"),
 }
+ENGINE = "engine"
 SUMMARY = ("mean", "p50", "p90", "p99", "max")
 
 
@@ -74,7 +75,8 @@ def print_report(report):
 def shown(report):
     """Return the fields, the tables and the lines below them; no tables if no request ended."""
     points = [point for point in report["points"] if num_ended(point) or not is_cut(point)]
-    tables = [requests_table(points), tokens_table(points), latency_table(points)]
+    process = "process" if report["target"]["endpoint"] == ENGINE else "server"
+    tables = [requests_table(points), tokens_table(points, process), latency_table(points)]
     if watched := [point for point in points if point.get("gauges")]:
         tables.append(gauges_table(watched))
     complaints = [line for point in points for line in complaints_of(point)]
@@ -96,14 +98,14 @@ def interruption_of(report):
     if not report["is_interrupted"]:
         return None
     *earlier, last = report["points"]
-    ended = f"{num_ended(last):,} of {last['num_asked']:,}"
-    if num_ended(last):
-        rest = "the figures below cover the requests that finished"
-    elif earlier:
-        rest = "the figures below cover the earlier rates"
+    sent, asked, rate = last["num_sent"], last["num_asked"], rate_text(last)
+    if ended := num_ended(last):
+        count = f"{ended:,} of {asked:,} requests finished ({sent:,} sent) at rate {rate}"
+        rest = "the figures below cover the finished ones"
     else:
-        rest = "there are no figures"
-    return f"Interrupted after {ended} requests at rate {rate_text(last)}; {rest}."
+        count = f"{sent:,} of {asked:,} requests sent at rate {rate}, none finished"
+        rest = "the figures below cover earlier rates" if earlier else "there are no figures"
+    return f"Interrupted: {count}; {rest}."
 
 
 def fields_of(report):
@@ -112,9 +114,14 @@ def fields_of(report):
         ("target", f"{target['url']}, {target['model']}, {target['endpoint']}"),
         ("prompts", f"{workload['prompts']}, shared prefix {workload['shared_prefix']}"),
         ("outputs", workload["outputs"]),
-        ("arrivals", f"burstiness {workload['burstiness']:g}, {limits_text(workload)}"),
+        ("arrivals", f"{arrivals_text(workload)}, {limits_text(workload)}"),
         ("seed", str(report["seed"])),
     ]
+
+
+def arrivals_text(workload):
+    burstiness = workload["burstiness"]
+    return f"{'Poisson' if burstiness == 1 else 'gamma'} (burstiness {burstiness:g})"
 
 
 def limits_text(workload):
@@ -122,36 +129,52 @@ def limits_text(workload):
 
 
 def requests_table(points):
-    columns = (">sent", ">done", ">failed", ">seconds", ">requests/s", ">goodput/s", ">concurrency")
-    table = make_table(">rate/s", *columns, title="Requests")
-    for point in points:
-        good = point["goodput"]
-        table.add_row(
-            rate_text(point),
-            str(point["num_sent"]),
-            str(point["num_completed"]),
-            str(num_ended(point) - point["num_completed"]),
-            f"{point['duration_s']:.2f}",
-            f"{point['requests_per_second']:,.2f}",
-            "" if good is None else f"{good['requests_per_second']:,.2f}",
-            str(point["peak_concurrency"]),
-        )
-    return table
+    return filled_table(
+        "Requests",
+        {
+            ">rate/s": [rate_text(point) for point in points],
+            ">sent": [str(point["num_sent"]) for point in points],
+            ">done": [str(point["num_completed"]) for point in points],
+            ">failed": [str(num_ended(point) - point["num_completed"]) for point in points],
+            ">seconds": [f"{point['duration_s']:.2f}" for point in points],
+            ">requests/s": [f"{point['requests_per_second']:,.2f}" for point in points],
+            ">goodput/s": [goodput_text(point) for point in points],
+            ">peak\nconcurrency": [str(point["peak_concurrency"]) for point in points],
+        },
+    )
 
 
-def tokens_table(points):
-    columns = (">input tokens/s", ">output tokens/s", ">client CPU", ">CPU µs/token")
-    table = make_table(">rate/s", *columns, ">HTTP µs/token", title="Tokens")
-    for point in points:
-        server = point["server"] or {}
-        costs = (server.get("cpu_us_per_token"), server.get("http_cpu_us_per_token"))
-        table.add_row(
-            rate_text(point),
-            f"{point['prompt_tokens_per_second']:,.1f}",
-            f"{point['output_tokens_per_second']:,.1f}",
-            f"{point['client_cpu_share']:.0%}",
-            *("" if cost is None else f"{cost:,.1f}" for cost in costs),
-        )
+def goodput_text(point):
+    good = point["goodput"]
+    return "" if good is None else f"{good['requests_per_second']:,.2f}"
+
+
+def tokens_table(points, process):
+    """Return the table of tokens; `process` is the one that the engine runs in."""
+    return filled_table(
+        "Tokens",
+        {
+            ">rate/s": [rate_text(point) for point in points],
+            ">input\ntokens/s": [f"{point['prompt_tokens_per_second']:,.1f}" for point in points],
+            ">output\ntokens/s": [f"{point['output_tokens_per_second']:,.1f}" for point in points],
+            ">load client\nCPU use": [f"{point['client_cpu_share']:.0%}" for point in points],
+            f">{process} CPU\nµs/token": [cost_text(point, "cpu") for point in points],
+            f">{process} HTTP\nCPU µs/token": [cost_text(point, "http_cpu") for point in points],
+        },
+    )
+
+
+def cost_text(point, name):
+    cost = (point["server"] or {}).get(f"{name}_us_per_token")
+    return "" if cost is None else f"{cost:,.1f}"
+
+
+def filled_table(title, columns):
+    """Return a table of columns by their heading, without those that hold no value."""
+    filled = {name: cells for name, cells in columns.items() if any(cells)}
+    table = make_table(*filled, title=title)
+    for row in zip(*filled.values(), strict=True):
+        table.add_row(*row)
     return table
 
 

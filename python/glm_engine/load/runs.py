@@ -14,6 +14,22 @@ from glm_engine.load.worker import ignore_interrupts
 from glm_engine.load.workload import make_asks
 
 
+class InFlight:
+    """The requests in flight, as progress shows them; `on_end` is called when one ends."""
+
+    def __init__(self):
+        self.count = 0
+        self.on_end = lambda: None
+
+    def change(self, change):
+        self.count += change
+        if change < 0:
+            self.on_end()
+
+    def __str__(self):
+        return f"{self.count:,} running"
+
+
 @dataclass(frozen=True)
 class Schedule:
     """The rates of a run and what they share. `limits` are the seconds of goodput by name."""
@@ -36,7 +52,7 @@ class Schedule:
 
 
 def run_schedule(schedule, vocabulary, run):
-    """Figures of every rate; `run(asks, on_end)` gives outcomes, the server's figures and gauges.
+    """Figures of every rate; `run(asks, on_change)` gives outcomes, server figures and gauges.
 
     The figures of an interrupted rate are the last, or those of the rate before where an
     interruption came between two; with no figures at all it is raised.
@@ -57,16 +73,16 @@ def run_schedule(schedule, vocabulary, run):
 
 def warm_up(schedule, vocabulary, run):
     asks = schedule.warm_up_asks(vocabulary) if schedule.num_warm_up else []
-    outcomes = run(asks, lambda: None)[0] if asks else []
+    outcomes = run(asks, lambda _: None)[0] if asks else []
     if any(outcome.is_interrupted for outcome in outcomes):
         raise KeyboardInterrupt
 
 
 def measure_rate(schedule, vocabulary, run, at):
     rate, asks = schedule.rates[at], schedule.asks_of(vocabulary, at)
-    title = f"requests at rate {rate:g}"
-    with count_progress(len(asks), title, schedule.quiet) as advance:
-        outcomes, server, gauges = run(asks, advance)
+    title, flight = f"requests at rate {rate:g}", InFlight()
+    with count_progress(len(asks), title, schedule.quiet, flight) as flight.on_end:
+        outcomes, server, gauges = run(asks, flight.change)
     figures = make_figures(rate, outcomes, schedule.limits)
     return {**figures, "num_asked": len(asks), "server": server, "gauges": gauges}
 
@@ -75,9 +91,9 @@ def against_server(target, schedule, timeout, num_workers, watch):
     """How asks are run against a server that `watch` looks at."""
     address, limit = target.address, schedule.max_concurrency
 
-    def run(asks, on_end):
+    def run(asks, on_change):
         before = read_counters(address)
-        outcomes = run_asks(target, asks, limit, timeout, num_workers, on_end)
+        outcomes = run_asks(target, asks, limit, timeout, num_workers, on_change)
         gauges = meanwhile(watch.rows, outcomes)
         if any(outcome.is_interrupted for outcome in outcomes):
             return outcomes, None, gauges
@@ -99,12 +115,12 @@ def meanwhile(rows, outcomes):
 def inside_engine(engine, tokenizer, schedule, temperature, ignore_eos):
     """How asks are run in an engine of this process, whose CPU time stands for the server's."""
 
-    def run(asks, on_end):
+    def run(asks, on_change):
         requests = [
             (ask.due, in_engine.make_request(tokenizer, ask, temperature, ignore_eos))
             for ask in asks
         ]
-        feeding = in_engine.Feeding(engine, requests, schedule.max_concurrency, on_end)
+        feeding = in_engine.Feeding(engine, requests, schedule.max_concurrency, on_change)
         outcome = feeding.run()
         return [outcome], cpu_figures(outcome), meanwhile(feeding.rows, [outcome])
 

@@ -27,10 +27,13 @@ class Job:
 
 
 class Worker:
-    """Runs a job on the event loop that it is created in; a readable file `stop` interrupts it."""
+    """Runs a job on the event loop that it is created in; a readable file `stop` interrupts it.
 
-    def __init__(self, job, on_end=lambda: None, stop=None):
-        self.job, self.on_end, self.stop = job, on_end, stop
+    `on_change` takes 1 when a request is sent and -1 when it ends.
+    """
+
+    def __init__(self, job, on_change=lambda _: None, stop=None):
+        self.job, self.on_change, self.stop = job, on_change, stop
         self.connections = Connections(job.target.address)
         self.places = asyncio.Semaphore(job.max_concurrency or len(job.asks) or 1)
         self.outcome = Outcome(time.monotonic() + START_SECONDS)
@@ -84,6 +87,7 @@ class Worker:
         answer = TokenStream(ask.max_tokens) if target.is_streaming else WholeAnswer()
         record = Record(due, ask.max_tokens, time.monotonic())
         self.outcome.records.append(record)
+        self.on_change(1)
         try:
             async with asyncio.timeout(self.job.timeout):
                 status, refusal = await self.connections.exchange(target.message(ask), answer)
@@ -98,7 +102,7 @@ class Worker:
         finally:
             self.places.release()
             fill(record, answer)
-            self.on_end()
+            self.on_change(-1)
 
 
 def judge(status, refusal, answer):
@@ -127,11 +131,11 @@ def fill(record, answer):
         setattr(record, name, count)
 
 
-def run_job(job, on_end=lambda: None, stop=None):
+def run_job(job, on_change=lambda _: None, stop=None):
     """Run a job in this process."""
 
     async def run():
-        return await Worker(job, on_end, stop).run()
+        return await Worker(job, on_change, stop).run()
 
     return uvloop.run(run())
 

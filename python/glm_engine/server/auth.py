@@ -55,10 +55,10 @@ def without_marks(text):
     return text.replace(BYTE_ORDER_MARK, "")
 
 
-def stated_lines(path, environment, keys):
+def stated_lines(path, environment, keys, source):
     """Yield (source, lines) of the option, the file and the variable that state keys."""
     if keys:
-        yield OPTION, [key.strip() for key in keys if key.strip()]
+        yield source, [key.strip() for key in keys if key.strip()]
     if path is not None:
         yield str(path), read_lines(path)
     if (keys := variable(VARIABLE, environment)) is not None:
@@ -68,12 +68,14 @@ def stated_lines(path, environment, keys):
 class KeyRing:
     """The digests of the accepted keys; without any, every request is accepted."""
 
-    def __init__(self, path=None, environment=os.environ, keys=()):
-        self.digests = []
-        for source, lines in stated_lines(path, environment, keys):
+    def __init__(self, path=None, environment=os.environ, keys=(), source_of_keys=OPTION):
+        """source_of_keys: where `keys` were stated. `sources` are all places that stated keys."""
+        self.digests, self.sources = [], []
+        for source, lines in stated_lines(path, environment, keys, source_of_keys):
             if not lines:
                 raise BadInputError(f"{source}: expected at least one API key, found none")
             self.digests += [digest_of_line(line, source) for line in lines]
+            self.sources.append(source)
 
     def check(self, path, headers):
         """Return how the log names the key; ApiError 401 where there is none that fits."""

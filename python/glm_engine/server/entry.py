@@ -14,7 +14,7 @@ from glm_engine.server.errors import (
 from glm_engine.server.hosts import Hosts
 from glm_engine.server.limits import BoundedReceive, declared_length, too_large
 from glm_engine.server.logs import log_visit
-from glm_engine.server.visits import Visit, address_of, request_id_of
+from glm_engine.server.visits import Visit, address_of, current, request_id_of
 
 OTHER = "other"
 CLOSED_EARLY = "the connection was closed before the answer was complete"
@@ -86,6 +86,7 @@ class Entry:
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}
         scope["visit"] = visit
+        current.set(visit)
         try:
             await self.answer(scope, receive, self.labelled(send, visit))
         finally:

@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from glm_engine.server.errors import quoted
+from glm_engine.server.visits import current
 
 log = structlog.get_logger("server")
 MAX_CHOICES = 128
@@ -63,10 +64,14 @@ class UnknownFields:
         """Refuse fields of a model, or name those of them in the log that never came before."""
         if self.are_refused:
             raise PydanticCustomError("unknown_field", "not known", {"name": names[0]})
-        shown = {f"{owner}.{name}"[:MAX_NAME_CHARACTERS] for name in names} - self.named
-        if shown and len(self.named) < MAX_NAMED:
-            self.named |= shown
-            log.warning("unknown fields are ignored", fields=sorted(shown))
+        new = {(owner, name[:MAX_NAME_CHARACTERS]) for name in names} - self.named
+        if new and len(self.named) < MAX_NAMED:
+            self.named |= new
+            visit = current.get()
+            shown = sorted(name for _, name in new)
+            log.warning(
+                "unknown fields are ignored", **(visit.origin() if visit else {}), fields=shown
+            )
 
 
 unknown_fields = UnknownFields()

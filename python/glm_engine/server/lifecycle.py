@@ -184,7 +184,7 @@ class Server(uvicorn.Server):
         log.info(
             "draining",
             signal=signal.Signals(number).name,
-            inside=service.gate.num_inside,
+            running=service.gate.num_inside,
             seconds=seconds,
         )
         if not await service.gate.drain(seconds / 2):
@@ -212,4 +212,6 @@ def serve(app, service, listener):
         server.run(sockets=[listener])
         if service.tracing:
             service.tracing.close()
-    return server.exit_code if service.is_usable() else ExitCode.ENGINE
+        code = server.exit_code if service.is_usable() else ExitCode.ENGINE
+        log.info("stopped", exit_code=int(code))
+    return code

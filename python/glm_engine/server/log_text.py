@@ -14,6 +14,7 @@ BLOCK = (
     ("KV cache", "{kv_cache_tokens:,} tokens ({kv_cache_requests:,} requests at full context)"),
     ("API", "{api}"),
     ("Page", "{page}"),
+    ("API keys", "{api_keys}{key_sources}"),
 )
 WIDTH = 16
 THROUGHPUT = (
@@ -32,12 +33,27 @@ SENTENCES = {
 
 def start_block(fields):
     """Return the lines that say what is served."""
-    name = fields["device_name"]
-    where = {"device": "CUDA", "gpus": f"{fields['gpus']} x {name}"}
-    if not fields["gpus"]:
-        where = {"device": name, "gpus": "none"}
-    rows = [(name, form.format(**fields | where)) for name, form in BLOCK]
+    told = fields | devices(fields) | keys(fields)
+    rows = [(name, form.format(**told)) for name, form in BLOCK]
     return "".join(f"  {name:<{WIDTH}}{printable(text)}\n" for name, text in rows)
+
+
+def devices(fields):
+    """Return the texts of the device and of the GPUs."""
+    name, count = fields["device_name"], fields["world_size"]
+    if fields["gpus"]:
+        return {"device": "CUDA", "gpus": f"{count} x {name}"}
+    device = name if count == 1 else f"{count} CPU ranks, {name.removeprefix('CPU, ')}"
+    return {"device": device, "gpus": "none"}
+
+
+def keys(fields):
+    """Return the texts of the number of API keys and of where they come from."""
+    sources = ", ".join(fields["api_keys_from"])
+    return {
+        "api_keys": fields["api_keys"] or "none",
+        "key_sources": f" (from {sources})" if sources else "",
+    }
 
 
 def as_sentence(_logger, _method, event):

@@ -12,6 +12,8 @@ import time
 import orjson
 import structlog
 
+from glm_engine.server.errors import CLIENT_CLOSED_REQUEST
+
 QUIET_ENDPOINTS = ("/health", "/healthz", "/readyz", "/metrics", "/gauges", "/")
 MOST_WAITING_BYTES = 1 << 20
 SETTLE_SECONDS = 0.5
@@ -132,7 +134,17 @@ class StructuredHandler(logging.Handler):
 
 
 def log_visit(visit):
-    """Log a request that has ended; probes of monitoring only at the level debug."""
-    is_quiet = visit.endpoint in QUIET_ENDPOINTS and visit.reason is None
-    write = log.debug if is_quiet else log.info
-    write("request", **visit.as_fields())
+    """Log a request that has ended, at the level that `level_of` says."""
+    log.log(level_of(visit), "request", **visit.as_fields())
+
+
+def level_of(visit):
+    """Return the level of a request: a warning if it was refused or failed.
+
+    Requests for the page, for health and for metrics are of the level debug, or info if they were
+    refused. A client that closed the connection is of the level info.
+    """
+    if visit.endpoint in QUIET_ENDPOINTS:
+        return logging.DEBUG if visit.reason is None else logging.INFO
+    is_refused = visit.status >= 400 and visit.status != CLIENT_CLOSED_REQUEST
+    return logging.WARNING if is_refused else logging.INFO

@@ -87,8 +87,11 @@ class PromptEncoder:
             wrong = least if least < 0 else greatest
             raise ApiError(400, f"{param}: {outside_vocabulary(wrong, vocab_size)}", param)
 
-    def output_room(self, num_prompt, max_tokens, otherwise, param="messages"):
-        """Return how many tokens may be generated after a prompt of so many."""
+    def output_room(self, num_prompt, max_tokens, otherwise, param="messages", limit="max_tokens"):
+        """Return how many tokens may be generated after a prompt of so many.
+
+        param: the field that holds the prompt. limit: the field that states `max_tokens`.
+        """
         self.refuse_without_room(num_prompt, param, num_outputs=0 if max_tokens == 0 else 1)
         room = self.max_seq - num_prompt
         if max_tokens is None:
@@ -99,7 +102,7 @@ class PromptEncoder:
                 f"this request needs {asked} tokens ({num_prompt} in the prompt, "
                 f"{max_tokens} to generate)"
             )
-            raise too_long(self.max_seq, asked, found, param)
+            raise too_long(self.max_seq, asked, found, limit)
         return max_tokens
 
     def refuse_without_room(self, num_prompt, param, num_outputs):

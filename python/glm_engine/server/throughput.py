@@ -19,11 +19,14 @@ def serving_fields(service, address):
         "device": "cpu" if is_cpu else "cuda",
         "device_name": info["device"],
         "gpus": 0 if is_cpu else info["world_size"],
+        "world_size": info["world_size"],
         "context_length": info["max_seq"],
         "kv_cache_tokens": info["total_pages"] * info["page_size"],
         "kv_cache_requests": info["total_pages"] // pages_per_request,
         "api": f"{address}/v1",
         "page": f"{address}/",
+        "api_keys": len(service.keys.digests),
+        "api_keys_from": service.keys.sources,
     }
 
 

@@ -3,6 +3,7 @@
 import re
 import secrets
 import time
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from glm_engine.server.errors import shortened
@@ -12,6 +13,7 @@ GIVEN_ID = re.compile(rb"[ -~]{1,128}")
 UNKNOWN = "-"
 MAX_PATH_CHARACTERS = 256
 MAX_REASON_CHARACTERS = 512
+current = ContextVar("visit", default=None)
 
 
 def request_id_of(headers):
@@ -74,17 +76,23 @@ class Visit:
             return None
         return (self.completion_tokens - 1) / (self.last_token_at - self.first_token_at)
 
+    def origin(self):
+        """Return what tells which request a log line is about."""
+        return {
+            "request_id": self.request_id,
+            "method": self.method,
+            "path": shortened(self.path, MAX_PATH_CHARACTERS),
+            "client": self.client,
+        }
+
     def as_fields(self):
         """Return what a log line holds, without what was never known."""
         first = self.time_to_first_token()
         rate = self.decode_rate()
         fields = {
-            "request_id": self.request_id,
+            **self.origin(),
             "endpoint": self.endpoint,
             "status": self.status,
-            "method": self.method,
-            "path": shortened(self.path, MAX_PATH_CHARACTERS),
-            "client": self.client,
             "reason": self.reason and shortened(self.reason, MAX_REASON_CHARACTERS),
             "seconds": round(time.monotonic() - self.began, 4),
             "api_key": self.api_key,

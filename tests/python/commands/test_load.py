@@ -103,8 +103,12 @@ def test_a_load_in_a_pipe_shows_lines_of_progress(server, monkeypatch, capsys, w
     monkeypatch.setattr(console, "LINE_SECONDS", 0.02)
     assert main(["load", server.url, *SMALL, "--rate", "20", "--workers", str(workers)]) == 0
     lines = capsys.readouterr().err.splitlines()
-    form = r"glm: requests at rate 20: [1-5] of 6, \d+\.\d\d/s, time left \d:\d\d:\d\d"
-    assert any(re.fullmatch(form, line) for line in lines), lines
+    title, rest = (
+        r"glm: requests at rate 20: [1-6] running, ",
+        r"\d+\.\d\d/s, time left \d:\d\d:\d\d",
+    )
+    for form in (rf"{title}0 of 6 finished", rf"{title}[1-5] of 6 finished, {rest}"):
+        assert any(re.fullmatch(form, line) for line in lines), lines
 
 
 def test_refusals_are_counted_and_nothing_done_is_a_failure(server):

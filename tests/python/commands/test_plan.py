@@ -18,8 +18,8 @@ GLM_4_7 = {
 MORE_MEMORY = "Use a machine with more memory."
 FOUR_H200 = ("glm-4.7-fp8", "--device-memory", "141GB", "--world-size", 4)
 ROWS_OF_A_GPU = (
-    "Model GPUs Weights_per_GPU Workspace_per_GPU KV_cache_per_GPU Free_per_GPU Context_length"
-    " Concurrent_requests KV_cache_capacity Maximum_batch Tokens_per_pass"
+    "Model GPUs Available_per_GPU Weights_per_GPU Workspace_per_GPU KV_cache_per_GPU Free_per_GPU"
+    " Context_length Concurrent_requests KV_cache_capacity Maximum_batch Tokens_per_pass"
 )
 
 
@@ -128,6 +128,8 @@ def test_the_table_of_four_gpus():
     assert [name.replace(" ", "_") for name in rows] == ROWS_OF_A_GPU.split()
     assert verdict == "Fits."
     rank = planned["ranks"][0]
+    assert rows["Available per GPU"] == "136.77 GB (97% of free memory; --memory-limit)"
+    assert rows["Weights per GPU"].endswith(" GB, including a copy of the embeddings and routers")
     shown = {"Weights": "weight_bytes", "Workspace": "buffer_bytes", "KV cache": "kv_bytes"}
     for name, key in shown.items():
         assert rows[f"{name} per GPU"].startswith(f"{rank[key] / 1e9:.1f} GB")
@@ -135,6 +137,18 @@ def test_the_table_of_four_gpus():
     assert rows["KV cache capacity"] == f"{planned['tokens_of_context']:,} tokens"
     assert rows["Context length"].startswith(f"{planned['max_seq']:,} tokens")
     assert not re.search(r"\d{7}", result.stdout)
+
+
+def test_the_memory_in_a_refusal_is_that_of_the_table():
+    result = glm("plan", "glm-4.5-air-fp8", *CPU, "--device-memory", "22.5GB")
+    assert result.returncode == 1
+    assert "\nAvailable  20.25 GB (90% of free memory; --memory-limit)\n" in result.stdout
+    assert "but 20.25 GB are available" in result.stdout
+    assert re.search(r"\nWeights +[\d.]+ GB\n", result.stdout)
+    limited = glm("plan", "glm-4.5-air-fp8", "--device-memory", "80GB", "--memory-limit", "72GB")
+    assert (
+        "\nAvailable per GPU    72.00 GB (90% of free memory; --memory-limit)\n" in limited.stdout
+    )
 
 
 def test_too_few_gpus_are_told_how_many_would_do():

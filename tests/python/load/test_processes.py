@@ -171,12 +171,8 @@ def test_an_interruption_while_the_server_says_no_counters_leaves_the_figures(se
 @pytest.mark.parametrize(
     ("behaviour", "num_left", "line"),
     [
-        (
-            {"stalls_after": 5},
-            7,
-            "5 of 12 requests at rate inf; the figures below cover the requests that",
-        ),
-        ({"delay": FOREVER}, 12, "0 of 12 requests at rate inf; there are no figures."),
+        ({"stalls_after": 5}, 7, "5 of 12 requests finished (12 sent) at rate inf; the figures"),
+        ({"delay": FOREVER}, 12, "12 of 12 requests sent at rate inf, none finished; there are no"),
     ],
 )
 def test_an_interruption_is_said_above_true_figures(server, start, behaviour, num_left, line):
@@ -188,7 +184,7 @@ def test_an_interruption_is_said_above_true_figures(server, start, behaviour, nu
     output, errors = process.communicate(timeout=PATIENCE)
     first, *rest = output.splitlines()
     assert (process.returncode, errors) == (130, "")
-    assert first.startswith(f"Interrupted after {line}")
+    assert first.startswith(f"Interrupted: {line}")
     rows = [one.split() for one in rest if one.startswith("   inf")]
     assert [row[:4] for row in rows[:1]] == ([["inf", "12", "5", "0"]] if num_left < 12 else [])
     assert bool(rest) == bool(rows)

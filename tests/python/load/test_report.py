@@ -49,6 +49,27 @@ def test_great_figures_fit_eighty_columns(capsys):
     assert text.count("123,456.78") == 5
 
 
+def test_columns_without_data_are_left_out(capsys):
+    print_report(report_of(record(), record()))
+    text = capsys.readouterr().out
+    assert "goodput" not in text
+    assert "µs/token" not in text
+    assert "load client" in text
+    assert "arrivals  Poisson (burstiness 1), " in text
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "process"), [("completions", "server"), ("engine", "process")]
+)
+def test_each_cost_names_its_process(capsys, endpoint, process):
+    report = report_of(record(), **GREAT)
+    print_report(report | {"target": TARGET | {"endpoint": endpoint}})
+    text = capsys.readouterr().out
+    assert f"{process} CPU" in text
+    assert f"{process} HTTP" in text
+    assert "goodput/s" in text
+
+
 GAUGES = [
     {"seconds": 0.5, "batch_occupancy": 0.25, "kv_utilisation": 0.5, "waiting_requests": 0},
     {"seconds": 12345.6, "batch_occupancy": 1.0, "kv_utilisation": 0.25, "waiting_requests": 99999},
@@ -111,8 +132,10 @@ def printed(capsys, *points, is_interrupted=True):
 
 def test_an_interrupted_run_says_how_far_it_came(capsys):
     first, *rest = printed(capsys, cut("200", "200", "429", "interrupted"))
-    figures = "the figures below cover the requests that finished"
-    assert first == f"Interrupted after 3 of 10 requests at rate inf; {figures}."
+    assert first == (
+        "Interrupted: 3 of 10 requests finished (4 sent) at rate inf; "
+        "the figures below cover the finished ones."
+    )
     (row,) = [line.split() for line in rest if line.split()[:2] == ["inf", "4"]]
     assert row[1:4] == ["4", "2", "1"]
     assert [line for line in rest if "failed:" in line] == [
@@ -122,15 +145,14 @@ def test_an_interrupted_run_says_how_far_it_came(capsys):
 
 def test_without_an_ended_request_there_are_no_tables(capsys):
     lines = printed(capsys, cut("interrupted", "interrupted"))
-    assert lines == ["Interrupted after 0 of 10 requests at rate inf; there are no figures."]
+    count = "2 of 10 requests sent at rate inf, none finished"
+    assert lines == [f"Interrupted: {count}; there are no figures."]
 
 
 def test_rates_before_an_interruption_keep_their_figures(capsys):
     first, *rest = printed(capsys, whole(2.0), cut("interrupted", rate=4.0))
-    says = (
-        "Interrupted after 0 of 10 requests at rate 4; the figures below cover the earlier rates."
-    )
-    assert first == says
+    count = "1 of 10 requests sent at rate 4, none finished"
+    assert first == f"Interrupted: {count}; the figures below cover earlier rates."
     assert {line.split()[0] for line in rest if line.strip()} >= {"2"}
     assert not any(line.split()[:1] == ["4"] for line in rest)
 

@@ -40,9 +40,10 @@ async def make_job(service, fields, visit):
     tools = offered_tools(fields)
     constraints = chat_constraints(fields, tools)
     text = await render(service, fields, tools)
-    wanted = value_or(fields.max_completion_tokens, fields.max_tokens)
+    limit = "max_tokens" if fields.max_completion_tokens is None else "max_completion_tokens"
+    wanted = getattr(fields, limit)
     prompt = await encoded(service, text, num_kept=num_kept(service, fields, value_or(wanted, 1)))
-    room = service.encoder.output_room(len(prompt), wanted, otherwise=None)
+    room = service.encoder.output_room(len(prompt), wanted, otherwise=None, limit=limit)
     opening = opening_of(text)
     layout = layout_of(constraints, opening, bool(fields.continue_final_message))
     thought = thought_limit(

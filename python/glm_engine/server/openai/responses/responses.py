@@ -42,7 +42,9 @@ async def make_job(service, fields, visit):
     messages = await service.encoder.apart(size, template_messages, fields)
     text = await rendered(service, messages, True, tools, variables, PARAM)
     prompt = await encoded(service, text, PARAM)
-    room = service.encoder.output_room(len(prompt), fields.max_output_tokens, None, PARAM)
+    room = service.encoder.output_room(
+        len(prompt), fields.max_output_tokens, None, PARAM, "max_output_tokens"
+    )
     opening = opening_of(text)
     layout = layout_of(constraints, opening)
     thought = thought_limit(service, fields, opening, fields.reasoning_effort)
