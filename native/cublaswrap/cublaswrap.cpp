@@ -131,7 +131,7 @@ class Gemm {
 };
 
 const char* problem_of(const cw_gemm_args* args) {
-  if (args == nullptr) return "args: expected a pointer, got null";
+  if (args == nullptr) return "args is null";
   if (args->struct_size != sizeof(cw_gemm_args))
     return "struct_size: expected the size of cw_gemm_args";
   if (args->num_rows < 1 || args->num_columns < 1 || args->depth < 1)
@@ -144,7 +144,7 @@ const char* problem_of(const cw_gemm_args* args) {
     return "output_dtype: expected F32 (0) or BF16 (1)";
   if (args->left == nullptr || args->right == nullptr ||
       args->output == nullptr)
-    return "left, right, output: expected a pointer, got null";
+    return "left, right or output is null";
   if (args->workspace_bytes < 0) return "workspace_bytes: expected 0 or more";
   return nullptr;
 }

@@ -101,7 +101,7 @@ def test_bad_input_is_named_and_gives_2(arguments, message, capsys):
     [
         ("{", "invalid JSON"),
         ("[]", "expected a JSON list with at least one fact"),
-        ('[{"country": "France", "capital": 1}]', "expected a string 'capital' in fact 0"),
+        ('[{"country": "France", "capital": 1}]', "fact 0: expected 'capital' to be a string"),
     ],
 )
 def test_facts_that_are_no_facts(tmp_path, content, message, capsys):

@@ -77,7 +77,7 @@ def read_facts(path):
     for index, fact in enumerate(facts):
         for key in FACT_KEYS:
             if not isinstance(fact, dict) or not isinstance(fact.get(key), str):
-                raise BadInputError(f"{path}: expected a string {key!r} in fact {index}")
+                raise BadInputError(f"{path}: fact {index}: expected {key!r} to be a string")
     return facts
 
 
