@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from glm_engine.client_key import KEY_SOURCE
 from glm_engine.peer_options import ABSENT, ABSENT_IN, ALIASES, ALWAYS, ANSWERS, DEFAULT
 from glm_engine.peer_values import ShareOfAll
 
@@ -104,6 +105,7 @@ class KeyOption(Foreign):
             raise click.BadParameter("expected one key without spaces", ctx, self)
         tell(KEY_NOTE)
         os.environ[KEY_VARIABLE] = value
+        ctx.meta[KEY_SOURCE] = KEY
 
 
 def tell(line):

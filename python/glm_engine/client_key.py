@@ -1,9 +1,12 @@
 """The API key that a client sends: from a file, or from the variable GLM_API_KEY."""
 
+import click
+
 from glm_engine.errors import BadInputError
 from glm_engine.values import variable
 
 DIGEST = "sha256:"
+KEY_SOURCE = f"{__name__}.source"
 
 
 def address_of(url, key_file=None):
@@ -12,7 +15,8 @@ def address_of(url, key_file=None):
 
     if key_file is None:
         key = variable(KEY_VARIABLE)
-        source = KEY_VARIABLE if key else f"{KEY_VARIABLE} or use --api-key-file"
+        stated = click.get_current_context().meta.get(KEY_SOURCE, KEY_VARIABLE)
+        source = stated if key else f"{KEY_VARIABLE} or use --api-key-file"
         return parse_address(url, key, source)
     return parse_address(url, read_key(key_file), key_file)
 
@@ -22,6 +26,8 @@ def read_key(path):
     from glm_engine.files import read_text
 
     words = read_text(path).split()
+    if not words:
+        raise BadInputError(f"{path}: expected one API key, but the file is empty")
     if len(words) != 1:
         raise BadInputError(f"{path}: expected one API key, got {len(words)} words")
     if words[0].startswith(DIGEST):

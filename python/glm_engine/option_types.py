@@ -12,6 +12,7 @@ from glm_engine.peer_values import ShareOfAll
 SHARE = re.compile(r"[01]?\.\d{1,9}")
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 MOST, MOST_BYTES = 2**31 - 1, 2**63 - 1
+LEAST_BYTES = 1 << 20
 MOST_CHARACTERS = 40
 KV_NAMES = {"fp8": "fp8_e4m3", "bf16": "bfloat16"}
 POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -77,6 +78,8 @@ class PositiveSize(ByteSize):
         size = super().convert(value, param, ctx)
         if size == 0:
             self.fail(f"expected {self.known}, got {value!r}", param, ctx)
+        if size < LEAST_BYTES and str(value).strip().isdigit():
+            self.fail(f"{value!r} means {value} bytes; did you mean {value}GB?", param, ctx)
         return size
 
 

@@ -63,7 +63,11 @@ ALIASES = {
         Alias(("--max-num-batched-tokens", "--max-prefill-tokens"), convert=values.count),
     ),
     "prefill-chunk": (Alias(("--chunked-prefill-size",), convert=values.count),),
-    "world-size": (Alias(("--tensor-parallel-size", "--tp-size", "--tp", "-tp")),),
+    "world-size": (
+        Alias(("--tensor-parallel-size", "--tp-size", "--tp", "-tp")),
+        Alias(("--gpus", "--num-gpus"), is_shown=False),
+    ),
+    "rate": (Alias(("--rps", "--qps"), is_shown=False),),
     "memory-limit": (
         Alias(("--gpu-memory-utilization",), convert=values.share_of_all),
         Alias(

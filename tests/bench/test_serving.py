@@ -88,7 +88,7 @@ def test_both_sides_answer_the_same_requests():
 
 def test_a_server_that_cannot_start_is_an_error():
     with (
-        pytest.raises(RunFailedError, match="absent: not a folder"),
+        pytest.raises(RunFailedError, match="absent: no such folder"),
         running_server([*CPU, "--model", "absent"]),
     ):
         raise AssertionError("the server started")

@@ -221,7 +221,7 @@ def test_pool_too_small_for_one_request(model):
 
 
 def test_memory_limit_too_small(model):
-    with pytest.raises(EngineError, match=r"100\.00 kB are available") as caught:
+    with pytest.raises(EngineError, match=r"100\.00 kB is available") as caught:
         open_model(model, memory_limit_bytes=100_000)
     assert caught.value.status == Status.GLM_OUT_OF_MEMORY
 
@@ -232,7 +232,7 @@ def test_zero_pages_of_memory_are_refused_by_plan_too(model):
     )
     document = plan(options)
     assert document["fits"] is False
-    assert "100.00 kB are available" in document["reason"]
+    assert "100.00 kB is available" in document["reason"]
 
 
 QUANTISED_MODULE = "model.layers.0.mlp.up_proj"
@@ -241,7 +241,7 @@ QUANTISED_MODULE = "model.layers.0.mlp.up_proj"
 def test_quantised_weight_that_the_config_ignores(tmp_path):
     directory = tamper.small_checkpoint(tmp_path / "model")
     tamper.change_quantisation(directory, lambda q: q["ignore"].append(QUANTISED_MODULE))
-    with pytest.raises(EngineError, match=r"leaves model\.layers\.0\.mlp\.up_proj unquantised"):
+    with pytest.raises(EngineError, match=r"leaves model\.layers\.0\.mlp\.up_proj unquantized"):
         open_model(directory)
 
 

@@ -118,7 +118,7 @@ def test_both_faces_agree():
     ("arguments", "text"),
     [
         (["--page-size", "24"], "requires a multiple of 16 tokens"),
-        (["--memory-limit", "1MB"], "are missing"),
+        (["--memory-limit", "1MB"], " short)"),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, text):

@@ -87,7 +87,7 @@ def test_the_two_files_may_list_the_same_sixteen(tmp_path) -> None:
         ('{"eos_token_id": 128}', "eos_token_id is 128; expected 0 to 127"),
         ('{"eos_token_id": [1, -2]}', "eos_token_id is -2; expected 0 to 127"),
         ('{"eos_token_id": "end"}', "eos_token_id: expected an integer, got string end"),
-        (json.dumps({"eos_token_id": list(range(17))}), "lists more than 16 tokens"),
+        (json.dumps({"eos_token_id": list(range(17))}), "lists more than the maximum of 16 tokens"),
         ("[]", "expected an object"),
         ("{", "generation_config.json"),
     ],

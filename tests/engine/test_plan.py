@@ -148,14 +148,16 @@ def test_pool_for_one_request(num_pages, fits):
 
 def test_a_limit_above_the_memory_of_this_machine_is_refused():
     with pytest.raises(
-        EngineError, match=r"memory_limit_bytes is [\d.]+ GB, [\d.]+ GB more"
+        EngineError, match=r"memory_limit_bytes is [\d.]+ GB, which is [\d.]+ GB more"
     ) as caught:
         plan(EngineOptions(CAPITALS, device="cpu", memory_limit_bytes=PLENTY))
     assert caught.value.status == Status.GLM_OUT_OF_MEMORY
 
 
 def test_page_tables_of_too_many_entries():
-    with pytest.raises(EngineError, match="max_batch 65536, max_seq 202752 and page_size 1 need"):
+    with pytest.raises(
+        EngineError, match="max_batch 65536, max_seq 202752 and page_size 1 require"
+    ):
         plan_of(GLM, max_batch=65536, max_seq=202752, page_size=1)
 
 

@@ -239,6 +239,6 @@ def test_a_long_prompt_lets_short_ones_pass():
     [("num_prompt_logprobs", 21), ("num_prompt_logprobs", -2), ("max_tokens", -1)],
 )
 def test_values_out_of_bounds_are_refused(field, value):
-    expected = pytest.raises(EngineError, match=f"{field} is {value}, expected")
+    expected = pytest.raises(EngineError, match=f"{field} is {value}; expected")
     with open_engine(CAPITALS, **OPTIONS) as engine, expected:
         engine.submit(asked([1, 2, 3], **{field: value}))

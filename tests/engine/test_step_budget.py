@@ -255,7 +255,7 @@ def test_the_budget_is_zero_on_the_cpu_device_and_80_on_one_that_works_on_its_ow
         assert engine.info()["step_budget_ms"] == 0
     with queued_engine(max_batch=1) as engine:
         assert engine.info()["step_budget_ms"] == 80
-    with pytest.raises(EngineError, match="option step_budget_ms is -2; expected -1 to 3600000"):
+    with pytest.raises(EngineError, match="step_budget_ms is -2; expected -1 to 3600000"):
         Engine(EngineOptions(CAPITALS, device="cpu", step_budget_ms=-2))
     for budget in (0, 30):
         assert plan_of(CAPITALS, step_budget_ms=budget)["step_budget_ms"] == budget

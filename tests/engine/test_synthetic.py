@@ -84,7 +84,7 @@ def test_a_plan_is_cut_too():
     ("options", "text"),
     [
         ({"num_layers": 1, "synthetic": False, "model_dir": CONFIG.parent}, "only synthetic"),
-        ({"num_layers": 99}, "num_layers is 99, but .* has 4 layers"),
+        ({"num_layers": 99}, "num_layers is 99, but .* has only 4 layers"),
         ({"synthetic": False}, "found neither"),
     ],
 )

@@ -63,7 +63,7 @@ def test_sizes_beyond_what_64_bits_hold_are_refused(text, capsys):
         (MemoryLimit, "0.9", FreeShare(90)),
         (MemoryLimit, ".07", FreeShare(7)),
         (MemoryLimit, "1.0", FreeShare(100)),
-        (MemoryLimit, "1", 1),
+        (MemoryLimit, "1048576", 1048576),
     ],
 )
 def test_sizes_and_shares(kind, text, value):
@@ -75,6 +75,8 @@ def test_sizes_and_shares(kind, text, value):
     [
         ("--device-memory", "0.9", "less than a byte; expected a size, e.g. 512MB or 80GiB"),
         ("--device-memory", "0", "expected a size, e.g."),
+        ("--device-memory", "141", "'141' means 141 bytes; did you mean 141GB?"),
+        ("--memory-limit", "80", "'80' means 80 bytes; did you mean 80GB?"),
         ("--device-memory", "4x141GB", "of one GPU, e.g. 141GB, and --world-size 4\n"),
         ("--device-memory", "8 x 80 GiB", "of one GPU, e.g. 80 GiB, and --world-size 8\n"),
         ("--device-memory", "4x", "expected a size, e.g. 512MB or 80GiB, got"),

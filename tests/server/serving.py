@@ -1,5 +1,6 @@
 """Starts `glm serve` as a process of its own and talks to it."""
 
+import json
 import os
 import re
 import signal
@@ -73,6 +74,11 @@ class ServerProcess:
 
     def log(self):
         return self.log_path.read_text(encoding="utf-8")
+
+    def events(self):
+        """The events of the log; a line that is still being written is left out."""
+        whole, _, _ = self.log().rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
     def openai(self, **options):
         return openai.OpenAI(

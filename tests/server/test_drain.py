@@ -132,7 +132,7 @@ def test_the_log_ends_with_the_drain(start_server, endless_model) -> None:
         server.send_signal(signal.SIGTERM)
         read_all(running)
     assert server.wait() == 1
-    events = [json.loads(line) for line in server.log().splitlines() if line.startswith("{")]
+    events = server.events()
     [draining] = [one for one in events if one["event"] == "draining"]
     assert (draining["signal"], draining["running"], draining["seconds"]) == ("SIGTERM", 1, 0.5)
     assert (events[-1]["event"], events[-1]["exit_code"]) == ("stopped", 1)

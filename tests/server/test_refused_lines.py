@@ -1,6 +1,5 @@
 """Each way in which a request is refused leaves one line: method, path, client, status, reason."""
 
-import json
 import re
 import secrets
 import time
@@ -19,8 +18,7 @@ OPTIONS = (*LIMITS, "--api-key", "secret", "--allowed-host", "known.org")
 
 def lines(server, **wanted):
     """The request lines of a log that have these fields."""
-    events = [json.loads(line) for line in server.log().splitlines() if line.startswith("{")]
-    requests = [one for one in events if one["event"] == "request"]
+    requests = [one for one in server.events() if one["event"] == "request"]
     return [one for one in requests if wanted.items() <= one.items()]
 
 

@@ -1,6 +1,5 @@
 """What a server says when it starts, and of its throughput while there is work."""
 
-import json
 import os
 import pty
 import re
@@ -86,7 +85,7 @@ def start_terminal():
 
 
 def events(server, name):
-    found = [json.loads(line) for line in server.log().splitlines() if line.startswith("{")]
+    found = server.events()
     return [one for one in found if one["event"] == name]
 
 

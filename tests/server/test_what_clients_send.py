@@ -247,7 +247,7 @@ def test_unknown_fields_are_named_once_with_their_request(start_server) -> None:
         assert post(server, CHAT, **fields).status_code == 200
     for number in range(400):
         server.http.post("/tokenize", json={"prompt": "x", f"field{number}": 1})
-    lines = [json.loads(line) for line in server.log().splitlines() if "unknown fields" in line]
+    lines = [one for one in server.events() if "unknown fields" in one["event"]]
     assert all(line["level"] == "warning" for line in lines)
     named = [name for line in lines for name in line["fields"]]
     assert named.count("seldom") == named.count("rare") == 1

@@ -28,7 +28,8 @@ def command(as_json):
     elif models:
         print_columns(COLUMNS, [row(one) for one in models])
         total = human_bytes(sum(one.size_bytes for one in models))
-        print(f"\n{len(models)} in {folder}, {total} in total")
+        count = f"{len(models)} model{'s' if len(models) > 1 else ''}"
+        print(f"\n{count} in {folder}, {total} in total")
     else:
         print(f"No models in {folder}. `glm pull ORG/NAME` downloads one.")
 

@@ -11,6 +11,7 @@ from glm_engine.dialogue import DialogueParser, Opening, opening_of
 from glm_engine.engine import Request, Sampling
 from glm_engine.errors import BadInputError
 from glm_engine.generation import Prompt, Runner
+from glm_engine.hub.names import name_of_folder
 from glm_engine.loading import say
 from glm_engine.server.errors import ApiError
 from glm_engine.server.generation import FINISH_REASONS
@@ -69,7 +70,7 @@ class EngineBackend:
         info = engine.info()
         self.max_seq = info["max_seq"]
         self.title = (
-            f"{text.path.resolve().name} on {info['device']}, context {self.max_seq:,} tokens"
+            f"{name_of_folder(text.path)} on {info['device']}, context {self.max_seq:,} tokens"
         )
 
     def answer(self, messages, settings, take):

@@ -165,8 +165,10 @@ def explain(name, revision, error):
     if isinstance(error, HfHubHTTPError):
         return explain_status(name, error)
     if isinstance(error, httpx2.HTTPError):
-        reason = str(error) or type(error).__name__
+        reason = str(error).rstrip(".") or type(error).__name__
         advice = "Check the network, or set HF_ENDPOINT to a mirror."
+        if "://" not in hub:
+            advice = "HF_ENDPOINT must begin with http:// or https://."
         return HubError(f"{name}: cannot reach {hub}: {reason}. {advice}")
     return HubError(f"{name}: invalid response from {hub}: {type(error).__name__}: {error}")
 

@@ -190,7 +190,7 @@ def latency_table(points):
 
 
 def gauges_table(points):
-    columns = (">mean", ">max", ">max at second")
+    columns = (">mean", ">max", ">time of max (s)")
     table = make_table(">rate/s", "gauge", *columns, title="Engine")
     for point in points:
         for name, (title, text) in GAUGES.items():

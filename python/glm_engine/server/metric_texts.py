@@ -10,7 +10,7 @@ TEXTS = {
     "glm_preemptions": "Requests preempted because the KV cache was full.",
     "glm_evictions": "Pages evicted from the prefix cache.",
     "glm_late_masks": "Forward-pass rows wasted because their grammar mask came too late.",
-    "glm_mask_wait_seconds": "Time forward passes spent waiting for grammar masks, in seconds.",
+    "glm_mask_wait_seconds": "Seconds that forward passes spent waiting for grammar masks.",
     "glm_requests_live": "Requests in the engine, running or waiting.",
     "glm_requests_waiting": "Requests waiting in the engine's queue.",
     "glm_requests_inside": "HTTP requests in progress.",

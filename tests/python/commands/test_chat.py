@@ -264,6 +264,9 @@ def test_the_key_of_a_server(chat, tmp_path, option):
         keys.write_text("two words\n")
         line = chat("--url", url, option, keys, lines=["a"])[2]
         assert line == f"glm: {keys}: expected one API key, got 2 words\n"
+        keys.write_text("\n")
+        line = chat("--url", url, option, keys, lines=["a"])[2]
+        assert line == f"glm: {keys}: expected one API key, but the file is empty\n"
         keys.write_text("sha256:ab\n")
         assert "expected the API key itself" in chat("--url", url, option, keys, lines=["a"])[2]
         keys.write_text("secret\n")

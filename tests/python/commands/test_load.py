@@ -86,7 +86,7 @@ def test_chat_prompts_are_words_and_those_of_a_file_are_sent_as_they_are(server,
 
 
 def test_names_of_vllms_benchmark_are_accepted(server):
-    arguments = ["--base-url", f"{server.url}/v1", "--num-prompts", 3, "--request-rate", "90"]
+    arguments = ["--base-url", f"{server.url}/v1", "--num-prompts", 3, "--rps", "90"]
     lengths = ["--random-input-len", 9, "--random-output-len", 4, "--max-concurrency", 2]
     names = ["--num-warmups", 1, "--served-model-name", MODEL, "--seed", 3, "--ignore-eos"]
     report = glm_json("load", *arguments, *lengths, *names)
@@ -125,10 +125,13 @@ def test_refusals_are_counted_and_nothing_done_is_a_failure(server):
 def test_a_server_that_wants_a_key(server, monkeypatch):
     server.reset(api_key="secret")
     line = refused("load", server.url, *SMALL)
-    assert line == f"glm: {server.url}: the server requires an API key: set GLM_API_KEY\n"
+    way = "set GLM_API_KEY or use --api-key-file"
+    assert line == f"glm: {server.url}: the server requires an API key: {way}\n"
     monkeypatch.setitem(ENVIRONMENT, "GLM_API_KEY", "wrong")
     line = refused("load", server.url, *SMALL)
     assert line == f"glm: {server.url}: the server rejected the API key in GLM_API_KEY\n"
+    lines = glm("load", server.url, *SMALL, "--api-key", "wrong").stderr.splitlines()
+    assert lines[-1] == f"glm: {server.url}: the server rejected the API key in --api-key"
     monkeypatch.setitem(ENVIRONMENT, "GLM_API_KEY", "secret")
     assert glm_json("load", server.url, *SMALL)["points"][0]["num_completed"] == 6
 
@@ -142,7 +145,7 @@ def test_a_key_in_a_file_wins_over_the_variable(server, monkeypatch, tmp_path):
     assert made["points"][0]["num_completed"] == 6
     path.write_text("another\n")
     line = refused("load", server.url, *SMALL, "--api-key-file", str(path))
-    assert f"401, the server does not accept the API key in {path}" in line
+    assert f"the server rejected the API key in {path}" in line
 
 
 @pytest.mark.parametrize(

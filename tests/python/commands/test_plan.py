@@ -76,7 +76,7 @@ def test_plan_refuses_with_the_reason():
     printed = glm("plan", *arguments)
     assert printed.returncode == 1
     assert "\nDoes not fit: weights of " in printed.stdout
-    assert printed.stdout.splitlines()[-1].endswith(" are missing. " + MORE_MEMORY)
+    assert printed.stdout.splitlines()[-1].endswith(" short). " + MORE_MEMORY)
 
 
 @pytest.mark.parametrize("layout", ["tensor_parallel", "expert_parallel"])
@@ -143,7 +143,7 @@ def test_the_memory_in_a_refusal_is_that_of_the_table():
     result = glm("plan", "glm-4.5-air-fp8", *CPU, "--device-memory", "22.5GB")
     assert result.returncode == 1
     assert "\nAvailable  20.25 GB (90% of free memory; --memory-limit)\n" in result.stdout
-    assert "but 20.25 GB are available" in result.stdout
+    assert "but only 20.25 GB is available" in result.stdout
     assert re.search(r"\nWeights +[\d.]+ GB\n", result.stdout)
     limited = glm("plan", "glm-4.5-air-fp8", "--device-memory", "80GB", "--memory-limit", "72GB")
     assert (
@@ -157,9 +157,7 @@ def test_too_few_gpus_are_told_how_many_would_do():
     assert result.returncode == 1
     said = result.stdout.splitlines()[-1]
     assert said.startswith("Does not fit: weights of ")
-    assert said.endswith(
-        " are missing. Use more GPUs or GPUs with more memory. --world-size 8 fits."
-    )
+    assert said.endswith(" short). Use more GPUs or GPUs with more memory. --world-size 8 fits.")
     assert "max-seq" not in said
     assert "Context length" not in result.stdout
     assert glm_json("plan", "glm-4.7-fp8", "--device-memory", "80GB")["world_size"] == 8

@@ -17,7 +17,7 @@ from tests.python.deploy.running import CAPITALS, ENVIRONMENT, wheel_in
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["smoke", "--gpu", "A100:8"], "--gpu: expected B200, H200, H100"),
+        (["smoke", "--gpu", "A100:8"], "--gpu: expected one of B200, H200, H100"),
         (["smoke", "--gpu", "B200:3"], "got 'B200:3'"),
         (["smoke", "--gpu", "b200:8"], "got 'b200:8'"),
         (["smoke", "--gpu", ""], "--gpu: expected a value, got an empty string"),

@@ -326,6 +326,8 @@ def test_without_a_network_what_is_here_serves(hub, nursery, name):
     unreachable = nursery.alone("pull", name, HF_ENDPOINT=closed)
     assert unreachable.code == 1
     assert f"cannot reach {closed}: [Errno 111] Connection refused" in unreachable.line()
+    unfinished = nursery.alone("pull", name, HF_ENDPOINT=closed.removeprefix("http://"))
+    assert "protocol. HF_ENDPOINT must begin with http:// or https://." in unfinished.line()
     offline = nursery.alone("pull", name, "--json", HF_ENDPOINT=closed, HF_HUB_OFFLINE="1")
     assert json.loads(offline.out) == {**report, "fetched_bytes": 0, "checked": False}
     absent = nursery.alone("pull", f"{name}-absent", HF_HUB_OFFLINE="1")

@@ -83,7 +83,7 @@ def test_gauges_are_shown_with_the_second_of_their_peak(capsys):
     assert ["inf", "KV", "cache", "used", "38%", "50%", "0.5"] in lines
     assert ["inf", "requests", "waiting", "49,999.5", "99,999.0", "12345.6"] in lines
     print_report(report_of(record(), gauges=None))
-    assert "max at second" not in capsys.readouterr().out
+    assert "time of max" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["seconds", "kv_utilisation"])
