@@ -11,7 +11,7 @@ BLOCK = (
     ("Device", "{device}"),
     ("GPUs", "{gpus}"),
     ("Context length", "{context_length:,} tokens"),
-    ("KV cache", "{kv_cache_tokens:,} tokens ({kv_cache_requests:,} requests at full context)"),
+    ("KV cache", "{kv_cache_tokens:,} tokens; requests at full context: {kv_cache_requests:,}"),
     ("API", "{api}"),
     ("Page", "{page}"),
     ("API keys", "{api_keys}{key_sources}"),
