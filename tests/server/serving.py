@@ -78,7 +78,7 @@ class ServerProcess:
     def events(self):
         """The events of the log; a line that is still being written is left out."""
         whole, _, _ = self.log().rpartition("\n")
-        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+        return [json.loads(line) for line in whole.split("\n") if line.startswith("{")]
 
     def openai(self, **options):
         return openai.OpenAI(

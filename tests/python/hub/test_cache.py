@@ -46,7 +46,7 @@ def test_a_model_that_was_pulled_is_ready(hub, nursery, name):
     shown = nursery.run("list").out
     form = rf"{name} +{human_bytes(row['size_bytes'])} +\d{{4}}-\d\d-\d\d \d\d:\d\d +ready"
     assert re.search(form, shown)
-    assert re.search(rf"\n\d+ in {nursery.home / 'hub'}, [\d.]+ [kM]B in total\n$", shown)
+    assert re.search(rf"\n\d+ models? in {nursery.home / 'hub'}, [\d.]+ [kM]B in total\n$", shown)
 
 
 def test_states_of_models_that_are_not_ready(hub, nursery, name):
