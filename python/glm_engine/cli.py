@@ -141,7 +141,9 @@ def main(arguments=None):
     except (click.Abort, KeyboardInterrupt) as error:
         return interrupted(error.__cause__ or error)
     except GlmError as error:
-        return report(str(error), error.exit_code)
+        from glm_engine.engine_words import for_users
+
+        return report(for_users(error), error.exit_code)
     except Exception as error:
         if is_interrupt(error):
             return interrupted()

@@ -64,7 +64,7 @@ def test_a_limit_above_the_memory_that_is_planned_for_is_refused(capsys):
     assert cli.main([*arguments, "100MB"]) == 0
     capsys.readouterr()
     assert cli.main([*arguments, "101MB"]) == 1
-    said = "Does not fit: memory_limit_bytes is 101.00 MB, which is 1.00 MB more than the"
+    said = "Does not fit: --memory-limit is 101.00 MB, which is 1.00 MB more than the"
     assert capsys.readouterr().out.startswith(said)
 
 
@@ -111,7 +111,13 @@ def test_plan_lists_its_buffers():
 
 def test_a_cache_of_codes_on_the_cpu():
     line = refused("plan", *CPU, "--kv-dtype", "fp8_e4m3", code=3)
-    assert "the device does not support KV cache pages with kv_dtype F8_E4M3" in line
+    assert line == "glm: device cpu does not support --kv-dtype fp8_e4m3; use float32\n"
+
+
+def test_a_cache_of_float32_on_a_gpu():
+    line = refused("plan", *FOUR_H200, "--kv-dtype", "float32", code=3)
+    use = "use bfloat16 or fp8_e4m3"
+    assert line == f"glm: device cuda does not support --kv-dtype float32; {use}\n"
 
 
 def test_device_memory_means_a_gpu():
