@@ -14,6 +14,9 @@ from glm_engine import cli
 from glm_engine.options import CAPITALS, ByteSize
 
 ROOT = Path(__file__).resolve().parents[2]
+NOT_A_CHECKPOINT = (
+    "README.md: expected a checkpoint folder, a config.json or a model name, got another file\n"
+)
 
 
 def run(*arguments, stdin="", **variables):
@@ -53,7 +56,9 @@ def test_version_is_the_projects(capsys):
     [
         (["serve", "README.md"], "README.md is a file, not a checkpoint folder"),
         (["chat", "README.md"], "README.md is a file, not a checkpoint folder"),
-        (["nope"], "No such command 'nope'; `glm --help` lists the commands"),
+        (["nope"], "No such command 'nope'. `glm --help` lists the commands."),
+        (["inspect", "README.md"], NOT_A_CHECKPOINT),
+        (["plan", "README.md"], NOT_A_CHECKPOINT),
         (["smoke", "--device", "tpu"], "'tpu' is not one of"),
         (
             ["plan", "--memory-limit", "3q"],

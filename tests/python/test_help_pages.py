@@ -109,10 +109,10 @@ def test_help_of_a_command_is_its_help(words, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("help", "generat"), "No such command 'generat': did you mean `glm generate`?"),
+        (("help", "generat"), "No such command 'generat'. Did you mean 'generate'? `glm help"),
         (
             ("help", "metrics"),
-            "No such command 'metrics'; `glm --help` lists the commands; `glm help",
+            "No such command 'metrics'. `glm --help` lists the commands. `glm help",
         ),
         (("help", "metrics"), "`glm help engine` and `glm help sampling` show the options"),
         (("help", "deploy", "metrics"), "No such command 'metrics'.\n"),

@@ -29,7 +29,7 @@ def resolved(ctx, word):
         return ctx.command.resolve_command(ctx, [word])
     except click.UsageError as error:
         topics = " and ".join(f"`glm help {one}`" for one in options.TOPICS)
-        text = f"{error.message}; {topics} show the options that many commands share"
+        text = f"{error.message} {topics} show the options that many commands share."
         raise click.UsageError(text if ctx.parent is None else error.message, ctx) from error
 
 
