@@ -6,6 +6,7 @@ import click
 
 from glm_engine.aliases import alias_typed, tell
 from glm_engine.bench.costs import SYNTHETIC
+from glm_engine.console import FEWEST_GPUS
 from glm_engine.errors import BadInputError
 from glm_engine.hub.option import Command
 from glm_engine.layout import CAPITALS
@@ -137,10 +138,8 @@ ENGINE = {
         "--world-size",
         type=WorldSize(1),
         metavar="N|auto",
-        show_default="auto: the smallest number of GPUs (1, 2, 4 or 8) that can hold the model; 1"
-        " on the"
-        " CPU",
-        help="Number of GPUs to split the model across (tensor parallel size).",
+        show_default=f"auto: {FEWEST_GPUS}; 1 on the CPU",
+        help="Number of GPUs to split the model across (tensor parallel size); 0 means auto.",
     ),
     "expert_layout": engine_option(
         "--expert-layout",

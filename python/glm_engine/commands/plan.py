@@ -7,6 +7,7 @@ import click
 
 from glm_engine import options
 from glm_engine.console import (
+    FEWEST_GPUS,
     coloured,
     human_bytes,
     human_count,
@@ -14,12 +15,11 @@ from glm_engine.console import (
     print_fields,
     print_json,
 )
-from glm_engine.errors import EngineError, ExitCode, Status
 from glm_engine.engine_words import in_options
+from glm_engine.errors import EngineError, ExitCode, Status
 from glm_engine.option_types import SizeOfOne
 from glm_engine.sizes import batch_line, context_line
 
-FEWEST = "the smallest number (1, 2, 4 or 8) that can hold the model"
 ON_GPUS = " To plan for GPUs, state the memory of each, e.g. --device-memory 141GB."
 
 
@@ -144,7 +144,7 @@ def devices(planned, is_chosen):
     if planned["device"] == "cpu":
         ranks = "" if count == 1 else f", {count} ranks"
         return "CPU", f"{memory} of free memory{ranks}"
-    chosen = f"; {FEWEST}" if is_chosen and planned["fits"] else ""
+    chosen = f"; {FEWEST_GPUS}" if is_chosen and planned["fits"] else ""
     return "GPUs", f"{count} with {memory} of free memory{' each' if count > 1 else ''}{chosen}"
 
 
