@@ -136,7 +136,7 @@ ENGINE = {
     ),
     "world_size": engine_option(
         "--world-size",
-        type=WorldSize(1),
+        type=WorldSize(0),
         metavar="N|auto",
         show_default=f"auto: {FEWEST_GPUS}; 1 on the CPU",
         help="Number of GPUs to split the model across (tensor parallel size); 0 means auto.",
@@ -157,16 +157,17 @@ ENGINE = {
     ),
     "max_batch": engine_option(
         "--max-batch",
-        type=POSITIVE,
+        type=NOT_NEGATIVE,
         show_default="256 on a GPU, 64 on the CPU, less if memory is limited",
-        help="Maximum number of requests per forward pass.",
+        help="Maximum number of requests per forward pass; 0 means the default.",
     ),
     "max_seq": engine_option(
         "--max-seq",
         "-c",
-        type=POSITIVE,
+        type=NOT_NEGATIVE,
         show_default="the model's, less if memory is limited",
-        help="Context length: maximum tokens per request, including the prompt and the answer.",
+        help="Context length: maximum tokens per request, including the prompt and the answer; 0"
+        " means the model's context length.",
     ),
     "page_size": engine_option(
         "--page-size", type=POSITIVE, show_default="16", help="Tokens per KV-cache page."
@@ -179,10 +180,10 @@ ENGINE = {
     ),
     "max_step_tokens": engine_option(
         "--max-step-tokens",
-        type=POSITIVE,
+        type=NOT_NEGATIVE,
         show_default="8192 on a GPU, less if memory is limited; 512 on the CPU; at least"
         " twice --max-batch",
-        help="Maximum tokens per forward pass.",
+        help="Maximum tokens per forward pass; 0 means the default.",
     ),
     "prefill_chunk": engine_option(
         "--prefill-chunk",

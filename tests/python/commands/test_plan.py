@@ -120,6 +120,17 @@ def test_a_cache_of_float32_on_a_gpu():
     assert line == f"glm: device cuda does not support --kv-dtype float32; {use}\n"
 
 
+@pytest.mark.parametrize("name", ["-c", "--max-batch", "--max-step-tokens", "--world-size"])
+def test_zero_means_the_default(name):
+    arguments = ("plan", "glm-4.7-fp8", "--device-memory", "141GB")
+    assert glm_json(*arguments, name, 0) == glm_json(*arguments)
+
+
+def test_a_context_of_zero_is_the_models():
+    planned = glm_json("plan", *CPU, "--max-model-len", 0)
+    assert planned["max_seq"] == planned["model_max_seq"]
+
+
 def test_device_memory_means_a_gpu():
     planned = glm_json("plan", *FOUR_H200)
     assert (planned["device"], planned["world_size"], planned["fits"]) == ("cuda", 4, True)
