@@ -206,7 +206,8 @@ ENGINE = {
         "--kv-dtype",
         type=KvDtype(list(KV_DTYPES)),
         show_default="bfloat16 on a GPU, float32 on the CPU",
-        help="Data type of the KV cache: bfloat16 or fp8_e4m3 on a GPU, float32 on the CPU.",
+        help="Data type of the KV cache: bfloat16 (or bf16) or fp8_e4m3 (or fp8) on a GPU, float32"
+        " on the CPU; auto is the default.",
     ),
     "memory_limit": engine_option(
         "--memory-limit",
@@ -252,60 +253,41 @@ SAMPLING_HELP = {
     " off.",
     "frequency_penalty": "Penalize tokens by how often the answer already contains them.",
     "presence_penalty": "Penalize tokens that the answer already contains.",
+    "num_logprobs": "How many of the most likely tokens to list for each token; -1 turns"
+    " log-probabilities off.",
     "seed": "Random seed for sampling.",
 }
+SAMPLING_TYPES = {
+    "temperature": Finite(min=0),
+    "top_p": Finite(0, 1),
+    "top_k": NOT_NEGATIVE,
+    "min_p": Finite(0, 1),
+    "repetition_penalty": Finite(min=0),
+    "frequency_penalty": Finite(-2, 2),
+    "presence_penalty": Finite(-2, 2),
+    "num_logprobs": Whole(-1, 20),
+    "seed": SEED,
+}
+SAMPLING_DEFAULTS = {
+    "temperature": 0.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+    "num_logprobs": -1,
+    "seed": 0,
+}
 SAMPLING = {
-    "temperature": sampling_option(
-        "--temperature",
-        type=float,
-        default=0.0,
-        help=SAMPLING_HELP["temperature"],
-    ),
-    "top_p": sampling_option(
-        "--top-p",
-        type=float,
-        default=1.0,
-        help=SAMPLING_HELP["top_p"],
-    ),
-    "top_k": sampling_option(
-        "--top-k",
-        type=NOT_NEGATIVE,
-        default=0,
-        help=SAMPLING_HELP["top_k"],
-    ),
-    "min_p": sampling_option(
-        "--min-p",
-        type=float,
-        default=0.0,
-        help=SAMPLING_HELP["min_p"],
-    ),
-    "repetition_penalty": sampling_option(
-        "--repetition-penalty",
-        type=float,
-        default=1.0,
-        help=SAMPLING_HELP["repetition_penalty"],
-    ),
-    "frequency_penalty": sampling_option(
-        "--frequency-penalty",
-        type=float,
-        default=0.0,
-        help=SAMPLING_HELP["frequency_penalty"],
-    ),
-    "presence_penalty": sampling_option(
-        "--presence-penalty",
-        type=float,
-        default=0.0,
-        help=SAMPLING_HELP["presence_penalty"],
-    ),
-    "num_logprobs": sampling_option(
-        "--logprobs",
-        "num_logprobs",
-        type=Whole(-1, 20),
-        default=-1,
-        help="How many of the most likely tokens to list for each token; -1 turns log-probabilities"
-        " off.",
-    ),
-    "seed": sampling_option("--seed", type=SEED, default=0, help=SAMPLING_HELP["seed"]),
+    name: sampling_option(
+        f"--{name.removeprefix('num_').replace('_', '-')}",
+        name,
+        type=kind,
+        default=SAMPLING_DEFAULTS[name],
+        help=SAMPLING_HELP[name],
+    )
+    for name, kind in SAMPLING_TYPES.items()
 }
 TOPICS = {"engine": ENGINE, "sampling": SAMPLING}
 
