@@ -29,7 +29,9 @@ OPTIONS = {
 NAME = re.compile(
     rf"(?<![\w/.-])({'|'.join(OPTIONS)})(?![\w/-])|(?<=\buse )device(?= (?:cpu|cuda)\b)"
 )
-BUILD = re.compile(r"library for device (?P<kind>\w+): .*(?P<advice>; in a source checkout, .*)")
+BUILD = re.compile(
+    r"library for device (?P<kind>\w+): .*(?P<advice>; in a source checkout, [^`]*`[^`]*`)"
+)
 INSTALL_CUDA = "install the wheel whose version does not end in +cpu"
 REINSTALL = "this installation is incomplete; install the glm-engine wheel again"
 
@@ -45,7 +47,7 @@ def in_options(text):
     found = BUILD.search(named)
     if not (found and layout.IS_WHEEL):
         return named
-    return named[: found.start("advice")] + advice_of_wheel(found["kind"])
+    return named.replace(found["advice"], advice_of_wheel(found["kind"]))
 
 
 def advice_of_wheel(kind):

@@ -57,8 +57,10 @@ def test_a_checkout_keeps_the_advice_to_build(monkeypatch):
 def test_a_wheel_never_speaks_of_a_checkout(kind, advice, monkeypatch):
     monkeypatch.setattr(layout, "IS_WHEEL", True)
     monkeypatch.setattr(libraries, "find_backend_library", lambda _kind: None)
-    line = in_options(CANNOT.format(kind))
+    line = in_options(f"{CANNOT.format(kind)}. To plan for GPUs, say so.")
+    assert line.startswith(f"cannot open the library for device {kind}: it: gone. This ")
     assert advice in line
+    assert line.endswith(". To plan for GPUs, say so.")
     assert not re.search("checkout|`x`", line)
 
 
