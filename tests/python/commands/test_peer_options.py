@@ -70,7 +70,7 @@ SERVE = {
         (("-m", HERE), "model_dir", HERE),
         (("-hf", HERE), "model_dir", HERE),
         (("-c", "4096"), "max_seq", 4096),
-        (("--ctx-size", "0"), "max_seq", None),
+        (("--ctx-size", "0"), "max_seq", 0),
         (("-np", "4"), "max_batch", 4),
         (("--parallel", "-1"), "max_batch", None),
         (("-t", "8"), "num_threads", 8),

@@ -6,7 +6,7 @@ import pytest
 
 from glm_engine import cli
 from tests.nvidia_driver import skip_where_a_gpu_is
-from tests.python.commands.running import CONFIGS, CPU, glm, glm_json, refused
+from tests.python.commands.running import CONFIGS, CPU, ENVIRONMENT, glm, glm_json, refused
 
 GLM_4_7 = {
     "num_parameters": 352_797_829_024,
@@ -126,8 +126,10 @@ def test_zero_means_the_default(name):
     assert glm_json(*arguments, name, 0) == glm_json(*arguments)
 
 
-def test_a_context_of_zero_is_the_models():
-    planned = glm_json("plan", *CPU, "--max-model-len", 0)
+@pytest.mark.parametrize("name", ["-c", "--max-seq", "--max-model-len"])
+def test_a_context_of_zero_is_the_models(name, monkeypatch):
+    monkeypatch.setitem(ENVIRONMENT, "GLM_MAX_SEQ", "64")
+    planned = glm_json("plan", *CPU, name, 0)
     assert planned["max_seq"] == planned["model_max_seq"]
 
 
