@@ -25,6 +25,13 @@ OPTIONS = {
     "device_memory_bytes": "--device-memory",
     "num_layers": "--layers",
     "max_queue": "--max-queue",
+    "top_p": "--top-p",
+    "min_p": "--min-p",
+    "top_k": "--top-k",
+    "repetition_penalty": "--repetition-penalty",
+    "frequency_penalty": "--frequency-penalty",
+    "presence_penalty": "--presence-penalty",
+    "num_logprobs": "--logprobs",
 }
 NAME = re.compile(
     rf"(?<![\w/.-])({'|'.join(OPTIONS)})(?![\w/-])|(?<=\buse )device(?= (?:cpu|cuda)\b)"

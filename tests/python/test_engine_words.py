@@ -10,12 +10,14 @@ from glm_engine.errors import BadInputError, EngineError, EngineLibraryError, St
 from tests.python.test_option_sources import COMMANDS
 
 NO_OPTION = {"model_dir", "library_dir", "device", "graphs", "synthetic", "kv_events"}
+NO_OPTION |= {"temperature", "seed"}
 HIDDEN = {"struct_size", "max_logit_rows", "progress", "progress_context", "ranks_per_device"}
 CANNOT = "cannot open the library for device {}: it: gone; in a source checkout, build it with `x`"
 
 
 def test_every_option_of_the_engine_has_its_name_on_the_command_line():
-    fields = {name for name, *_ in abi.STRUCTS["engine_options"]}
+    structs = ("engine_options", "engine_sampling")
+    fields = {name for struct in structs for name, *_ in abi.STRUCTS[struct]}
     assert fields - NO_OPTION - HIDDEN == set(engine_words.OPTIONS)
     params = [param for one in COMMANDS.values() for param in one.params]
     flags = {flag for param in params for flag in param.opts}
