@@ -178,5 +178,5 @@ def no_such_option(name, command, ctx):
     if answers and name not in own:
         return click.UsageError(f"{shown}: {answers[0]}.", ctx)
     found = difflib.get_close_matches(name, own, n=1, cutoff=CUTOFF)
-    meant = f" Did you mean {found[0]}?" if found else ""
+    meant = f" Did you mean {found[0]!r}?" if found else ""
     return click.UsageError(f"{shown}.{meant}", ctx)

@@ -83,8 +83,11 @@ def known_name(name, ctx):
     if meant in COMMANDS:
         return meant
     found = difflib.get_close_matches(name, COMMANDS, n=1)
-    advice = peer_commands.ANSWERS.get(name) or (f"did you mean `glm {found[0]}`?" if found else "")
-    end = f": {advice}" if advice else "; `glm --help` lists the commands"
+    answer = peer_commands.ANSWERS.get(name)
+    if answer:
+        end = f": {answer}."
+    else:
+        end = f". Did you mean {found[0]!r}?" if found else ". `glm --help` lists the commands."
     raise click.UsageError(f"No such command {name!r}{end}", ctx)
 
 
@@ -141,7 +144,9 @@ def main(arguments=None):
     except (click.Abort, KeyboardInterrupt) as error:
         return interrupted(error.__cause__ or error)
     except GlmError as error:
-        return report(str(error), error.exit_code)
+        from glm_engine.engine_words import for_users
+
+        return report(for_users(error), error.exit_code)
     except Exception as error:
         if is_interrupt(error):
             return interrupted()

@@ -17,6 +17,7 @@ UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 COLOURS = {"error": "red", "warning": "yellow", "good": "green"}
 DUMB_TERMINALS = ("dumb", "unknown")
 LINE_SECONDS = 10.0
+FEWEST_GPUS = "the smallest number of GPUs (1, 2, 4 or 8) that can hold the model"
 
 
 def is_screen(stream):
@@ -166,7 +167,7 @@ def least_width(console, table):
 
 def world_size_choice(world_size):
     """Return the line that says how many GPUs the engine chose to use."""
-    return f"world size {world_size}: the smallest of 1, 2, 4 and 8 GPUs that holds the model"
+    return f"world size {world_size}: {FEWEST_GPUS}"
 
 
 class ProgressLines:

@@ -15,6 +15,7 @@ from glm_engine import abi, layout, libraries
 from glm_engine.bounded_process import clean_environment
 from glm_engine.console import human_bytes
 from glm_engine.engine import find_gpus
+from glm_engine.engine_words import for_users
 from glm_engine.errors import GlmError
 from glm_engine.layout import CAPITALS
 from glm_engine.version import version
@@ -193,7 +194,7 @@ def nvidia_driver():
     try:
         found = find_gpus()
     except GlmError as error:
-        return Finding(name, False, str(error), "reported by engine.so")
+        return Finding(name, False, for_users(error), "reported by engine.so")
     if not found["num_gpus"]:
         how = found["driver"] or "libcuda.so.1 not found"
         return Finding(name, False, "no GPU; --device auto uses the CPU", how)

@@ -91,10 +91,12 @@ def record(option, ctx):
     return names, whole("  ".join(filter(None, (words, end))))
 
 
-def topic_page(topic, options, ctx):
+def topic_page(topic, options, ctx, note=None):
     """Return the page of the options that many commands share."""
     formatter = ctx.make_formatter()
     formatter.write_text(f"The {topic} options, which many commands share.")
+    if note:
+        formatter.write_text(note)
     with formatter.section(topic.capitalize()):
         formatter.write_dl([record(one, ctx) for one in options])
     return formatter.getvalue().rstrip("\n")

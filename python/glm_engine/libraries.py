@@ -7,6 +7,7 @@ from pathlib import Path
 
 from glm_engine import layout
 from glm_engine.abi import TYPES, declare_functions
+from glm_engine.engine_words import REINSTALL
 from glm_engine.errors import EngineLibraryError
 from glm_engine.values import variable
 
@@ -33,9 +34,10 @@ def find_engine_library():
     path = layout.LIBRARIES / "engine.so"
     if path.is_file():
         return FoundLibrary(path, "part of the wheel" if layout.IS_WHEEL else "built here")
-    raise EngineLibraryError(
-        f"engine.so not found at {path}; build it with `scons`, or set {VARIABLE} to its path"
+    advice = (
+        REINSTALL if layout.IS_WHEEL else f"build it with `scons`, or set {VARIABLE} to its path"
     )
+    raise EngineLibraryError(f"engine.so not found at {path}; {advice}")
 
 
 def find_backend_library(kind):

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 
+from glm_engine.aliases import tell
 from glm_engine.console import bytes_progress, coloured, world_size_choice
 from glm_engine.engine import Engine
 from glm_engine.interrupts import interrupted_afterwards
@@ -24,10 +25,11 @@ def say(line):
     print(coloured(f"glm: {line}", "warning", sys.stderr), file=sys.stderr, flush=True)
 
 
-def load_engine(options, quiet=False, warn=say):
+def load_engine(options, quiet=False, warn=say, inform=tell):
     """Return (engine, seconds); raise what the engine fails with.
 
-    `warn` takes a line: how many GPUs the engine chose, or that memory cut the context.
+    `inform` takes the line that says how many GPUs the engine chose, `warn` the line that says
+    that memory cut the context.
     """
     began = time.monotonic()
     with bytes_progress(quiet) as show:
@@ -36,7 +38,7 @@ def load_engine(options, quiet=False, warn=say):
         engine = in_thread(lambda: Engine(options), meanwhile=import_needed)
     info = engine.info()
     if not (quiet or options.world_size or info["device"].startswith("CPU")):
-        warn(world_size_choice(info["world_size"]))
+        inform(world_size_choice(info["world_size"]))
     if not quiet and (line := cut_line(info)):
         warn(line)
     return engine, time.monotonic() - began

@@ -63,7 +63,9 @@ class Command(click.Command):
         return foreign_options(self)
 
     def get_params(self, ctx):
-        return [*super().get_params(ctx), *self.foreign]
+        own = super().get_params(ctx)
+        end = len(self.params)
+        return [*own[:end], *self.foreign, *own[end:]]
 
     def parse_args(self, ctx, args):
         ctx.meta[TYPED] = {}

@@ -6,6 +6,7 @@ import click
 
 from glm_engine.aliases import alias_typed, tell
 from glm_engine.bench.costs import SYNTHETIC
+from glm_engine.console import FEWEST_GPUS
 from glm_engine.errors import BadInputError
 from glm_engine.hub.option import Command
 from glm_engine.layout import CAPITALS
@@ -135,12 +136,10 @@ ENGINE = {
     ),
     "world_size": engine_option(
         "--world-size",
-        type=WorldSize(1),
+        type=WorldSize(0),
         metavar="N|auto",
-        show_default="auto: the smallest number of GPUs (1, 2, 4 or 8) that can hold the model; 1"
-        " on the"
-        " CPU",
-        help="Number of GPUs to split the model across (tensor parallel size).",
+        show_default=f"auto: {FEWEST_GPUS}; 1 on the CPU",
+        help="Number of GPUs to split the model across (tensor parallel size); 0 means auto.",
     ),
     "expert_layout": engine_option(
         "--expert-layout",
@@ -158,16 +157,17 @@ ENGINE = {
     ),
     "max_batch": engine_option(
         "--max-batch",
-        type=POSITIVE,
+        type=NOT_NEGATIVE,
         show_default="256 on a GPU, 64 on the CPU, less if memory is limited",
-        help="Maximum number of requests per forward pass.",
+        help="Maximum number of requests per forward pass; 0 means the default.",
     ),
     "max_seq": engine_option(
         "--max-seq",
         "-c",
-        type=POSITIVE,
+        type=NOT_NEGATIVE,
         show_default="the model's, less if memory is limited",
-        help="Context length: maximum tokens per request, including the prompt and the answer.",
+        help="Context length: maximum tokens per request, including the prompt and the answer; 0"
+        " means the model's context length.",
     ),
     "page_size": engine_option(
         "--page-size", type=POSITIVE, show_default="16", help="Tokens per KV-cache page."
@@ -180,10 +180,10 @@ ENGINE = {
     ),
     "max_step_tokens": engine_option(
         "--max-step-tokens",
-        type=POSITIVE,
+        type=NOT_NEGATIVE,
         show_default="8192 on a GPU, less if memory is limited; 512 on the CPU; at least"
         " twice --max-batch",
-        help="Maximum tokens per forward pass.",
+        help="Maximum tokens per forward pass; 0 means the default.",
     ),
     "prefill_chunk": engine_option(
         "--prefill-chunk",
@@ -206,7 +206,8 @@ ENGINE = {
         "--kv-dtype",
         type=KvDtype(list(KV_DTYPES)),
         show_default="bfloat16 on a GPU, float32 on the CPU",
-        help="Data type of the KV cache: bfloat16 or fp8_e4m3 on a GPU, float32 on the CPU.",
+        help="Data type of the KV cache: bfloat16 (or bf16) or fp8_e4m3 (or fp8) on a GPU, float32"
+        " on the CPU; auto is the default.",
     ),
     "memory_limit": engine_option(
         "--memory-limit",
@@ -252,60 +253,41 @@ SAMPLING_HELP = {
     " off.",
     "frequency_penalty": "Penalize tokens by how often the answer already contains them.",
     "presence_penalty": "Penalize tokens that the answer already contains.",
+    "num_logprobs": "How many of the most likely tokens to list for each token; -1 turns"
+    " log-probabilities off.",
     "seed": "Random seed for sampling.",
 }
+SAMPLING_TYPES = {
+    "temperature": Finite(min=0),
+    "top_p": Finite(0, 1),
+    "top_k": NOT_NEGATIVE,
+    "min_p": Finite(0, 1),
+    "repetition_penalty": Finite(min=0),
+    "frequency_penalty": Finite(-2, 2),
+    "presence_penalty": Finite(-2, 2),
+    "num_logprobs": Whole(-1, 20),
+    "seed": SEED,
+}
+SAMPLING_DEFAULTS = {
+    "temperature": 0.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+    "num_logprobs": -1,
+    "seed": 0,
+}
 SAMPLING = {
-    "temperature": sampling_option(
-        "--temperature",
-        type=float,
-        default=0.0,
-        help=SAMPLING_HELP["temperature"],
-    ),
-    "top_p": sampling_option(
-        "--top-p",
-        type=float,
-        default=1.0,
-        help=SAMPLING_HELP["top_p"],
-    ),
-    "top_k": sampling_option(
-        "--top-k",
-        type=NOT_NEGATIVE,
-        default=0,
-        help=SAMPLING_HELP["top_k"],
-    ),
-    "min_p": sampling_option(
-        "--min-p",
-        type=float,
-        default=0.0,
-        help=SAMPLING_HELP["min_p"],
-    ),
-    "repetition_penalty": sampling_option(
-        "--repetition-penalty",
-        type=float,
-        default=1.0,
-        help=SAMPLING_HELP["repetition_penalty"],
-    ),
-    "frequency_penalty": sampling_option(
-        "--frequency-penalty",
-        type=float,
-        default=0.0,
-        help=SAMPLING_HELP["frequency_penalty"],
-    ),
-    "presence_penalty": sampling_option(
-        "--presence-penalty",
-        type=float,
-        default=0.0,
-        help=SAMPLING_HELP["presence_penalty"],
-    ),
-    "num_logprobs": sampling_option(
-        "--logprobs",
-        "num_logprobs",
-        type=Whole(-1, 20),
-        default=-1,
-        help="How many of the most likely tokens to list for each token; -1 turns log-probabilities"
-        " off.",
-    ),
-    "seed": sampling_option("--seed", type=SEED, default=0, help=SAMPLING_HELP["seed"]),
+    name: sampling_option(
+        f"--{name.removeprefix('num_').replace('_', '-')}",
+        name,
+        type=kind,
+        default=SAMPLING_DEFAULTS[name],
+        help=SAMPLING_HELP[name],
+    )
+    for name, kind in SAMPLING_TYPES.items()
 }
 TOPICS = {"engine": ENGINE, "sampling": SAMPLING}
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 COUNT = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([kKmMgG])")
 SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 SHARE = re.compile(r"[01]|[01]?\.\d{1,9}")
-FROM_MODEL = ("auto", "0", "-1")
+AUTOMATIC = ("auto", "-1")
 SWITCHES = {"on": True, "off": False, "auto": None}
 
 
@@ -21,8 +21,8 @@ class ShareOfAll:
 
 
 def count(text):
-    """Return a count; auto, 0 and -1 leave the default, 32k is 32000 and 32K is 32768."""
-    if text in FROM_MODEL:
+    """Return a count; auto and -1 leave the default, 32k is 32000 and 32K is 32768."""
+    if text in AUTOMATIC:
         return None
     found = COUNT.fullmatch(text)
     return str(int(Fraction(found[1]) * SCALES[found[2]])) if found else text

@@ -8,7 +8,7 @@ REASONS = {
     "option": "as requested",
     "model": "the model's maximum",
     "default": "the default",
-    "num_pages": "limited by num_pages",
+    "num_pages": "limited by --num-pages",
     "memory": "limited by memory",
 }
 

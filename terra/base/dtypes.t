@@ -8,9 +8,9 @@ local dtypes = {}
 local other_kinds = 16
 
 dtypes.table = {
-  { name = "F32", bytes = 4, code = C.GLM_DTYPE_F32 },
-  { name = "BF16", bytes = 2, code = C.GLM_DTYPE_BF16 },
-  { name = "F8_E4M3", bytes = 1, code = C.GLM_DTYPE_F8_E4M3 },
+  { name = "F32", option = "float32", bytes = 4, code = C.GLM_DTYPE_F32 },
+  { name = "BF16", option = "bfloat16", bytes = 2, code = C.GLM_DTYPE_BF16 },
+  { name = "F8_E4M3", option = "fp8_e4m3", bytes = 1, code = C.GLM_DTYPE_F8_E4M3 },
   { name = "F8_E5M2", bytes = 1 },
   { name = "F8_E8M0", bytes = 1 },
   { name = "F16", bytes = 2 },
@@ -30,6 +30,13 @@ for index, dtype in ipairs(dtypes.table) do
   dtype.code = dtype.code or other_kinds + index
 end
 
+local options = {}
+for _, dtype in ipairs(dtypes.table) do
+  if dtype.option then
+    table.insert(options, dtype)
+  end
+end
+
 dtypes.unknown = -1
 
 terra dtypes.parse(name : text.Slice) : int32
@@ -46,6 +53,7 @@ terra dtypes.parse(name : text.Slice) : int32
 end
 
 dtypes.name = codes.name_of(dtypes.table, "unknown")
+dtypes.option_name = codes.field_of(options, "option", rawstring, "unknown")
 dtypes.bytes = codes.field_of(dtypes.table, "bytes", int64, 0)
 
 return dtypes

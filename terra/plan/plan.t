@@ -202,12 +202,19 @@ end
 terra Plan:measure_page(message : &C.glm_message) : int32
   var cache = self:cache(1)
   var code = self.backend.kv_page_bytes(&cache, &self.page_bytes)
+  var is_float32 = self.kv_dtype == C.GLM_DTYPE_F32
+  if code == C.GLM_NOT_SUPPORTED and is_float32 ~= self.shares_memory then
+    return status.fail(
+      message, code, "device %s does not support kv_dtype %s; use %s", self.backend.kind, dtypes.option_name(self.kv_dtype),
+      terralib.select(self.shares_memory, "float32", "bfloat16 or fp8_e4m3")
+    )
+  end
   if code ~= C.GLM_OK or self.page_bytes <= 0 then
     return status.fail(
       message,
       C.GLM_NOT_SUPPORTED,
       "the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d",
-      dtypes.name(self.kv_dtype),
+      dtypes.option_name(self.kv_dtype),
       cache.page_size,
       cache.num_kv_heads,
       cache.head_dim

@@ -111,17 +111,6 @@ local terra write_sizes(out : &JsonWriter, made : &Plan)
   out:string_field("max_batch_from", source_name(made:max_batch_from()))
 end
 
-local terra kv_dtype_name(dtype : int32) : rawstring
-  if dtype == C.GLM_DTYPE_F32 then
-    return "float32"
-  elseif dtype == C.GLM_DTYPE_BF16 then
-    return "bfloat16"
-  elseif dtype == C.GLM_DTYPE_F8_E4M3 then
-    return "fp8_e4m3"
-  end
-  return dtypes.name(dtype)
-end
-
 local terra write_rank(out : &JsonWriter, made : &Plan, index : int32)
   var rank = made:rank(index)
   out:begin_object()
@@ -145,7 +134,7 @@ local terra write_model(out : &JsonWriter, source : &Model)
 end
 
 local terra write_cache(out : &JsonWriter, made : &Plan)
-  out:string_field("kv_dtype", kv_dtype_name(made.kv_dtype))
+  out:string_field("kv_dtype", dtypes.option_name(made.kv_dtype))
   out:integer_field("kv_bytes_per_token", made:kv_bytes_per_token(made.kv_dtype))
   out:integer_field("kv_bytes_per_token_bf16", made:kv_bytes_per_token(C.GLM_DTYPE_BF16))
   out:integer_field("page_size", made.options.page_size)

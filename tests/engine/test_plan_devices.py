@@ -271,7 +271,17 @@ def test_an_engine_says_how_many_devices_it_took(capsys):
     engine, _ = load_engine(options)
     with engine:
         assert engine.info()["world_size"] == 2
-    assert capsys.readouterr().err == f"glm: {world_size_choice(2)}\n"
+    fewest = "the smallest number of GPUs (1, 2, 4 or 8) that can hold the model"
+    assert capsys.readouterr().err == f"glm: world size 2: {fewest}\n"
+
+
+def test_how_many_devices_an_engine_took_is_no_warning():
+    options = EngineOptions(CAPITALS, device="cuda", library_dir=FOLDER, max_batch=2, max_seq=64)
+    set_memories([needed(CAPITALS, 1, max_batch=2, max_seq=64)], "cuda")
+    warnings, lines = [], []
+    engine, _ = load_engine(options, warn=warnings.append, inform=lines.append)
+    engine.close()
+    assert (warnings, lines) == ([], [world_size_choice(1)])
 
 
 def test_ranks_of_one_device_have_their_part_of_its_memory():

@@ -122,7 +122,7 @@ def test_a_pool_that_is_asked_for_cuts_both(tmp_path):
     planned = plan_of(model, memory_limit_bytes=PLENTY, num_pages=129)
     assert (planned["max_seq"], planned["max_seq_from"]) == (129 * PAGE_SIZE, "num_pages")
     assert (planned["max_batch"], planned["max_batch_from"]) == (4, "num_pages")
-    assert "limited by num_pages" in cut_line(planned)
+    assert "limited by --num-pages" in cut_line(planned)
     small = plan_of(model, memory_limit_bytes=PLENTY, num_pages=3)
     assert (small["fits"], small["max_seq"], small["max_batch"]) == (True, 3 * PAGE_SIZE, 1)
 

@@ -14,6 +14,9 @@ from glm_engine import cli
 from glm_engine.options import CAPITALS, ByteSize
 
 ROOT = Path(__file__).resolve().parents[2]
+NOT_A_CHECKPOINT = (
+    "README.md: expected a checkpoint folder, a config.json or a model name, got another file\n"
+)
 
 
 def run(*arguments, stdin="", **variables):
@@ -53,7 +56,9 @@ def test_version_is_the_projects(capsys):
     [
         (["serve", "README.md"], "README.md is a file, not a checkpoint folder"),
         (["chat", "README.md"], "README.md is a file, not a checkpoint folder"),
-        (["nope"], "No such command 'nope'; `glm --help` lists the commands"),
+        (["nope"], "No such command 'nope'. `glm --help` lists the commands."),
+        (["inspect", "README.md"], NOT_A_CHECKPOINT),
+        (["plan", "README.md"], NOT_A_CHECKPOINT),
         (["smoke", "--device", "tpu"], "'tpu' is not one of"),
         (
             ["plan", "--memory-limit", "3q"],
@@ -77,10 +82,12 @@ def test_version_is_the_projects(capsys):
         (["serve", "--model", "absent"], "absent: no such folder; expected"),
         (["serve", "--drain-seconds", "nan"], "expected a finite number, got 'nan'"),
         (["serve", "--write-timeout", "inf"], "inf is not in the range 0<x<=86400"),
-        (["smoke", "--world-size", "0"], "'--world-size': expected 1 to 2147483647, got 0"),
-        (["smoke", "--max-batch", "0"], "--max-batch"),
+        (["smoke", "--world-size", "-1"], "'--world-size': expected 0 to 2147483647, got -1"),
+        (["smoke", "--max-batch", "-1"], "--max-batch"),
         (["smoke", "--page-size", "-1"], "--page-size"),
-        (["smoke", "--max-seq", "0"], "--max-seq"),
+        (["smoke", "--page-size", "0"], "'--page-size': expected 1 to 2147483647, got 0"),
+        (["smoke", "--max-seq", "-1"], "--max-seq"),
+        (["generate", "x", "--max-seq", "999999999"], "--max-seq is 999999999; expected 0 to"),
         (["smoke", "--num-pages", "-1"], "'--num-pages': expected 0 to 2147483647, got -1"),
         (["smoke", "--threads", "-1"], "--threads"),
         (

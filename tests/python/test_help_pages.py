@@ -95,6 +95,30 @@ def test_the_list_of_commands_agrees_with_their_help(capsys):
         assert words in " ".join(printed(capsys, *arguments).split())
 
 
+@pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
+def test_the_option_for_help_is_the_last_one_of_its_heading(path, capsys):
+    text = printed(capsys, *path, "--help")
+    part = text[text.index("  -h, --help") :]
+    assert re.fullmatch(r"  -h, --help +Show this message and exit\.(\n\n.*)?\s*", part, re.DOTALL)
+
+
+def test_the_page_of_sampling_agrees_with_the_help_of_chat(capsys):
+    kinds = re.compile(r"^  --([a-z-]+) (\w+)", re.MULTILINE)
+    page, chat = printed(capsys, "help", "sampling"), printed(capsys, "chat", "--help")
+    shared = dict(kinds.findall(page))
+    assert (shared["temperature"], "FLOAT" in page) == ("NUMBER", False)
+    found = dict(kinds.findall(chat))
+    assert {name: found[name] for name in shared if name != "logprobs"} == {
+        name: kind for name, kind in shared.items() if name != "logprobs"
+    }
+    assert "`glm chat` and `glm serve` use the model's own defaults." in " ".join(page.split())
+
+
+def test_the_help_names_the_short_names_of_data_types(capsys):
+    page = " ".join(printed(capsys, "help", "engine").split())
+    assert "bfloat16 (or bf16) or fp8_e4m3 (or fp8) on a GPU" in page
+
+
 def test_a_topic_is_as_wide_as_a_command(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
     assert max(map(len, printed(capsys, "help", "engine").splitlines())) > 80
@@ -109,10 +133,10 @@ def test_help_of_a_command_is_its_help(words, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("help", "generat"), "No such command 'generat': did you mean `glm generate`?"),
+        (("help", "generat"), "No such command 'generat'. Did you mean 'generate'? `glm help"),
         (
             ("help", "metrics"),
-            "No such command 'metrics'; `glm --help` lists the commands; `glm help",
+            "No such command 'metrics'. `glm --help` lists the commands. `glm help",
         ),
         (("help", "metrics"), "`glm help engine` and `glm help sampling` show the options"),
         (("help", "deploy", "metrics"), "No such command 'metrics'.\n"),

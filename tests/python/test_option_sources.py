@@ -167,13 +167,13 @@ def test_every_option_has_a_variable_and_a_key(path, key, tmp_path, monkeypatch)
         ("[servr]\nport = 3", "[servr] is unknown; did you mean [serve]?"),
         ("config = 'x'", "config is unknown"),
         ("[plan.deeper]\nport = 3", "[plan]: [deeper] is unknown: no table is expected here"),
-        ("max-batch = 0", "max-batch: expected 1 to 2147483647, got 0"),
+        ("page-size = 0", "page-size: expected 1 to 2147483647, got 0"),
         ("max-batch = 2.5", "max-batch: expected a whole number, got '2.5'"),
         ("max-batch = inf", "max-batch: expected a whole number, got 'inf'"),
         ("max-batch = true", "max-batch: expected a string or a number, got true"),
         ("max-batch = [1]", "max-batch: expected a string or a number, got a list"),
         ("max-batch = 1979-05-27", "max-batch: expected a string or a number, got datetime.date"),
-        (f"max-batch = {'9' * 400}", "max-batch: expected 1 to 2147483647, got 400 characters"),
+        (f"max-batch = {'9' * 400}", "max-batch: expected 0 to 2147483647, got 400 characters"),
         (f"max-batch = {'9' * 9000}", "invalid TOML: "),
         ("device = 'tpu'", "device: 'tpu' is not one of"),
         ("device = ''", "device: expected a value, got an empty string"),
@@ -230,7 +230,7 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("GLM_MAX_BATCH", "0", "GLM_MAX_BATCH: expected 1 to 2147483647, got 0"),
+        ("GLM_PAGE_SIZE", "0", "GLM_PAGE_SIZE: expected 1 to 2147483647, got 0"),
         ("GLM_MAX_BATCH", "", "GLM_MAX_BATCH: expected a value, got an empty string"),
         ("GLM_PREFIX_CACHE", "maybe", "GLM_PREFIX_CACHE: 'maybe' is not a valid boolean"),
         ("GLM_DEVICE", "tpu", "GLM_DEVICE: 'tpu' is not one of"),
@@ -250,8 +250,8 @@ def test_a_wrong_variable_is_named(name, value, message, monkeypatch, capsys):
 def test_an_error_of_the_command_line_names_its_option(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("GLM_MAX_BATCH", "3")
     path = write(tmp_path, "max-batch = 4")
-    line = refused(capsys, "plan", "--config", path, "--max-batch", "0")
-    assert "'--max-batch': expected 1 to 2147483647, got 0" in line
+    line = refused(capsys, "plan", "--config", path, "--max-batch", "-1")
+    assert "'--max-batch': expected 0 to 2147483647, got -1" in line
 
 
 def test_a_server_is_loaded_though_variables_speak_of_engines(monkeypatch, capsys):

@@ -4,6 +4,11 @@ import click
 
 from glm_engine import help_pages, options
 
+NOTES = {
+    "sampling": "These are the defaults of `glm generate` and `glm bench`. `glm chat` and"
+    " `glm serve` use the model's own defaults."
+}
+
 
 @click.command("help", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("words", nargs=-1, metavar="[COMMAND|engine|sampling]")
@@ -29,7 +34,7 @@ def resolved(ctx, word):
         return ctx.command.resolve_command(ctx, [word])
     except click.UsageError as error:
         topics = " and ".join(f"`glm help {one}`" for one in options.TOPICS)
-        text = f"{error.message}; {topics} show the options that many commands share"
+        text = f"{error.message} {topics} show the options that many commands share."
         raise click.UsageError(text if ctx.parent is None else error.message, ctx) from error
 
 
@@ -43,4 +48,4 @@ def topic_page(topic, root):
         option()(carrier)
     page = options.command(topic)(carrier)
     context = help_pages.HelpContext(page, parent=root, **page.context_settings)
-    return help_pages.topic_page(topic, page.params[:-1], context)
+    return help_pages.topic_page(topic, page.params[:-1], context, NOTES.get(topic))

@@ -34,7 +34,7 @@ def command(model_dir, pattern, summary, as_json):
     MODEL may also be a config.json. Exits with 1 if the checkpoint has problems.
     """
     from glm_engine.engine import inspect_checkpoint
-    from glm_engine.hub.names import find_checkpoint
+    from glm_engine.hub.names import find_checkpoint, refuse_other_file
     from glm_engine.loading import in_thread
 
     try:
@@ -42,6 +42,7 @@ def command(model_dir, pattern, summary, as_json):
     except re.error as error:
         raise click.BadParameter(str(error), param_hint="--match") from error
     model_dir = find_checkpoint(model_dir)
+    refuse_other_file(model_dir)
     found = in_thread(lambda: inspect_checkpoint(model_dir))
     tensors = [one for one in found["tensors"] if wanted.search(one["name"])]
     found["tensors"] = [] if summary else tensors

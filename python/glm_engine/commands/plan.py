@@ -1,6 +1,5 @@
 """`glm plan`: what fits, before a byte is loaded."""
 
-import re
 import sys
 from dataclasses import replace
 
@@ -8,6 +7,7 @@ import click
 
 from glm_engine import options
 from glm_engine.console import (
+    FEWEST_GPUS,
     coloured,
     human_bytes,
     human_count,
@@ -15,13 +15,12 @@ from glm_engine.console import (
     print_fields,
     print_json,
 )
+from glm_engine.engine_words import in_options
 from glm_engine.errors import EngineError, ExitCode, Status
 from glm_engine.option_types import SizeOfOne
 from glm_engine.sizes import batch_line, context_line
 
-FEWEST = "the smallest number (1, 2, 4 or 8) that can hold the model"
 ON_GPUS = " To plan for GPUs, state the memory of each, e.g. --device-memory 141GB."
-OPTIONS = re.compile(r"\b(max_seq|max_step_tokens|num_pages|page_size|world_size)\b")
 
 
 @options.command("plan")
@@ -104,8 +103,7 @@ def verdict(planned):
     """Return whether the model fits; if not, why, and what would help."""
     if planned["fits"]:
         return "Fits."
-    text = f"Does not fit: {planned['reason']}. {planned['advice']}".rstrip()
-    return OPTIONS.sub(lambda name: f"--{name[0].replace('_', '-')}", text)
+    return in_options(f"Does not fit: {planned['reason']}. {planned['advice']}".rstrip())
 
 
 def fields(planned, is_chosen):
@@ -146,7 +144,7 @@ def devices(planned, is_chosen):
     if planned["device"] == "cpu":
         ranks = "" if count == 1 else f", {count} ranks"
         return "CPU", f"{memory} of free memory{ranks}"
-    chosen = f"; {FEWEST}" if is_chosen and planned["fits"] else ""
+    chosen = f"; {FEWEST_GPUS}" if is_chosen and planned["fits"] else ""
     return "GPUs", f"{count} with {memory} of free memory{' each' if count > 1 else ''}{chosen}"
 
 

@@ -133,7 +133,7 @@ def run(settings, chosen, tokenizer_dir, defaults, keys, listener, publisher):
 
     tokenizer = GlmTokenizer(tokenizer_dir, SHOWN_FOR_UNKNOWN if chosen.synthetic else b"")
     model = ModelFiles(tokenizer_dir, chosen.max_queue, **defaults)
-    engine, _ = load_engine(chosen, warn=logs.log.warning)
+    engine, _ = load_engine(chosen, warn=logs.log.warning, inform=logs.log.info)
     with engine:
         service = Service(settings, engine, tokenizer, model, keys)
         with publisher.following(engine) if publisher else contextlib.nullcontext():

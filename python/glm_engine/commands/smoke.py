@@ -4,6 +4,7 @@ import click
 
 from glm_engine import options
 from glm_engine.console import human_rate, print_fields, print_json, verdict
+from glm_engine.engine_words import INSTALL_CUDA, for_users
 from glm_engine.errors import EngineError, ExitCode
 
 PROMPT = "The capital of France is"
@@ -12,7 +13,7 @@ MAX_TOKENS = 8
 TIMED_TOKENS = 64
 BUILD_CUDA = "`tools/develop --with cuda scons engine cuda`, then "
 RUN_BUILT = "`tools/develop --with cuda glm smoke --device cuda`"
-INSTALL_CUDA = "install the wheel whose version has no +cpu, then "
+INSTALL = f"{INSTALL_CUDA}, then "
 RUN_INSTALLED = "`glm smoke --device cuda`"
 
 
@@ -66,7 +67,7 @@ def unused_gpu():
     try:
         num_gpus = find_gpus()["num_gpus"]
     except EngineError as error:
-        return str(error)
+        return for_users(error)
     if not num_gpus:
         return None
     return f"not used; to use it: {way_to_cuda()}"
@@ -77,7 +78,7 @@ def way_to_cuda():
     from glm_engine import layout
     from glm_engine.libraries import find_backend_library
 
-    first, run = (INSTALL_CUDA, RUN_INSTALLED) if layout.IS_WHEEL else (BUILD_CUDA, RUN_BUILT)
+    first, run = (INSTALL, RUN_INSTALLED) if layout.IS_WHEEL else (BUILD_CUDA, RUN_BUILT)
     return run if find_backend_library("cuda") else first + run
 
 

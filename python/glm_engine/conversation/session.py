@@ -3,6 +3,7 @@
 from glm_engine.conversation import slash
 from glm_engine.conversation.display import note
 from glm_engine.conversation.history import ASSISTANT
+from glm_engine.engine_words import for_users
 from glm_engine.errors import GlmError
 from glm_engine.server.openai.chat_answers import Answer, message_delta
 
@@ -27,7 +28,7 @@ class Session:
             except GlmError as error:
                 if not self.reader.goes_on_after_errors:
                     raise
-                note(str(error))
+                note(for_users(error))
 
     def take(self, text):
         if text.strip() and not slash.obey(self, text):

@@ -8,14 +8,7 @@ from glm_engine import options
 from glm_engine.errors import BadInputError
 
 SETTINGS = {
-    "temperature": options.Finite(min=0),
-    "top_p": options.Finite(0, 1),
-    "top_k": options.NOT_NEGATIVE,
-    "min_p": options.Finite(0, 1),
-    "repetition_penalty": options.Finite(min=0),
-    "frequency_penalty": options.Finite(-2, 2),
-    "presence_penalty": options.Finite(-2, 2),
-    "seed": options.SEED,
+    **{name: kind for name, kind in options.SAMPLING_TYPES.items() if name != "num_logprobs"},
     "max_tokens": options.POSITIVE,
 }
 DEFAULTS = {"seed": "a new seed for each answer", "max_tokens": "the rest of the context"}

@@ -17,6 +17,7 @@ SITE = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/")
 PAGE = re.compile(r"(?P<name>[^/?#]+/[^/?#]+)(?:/tree/(?P<revision>[^?#]+?))?/?(?:[?#].*)?")
 ELSEWHERE = re.compile(r"(?P<hub>https?://[^/?#]+)/(?P<name>[^/?#]+/[^/?#]+)/?")
 MAIN = "main"
+FIRST_BYTES = 4096
 OWNER = "zai-org/"
 CONFIG = "config.json"
 WEIGHTS = "*.safetensors"
@@ -52,6 +53,7 @@ def find_config(wanted):
     config.json is downloaded.
     """
     if os.path.exists(wanted):
+        refuse_other_file(wanted)
         return wanted
     found = shipped_config(split_address(wanted)[0]) or find_part(wanted, CONFIG_FILES)
     if "/" not in found:
@@ -61,6 +63,18 @@ def find_config(wanted):
             f"model on the Hugging Face hub, or one of {known}"
         )
     return found
+
+
+def refuse_other_file(path):
+    """Raise BadInputError for a file that is clearly not a config.json."""
+    if path.endswith(".json") or not os.path.isfile(path):
+        return
+    with open(path, "rb") as file:
+        begins = file.read(FIRST_BYTES).lstrip()
+    if not begins.startswith(b"{"):
+        raise BadInputError(
+            f"{path}: expected a checkpoint folder, a config.json or a model name, got another file"
+        )
 
 
 def tokenizer_of(stated, checkpoint):

@@ -753,218 +753,219 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.711" = private unnamed_addr constant [41 x i8] c"n_shared_experts * moe_intermediate_size\00", align 1
 @"$string.712" = private unnamed_addr constant [49 x i8] c"n_routed_experts (expert_layout expert_parallel)\00", align 1
 @"$string.713" = private unnamed_addr constant [54 x i8] c"moe_intermediate_size (expert_layout tensor_parallel)\00", align 1
-@"$string.714" = private unnamed_addr constant [103 x i8] c"the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d\00", align 1
-@"$string.715" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
-@"$string.716" = private unnamed_addr constant [84 x i8] c"the device does not support a matrix with %d rows, %d columns, dtype %d and role %d\00", align 1
-@"$string.717" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
-@"$string.718" = private unnamed_addr constant [78 x i8] c"the device does not support a workspace for max_step_tokens %d and max_seq %d\00", align 1
-@"$string.722" = private unnamed_addr constant [90 x i8] c"max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries\00", align 1
-@"$string.723" = private unnamed_addr constant [94 x i8] c"a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages\00", align 1
-@"$string.724" = private unnamed_addr constant [34 x i8] c"Use num_pages %d or max_seq %lld.\00", align 1
-@"$string.725" = private unnamed_addr constant [52 x i8] c"num_pages times page_size exceeds 2147483647 tokens\00", align 1
-@"$string.726" = private unnamed_addr constant [25 x i8] c"Use a smaller num_pages.\00", align 1
-@"$string.727" = private unnamed_addr constant [15 x i8] c" of %lld pages\00", align 1
-@"$string.728" = private unnamed_addr constant [31 x i8] c" for one request of max_seq %d\00", align 1
-@"$string.729" = private unnamed_addr constant [99 x i8] c"weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but only %s is available (%s short)\00", align 1
-@"$string.730" = private unnamed_addr constant [13 x i8] c" on each GPU\00", align 1
-@"$string.731" = private unnamed_addr constant [30 x i8] c" or a smaller max_step_tokens\00", align 1
-@"$string.732" = private unnamed_addr constant [6 x i8] c"%s%s.\00", align 1
-@"$string.733" = private unnamed_addr constant [31 x i8] c"Use a machine with more memory\00", align 1
-@"$string.734" = private unnamed_addr constant [39 x i8] c"Use more GPUs or GPUs with more memory\00", align 1
-@"$string.735" = private unnamed_addr constant [26 x i8] c"Use GPUs with more memory\00", align 1
-@"$string.736" = private unnamed_addr constant [19 x i8] c"max_seq %lld fits.\00", align 1
-@"$string.737" = private unnamed_addr constant [21 x i8] c"num_pages %lld fits.\00", align 1
-@"$string.738" = private unnamed_addr constant [39 x i8] c"num_pages %lld with max_seq %lld fits.\00", align 1
-@"$string.739" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
-@"$string.740" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
-@"$string.741" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
-@"$string.742" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
-@"$string.743" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
-@"$string.744" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
-@"$string.746" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
-@"$string.747" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
-@"$string.748" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
-@"$string.749" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
-@"$string.751" = private unnamed_addr constant [7 x i8] c"option\00", align 1
-@"$string.752" = private unnamed_addr constant [6 x i8] c"model\00", align 1
-@"$string.753" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
-@"$string.754" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
-@"$string.755" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
-@"$string.756" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
-@"$string.757" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
-@"$string.758" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
-@"$string.759" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
-@"$string.760" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
-@"$string.761" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
-@"$string.762" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
-@"$string.763" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
-@"$string.764" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
-@"$string.765" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
-@"$string.766" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
-@"$string.767" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
-@"$string.768" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
-@"$string.769" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
-@"$string.770" = private unnamed_addr constant [13 x i8] c"needed_bytes\00", align 1
-@"$string.771" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
-@"$string.772" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
-@"$string.773" = private unnamed_addr constant [7 x i8] c"advice\00", align 1
-@"$string.774" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
-@"$string.775" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
-@"$string.776" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
-@"$string.777" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
-@"$string.778" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
-@"$string.779" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
-@"$string.780" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
-@"$string.781" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
-@"$string.782" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
-@"$string.783" = private unnamed_addr constant [6 x i8] c"query\00", align 1
-@"$string.784" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
-@"$string.785" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
-@"$string.786" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
-@"$string.787" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
-@"$string.788" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
-@"$string.789" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
-@"$string.790" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
-@"$string.791" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
-@"$string.792" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
-@"$string.793" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
-@"$string.794" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
-@"$string.795" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
-@"$string.796" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
-@"$string.797" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
-@"$string.798" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
-@"$string.799" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
-@"$string.800" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
-@"$string.801" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
-@"$string.802" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
-@"$string.803" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
-@"$string.804" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
-@"$string.805" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
-@"$string.806" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
-@"$string.807" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
-@"$string.808" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
-@"$string.809" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
-@"$string.810" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
-@"$string.811" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
-@"$string.812" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
-@"$string.813" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
-@"$string.814" = private unnamed_addr constant [53 x i8] c"%s is null: expected a pointer to receive the result\00", align 1
-@"$string.815" = private unnamed_addr constant [5 x i8] c"text\00", align 1
-@"$string.816" = private unnamed_addr constant [39 x i8] c"no profile is running; start one first\00", align 1
-@"$string.817" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
-@"$string.818" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
-@"$string.819" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
-@"$string.820" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
-@"$string.821" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.822" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
-@"$string.823" = private unnamed_addr constant [64 x i8] c"num_pages is %d; expected 0 to %d (the number planned at start)\00", align 1
-@"$string.824" = private unnamed_addr constant [67 x i8] c"a pool of %d pages is too small for the %lld pages that states use\00", align 1
-@"$string.825" = private unnamed_addr constant [37 x i8] c"%lld events are waiting to be polled\00", align 1
-@"$string.826" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
-@"$string.827" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
-@"$string.828" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
-@"$string.829" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
-@"$string.830" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
-@"$string.831" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.832" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
-@"$string.833" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
-@"$string.834" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
-@"$string.835" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
-@"$string.836" = private unnamed_addr constant [70 x i8] c"index is %d, but request %llu needs the mask for output token %d next\00", align 1
-@"$string.837" = private unnamed_addr constant [125 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled\00", align 1
-@"$string.838" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.839" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u; expected %u\00", align 1
-@"$string.840" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens); expected at least one token\00", align 1
-@"$string.841" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
-@"$string.842" = private unnamed_addr constant [37 x i8] c"max_tokens is %d; expected 0 or more\00", align 1
-@"$string.843" = private unnamed_addr constant [48 x i8] c"min_tokens is %d; expected 0 to max_tokens (%d)\00", align 1
-@"$string.844" = private unnamed_addr constant [65 x i8] c"deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time\00", align 1
-@"$string.845" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d; expected 0 or more\00", align 1
-@"$string.846" = private unnamed_addr constant [59 x i8] c"logits is null; expected a buffer for %d rows of %d values\00", align 1
-@"$string.847" = private unnamed_addr constant [78 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has only %d\00", align 1
-@"$string.848" = private unnamed_addr constant [57 x i8] c"temperature is %g; expected a finite number of 0 or more\00", align 1
-@"$string.849" = private unnamed_addr constant [40 x i8] c"%s is %g; expected a number from 0 to 1\00", align 1
-@"$string.850" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.851" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.852" = private unnamed_addr constant [45 x i8] c"top_k is %d; expected 0 (all tokens) or more\00", align 1
-@"$string.853" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g; expected a finite number greater than 0\00", align 1
-@"$string.854" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g; expected a finite number\00", align 1
-@"$string.855" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g; expected a finite number\00", align 1
-@"$string.856" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d; expected -1 (none) to %d\00", align 1
-@"$string.857" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d; expected -1 (none) to %d\00", align 1
-@"$string.858" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d; expected 0 or more\00", align 1
-@"$string.859" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.860" = private unnamed_addr constant [32 x i8] c"num_%ss is %d; expected 0 to %d\00", align 1
-@"$string.861" = private unnamed_addr constant [38 x i8] c"%s_begin is null; expected %d offsets\00", align 1
-@"$string.862" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d; expected 0\00", align 1
-@"$string.863" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens; expected at least one\00", align 1
-@"$string.864" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
-@"$string.865" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
-@"$string.866" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d; expected 0 (all) or more\00", align 1
-@"$string.867" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
-@"$string.868" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
-@"$string.869" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d; expected -1 (no limit) or more\00", align 1
-@"$string.870" = private unnamed_addr constant [88 x i8] c"thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens\00", align 1
-@"$string.871" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
-@"$string.872" = private unnamed_addr constant [35 x i8] c"num_biases is %d; expected 0 to %d\00", align 1
-@"$string.873" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.874" = private unnamed_addr constant [40 x i8] c"bias_values is null; expected %d values\00", align 1
-@"$string.875" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
-@"$string.876" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.879" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
-@"$string.880" = private unnamed_addr constant [86 x i8] c"min_tokens needs %lld biases for the stop tokens, but a forward pass supports only %d\00", align 1
-@"$string.881" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
-@"$string.882" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
-@"$string.886" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
-@"$string.895" = private unnamed_addr constant [57 x i8] c"engine is null: expected a pointer to receive the handle\00", align 1
-@"$string.896" = private unnamed_addr constant [44 x i8] c"not enough host memory to create the engine\00", align 1
-@"$string.897" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
-@"$string.898" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
-@"$string.899" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
-@"$string.900" = private unnamed_addr constant [49 x i8] c"not enough host memory for the thread of rank %d\00", align 1
-@"$string.901" = private unnamed_addr constant [39 x i8] c"cannot start the thread of rank %d: %s\00", align 1
-@"$string.902" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.903" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
-@"$string.904" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.905" = private unnamed_addr constant [34 x i8] c"exchange of buffers between ranks\00", align 1
-@"$string.906" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
-@"$string.907" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.908" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
-@"$string.910" = private unnamed_addr constant [49 x i8] c"not enough host memory for vectors of %d numbers\00", align 1
-@"$string.911" = private unnamed_addr constant [43 x i8] c"cannot create random %s on rank %d: %.600s\00", align 1
-@"$string.912" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.914" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.915" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
-@"$string.920" = private unnamed_addr constant [25 x i8] c"placement of the weights\00", align 1
-@"$string.921" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
-@"$string.922" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
-@"$string.923" = private unnamed_addr constant [49 x i8] c"not enough host memory for the list of %d graphs\00", align 1
-@"$string.924" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.925" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.928" = private unnamed_addr constant [53 x i8] c"not enough host memory for the queues of %d requests\00", align 1
-@"$string.929" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
-@"$string.930" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
-@"$string.931" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
-@"$string.932" = private unnamed_addr constant [63 x i8] c"not enough host memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.933" = private unnamed_addr constant [66 x i8] c"not enough host memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.936" = private unnamed_addr constant [53 x i8] c"not enough host memory for the lists of %d sequences\00", align 1
-@"$string.937" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.938" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.940" = private unnamed_addr constant [40 x i8] c"all %d sequences (max_batch) are in use\00", align 1
-@"$string.941" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
-@"$string.943" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
-@"$string.944" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
-@"$string.945" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
-@"$string.946" = private unnamed_addr constant [61 x i8] c"num_states is %d, but a forward pass supports only %d tokens\00", align 1
-@"$string.947" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.948" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
-@"$string.949" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
-@"$string.950" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.951" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1129" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
-@"switch.table.$Checkpoint.read_shards.1132" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
-@"switch.table.$Plan.measure_page" = private unnamed_addr constant [32 x ptr] [ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560"], align 8
-@"switch.table.$write_plan.rel" = private unnamed_addr constant [32 x i32] [i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.227" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.761" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.226" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.549" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.550" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.551" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.552" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.553" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.554" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.555" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.556" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.557" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.558" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.559" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32), i32 trunc (i64 sub (i64 ptrtoint (ptr @"$string.560" to i64), i64 ptrtoint (ptr @"switch.table.$write_plan.rel" to i64)) to i32)], align 4
+@"$string.714" = private unnamed_addr constant [47 x i8] c"device %s does not support kv_dtype %s; use %s\00", align 1
+@"$string.716" = private unnamed_addr constant [9 x i8] c"fp8_e4m3\00", align 1
+@"$string.717" = private unnamed_addr constant [21 x i8] c"bfloat16 or fp8_e4m3\00", align 1
+@"$string.718" = private unnamed_addr constant [103 x i8] c"the device does not support KV cache pages with kv_dtype %s, page_size %d, %d KV heads and head_dim %d\00", align 1
+@"$string.719" = private unnamed_addr constant [57 x i8] c"not enough host memory for the weight table of %d layers\00", align 1
+@"$string.720" = private unnamed_addr constant [84 x i8] c"the device does not support a matrix with %d rows, %d columns, dtype %d and role %d\00", align 1
+@"$string.721" = private unnamed_addr constant [59 x i8] c"%s: device %s cannot run this model with world_size %d: %s\00", align 1
+@"$string.722" = private unnamed_addr constant [78 x i8] c"the device does not support a workspace for max_step_tokens %d and max_seq %d\00", align 1
+@"$string.726" = private unnamed_addr constant [90 x i8] c"max_batch %d, max_seq %d and page_size %d require page tables with more than %lld entries\00", align 1
+@"$string.727" = private unnamed_addr constant [94 x i8] c"a KV cache of %lld pages of %d tokens is too small for one request: max_seq %d needs %d pages\00", align 1
+@"$string.728" = private unnamed_addr constant [34 x i8] c"Use num_pages %d or max_seq %lld.\00", align 1
+@"$string.729" = private unnamed_addr constant [52 x i8] c"num_pages times page_size exceeds 2147483647 tokens\00", align 1
+@"$string.730" = private unnamed_addr constant [25 x i8] c"Use a smaller num_pages.\00", align 1
+@"$string.731" = private unnamed_addr constant [15 x i8] c" of %lld pages\00", align 1
+@"$string.732" = private unnamed_addr constant [31 x i8] c" for one request of max_seq %d\00", align 1
+@"$string.733" = private unnamed_addr constant [99 x i8] c"weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but only %s is available (%s short)\00", align 1
+@"$string.734" = private unnamed_addr constant [13 x i8] c" on each GPU\00", align 1
+@"$string.735" = private unnamed_addr constant [30 x i8] c" or a smaller max_step_tokens\00", align 1
+@"$string.736" = private unnamed_addr constant [6 x i8] c"%s%s.\00", align 1
+@"$string.737" = private unnamed_addr constant [31 x i8] c"Use a machine with more memory\00", align 1
+@"$string.738" = private unnamed_addr constant [39 x i8] c"Use more GPUs or GPUs with more memory\00", align 1
+@"$string.739" = private unnamed_addr constant [26 x i8] c"Use GPUs with more memory\00", align 1
+@"$string.740" = private unnamed_addr constant [19 x i8] c"max_seq %lld fits.\00", align 1
+@"$string.741" = private unnamed_addr constant [21 x i8] c"num_pages %lld fits.\00", align 1
+@"$string.742" = private unnamed_addr constant [39 x i8] c"num_pages %lld with max_seq %lld fits.\00", align 1
+@"$string.743" = private unnamed_addr constant [5 x i8] c"; %s\00", align 1
+@"$string.744" = private unnamed_addr constant [26 x i8] c"num_parameters_with_nextn\00", align 1
+@"$string.745" = private unnamed_addr constant [28 x i8] c"checkpoint_bytes_with_nextn\00", align 1
+@"$string.746" = private unnamed_addr constant [12 x i8] c"has_weights\00", align 1
+@"$string.747" = private unnamed_addr constant [11 x i8] c"world_size\00", align 1
+@"$string.748" = private unnamed_addr constant [14 x i8] c"expert_layout\00", align 1
+@"$string.750" = private unnamed_addr constant [16 x i8] c"tensor_parallel\00", align 1
+@"$string.751" = private unnamed_addr constant [16 x i8] c"expert_parallel\00", align 1
+@"$string.752" = private unnamed_addr constant [8 x i8] c"max_seq\00", align 1
+@"$string.753" = private unnamed_addr constant [13 x i8] c"max_seq_from\00", align 1
+@"$string.755" = private unnamed_addr constant [7 x i8] c"option\00", align 1
+@"$string.756" = private unnamed_addr constant [6 x i8] c"model\00", align 1
+@"$string.757" = private unnamed_addr constant [10 x i8] c"num_pages\00", align 1
+@"$string.758" = private unnamed_addr constant [7 x i8] c"memory\00", align 1
+@"$string.759" = private unnamed_addr constant [14 x i8] c"model_max_seq\00", align 1
+@"$string.760" = private unnamed_addr constant [10 x i8] c"max_batch\00", align 1
+@"$string.761" = private unnamed_addr constant [15 x i8] c"max_batch_from\00", align 1
+@"$string.762" = private unnamed_addr constant [16 x i8] c"max_step_tokens\00", align 1
+@"$string.763" = private unnamed_addr constant [15 x i8] c"step_budget_ms\00", align 1
+@"$string.764" = private unnamed_addr constant [9 x i8] c"kv_dtype\00", align 1
+@"$string.765" = private unnamed_addr constant [19 x i8] c"kv_bytes_per_token\00", align 1
+@"$string.766" = private unnamed_addr constant [24 x i8] c"kv_bytes_per_token_bf16\00", align 1
+@"$string.767" = private unnamed_addr constant [10 x i8] c"page_size\00", align 1
+@"$string.768" = private unnamed_addr constant [11 x i8] c"page_bytes\00", align 1
+@"$string.769" = private unnamed_addr constant [18 x i8] c"tokens_of_context\00", align 1
+@"$string.770" = private unnamed_addr constant [20 x i8] c"concurrent_requests\00", align 1
+@"$string.771" = private unnamed_addr constant [18 x i8] c"memory_free_bytes\00", align 1
+@"$string.772" = private unnamed_addr constant [19 x i8] c"memory_limit_bytes\00", align 1
+@"$string.773" = private unnamed_addr constant [13 x i8] c"needed_bytes\00", align 1
+@"$string.774" = private unnamed_addr constant [5 x i8] c"fits\00", align 1
+@"$string.775" = private unnamed_addr constant [7 x i8] c"reason\00", align 1
+@"$string.776" = private unnamed_addr constant [7 x i8] c"advice\00", align 1
+@"$string.777" = private unnamed_addr constant [8 x i8] c"buffers\00", align 1
+@"$string.778" = private unnamed_addr constant [9 x i8] c"residual\00", align 1
+@"$string.779" = private unnamed_addr constant [14 x i8] c"kept_residual\00", align 1
+@"$string.780" = private unnamed_addr constant [6 x i8] c"delta\00", align 1
+@"$string.781" = private unnamed_addr constant [6 x i8] c"plain\00", align 1
+@"$string.782" = private unnamed_addr constant [6 x i8] c"codes\00", align 1
+@"$string.783" = private unnamed_addr constant [10 x i8] c"row_scale\00", align 1
+@"$string.784" = private unnamed_addr constant [12 x i8] c"plain_share\00", align 1
+@"$string.785" = private unnamed_addr constant [4 x i8] c"qkv\00", align 1
+@"$string.786" = private unnamed_addr constant [6 x i8] c"query\00", align 1
+@"$string.787" = private unnamed_addr constant [9 x i8] c"attended\00", align 1
+@"$string.788" = private unnamed_addr constant [15 x i8] c"attended_codes\00", align 1
+@"$string.789" = private unnamed_addr constant [15 x i8] c"attended_scale\00", align 1
+@"$string.790" = private unnamed_addr constant [8 x i8] c"gate_up\00", align 1
+@"$string.791" = private unnamed_addr constant [10 x i8] c"activated\00", align 1
+@"$string.792" = private unnamed_addr constant [16 x i8] c"activated_codes\00", align 1
+@"$string.793" = private unnamed_addr constant [16 x i8] c"activated_scale\00", align 1
+@"$string.794" = private unnamed_addr constant [7 x i8] c"shared\00", align 1
+@"$string.795" = private unnamed_addr constant [11 x i8] c"expert_ids\00", align 1
+@"$string.796" = private unnamed_addr constant [15 x i8] c"expert_weights\00", align 1
+@"$string.797" = private unnamed_addr constant [17 x i8] c"expert_ids_share\00", align 1
+@"$string.798" = private unnamed_addr constant [21 x i8] c"expert_weights_share\00", align 1
+@"$string.799" = private unnamed_addr constant [13 x i8] c"local_logits\00", align 1
+@"$string.800" = private unnamed_addr constant [13 x i8] c"count_tokens\00", align 1
+@"$string.801" = private unnamed_addr constant [13 x i8] c"ids_of_ranks\00", align 1
+@"$string.802" = private unnamed_addr constant [7 x i8] c"cosine\00", align 1
+@"$string.803" = private unnamed_addr constant [5 x i8] c"sine\00", align 1
+@"$string.804" = private unnamed_addr constant [10 x i8] c"workspace\00", align 1
+@"$string.805" = private unnamed_addr constant [7 x i8] c"counts\00", align 1
+@"$string.806" = private unnamed_addr constant [6 x i8] c"ranks\00", align 1
+@"$string.807" = private unnamed_addr constant [5 x i8] c"rank\00", align 1
+@"$string.808" = private unnamed_addr constant [13 x i8] c"weight_bytes\00", align 1
+@"$string.809" = private unnamed_addr constant [9 x i8] c"kv_bytes\00", align 1
+@"$string.810" = private unnamed_addr constant [13 x i8] c"buffer_bytes\00", align 1
+@"$string.811" = private unnamed_addr constant [16 x i8] c"workspace_bytes\00", align 1
+@"$string.812" = private unnamed_addr constant [11 x i8] c"host_bytes\00", align 1
+@"$string.813" = private unnamed_addr constant [12 x i8] c"total_bytes\00", align 1
+@"$string.814" = private unnamed_addr constant [13 x i8] c"memory_bytes\00", align 1
+@"$string.815" = private unnamed_addr constant [42 x i8] c"not enough host memory to time operations\00", align 1
+@"$string.816" = private unnamed_addr constant [45 x i8] c"not enough host memory to time %d operations\00", align 1
+@"$string.817" = private unnamed_addr constant [53 x i8] c"%s is null: expected a pointer to receive the result\00", align 1
+@"$string.818" = private unnamed_addr constant [5 x i8] c"text\00", align 1
+@"$string.819" = private unnamed_addr constant [39 x i8] c"no profile is running; start one first\00", align 1
+@"$string.820" = private unnamed_addr constant [10 x i8] c"num_steps\00", align 1
+@"$string.821" = private unnamed_addr constant [11 x i8] c"operations\00", align 1
+@"$string.822" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
+@"$string.823" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
+@"$string.824" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
+@"$string.825" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.826" = private unnamed_addr constant [64 x i8] c"num_pages is %d; expected 0 to %d (the number planned at start)\00", align 1
+@"$string.827" = private unnamed_addr constant [67 x i8] c"a pool of %d pages is too small for the %lld pages that states use\00", align 1
+@"$string.828" = private unnamed_addr constant [37 x i8] c"%lld events are waiting to be polled\00", align 1
+@"$string.829" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
+@"$string.830" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
+@"$string.831" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
+@"$string.832" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
+@"$string.833" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
+@"$string.834" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
+@"$string.835" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.836" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
+@"$string.837" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
+@"$string.838" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
+@"$string.839" = private unnamed_addr constant [70 x i8] c"index is %d, but request %llu needs the mask for output token %d next\00", align 1
+@"$string.840" = private unnamed_addr constant [125 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled\00", align 1
+@"$string.841" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.842" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u; expected %u\00", align 1
+@"$string.843" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens); expected at least one token\00", align 1
+@"$string.844" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
+@"$string.845" = private unnamed_addr constant [37 x i8] c"max_tokens is %d; expected 0 or more\00", align 1
+@"$string.846" = private unnamed_addr constant [48 x i8] c"min_tokens is %d; expected 0 to max_tokens (%d)\00", align 1
+@"$string.847" = private unnamed_addr constant [65 x i8] c"deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time\00", align 1
+@"$string.848" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d; expected 0 or more\00", align 1
+@"$string.849" = private unnamed_addr constant [59 x i8] c"logits is null; expected a buffer for %d rows of %d values\00", align 1
+@"$string.850" = private unnamed_addr constant [78 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has only %d\00", align 1
+@"$string.851" = private unnamed_addr constant [57 x i8] c"temperature is %g; expected a finite number of 0 or more\00", align 1
+@"$string.852" = private unnamed_addr constant [40 x i8] c"%s is %g; expected a number from 0 to 1\00", align 1
+@"$string.853" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.854" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.855" = private unnamed_addr constant [45 x i8] c"top_k is %d; expected 0 (all tokens) or more\00", align 1
+@"$string.856" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g; expected a finite number greater than 0\00", align 1
+@"$string.857" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g; expected a finite number\00", align 1
+@"$string.858" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g; expected a finite number\00", align 1
+@"$string.859" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.860" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.861" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d; expected 0 or more\00", align 1
+@"$string.862" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.863" = private unnamed_addr constant [32 x i8] c"num_%ss is %d; expected 0 to %d\00", align 1
+@"$string.864" = private unnamed_addr constant [38 x i8] c"%s_begin is null; expected %d offsets\00", align 1
+@"$string.865" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d; expected 0\00", align 1
+@"$string.866" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens; expected at least one\00", align 1
+@"$string.867" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
+@"$string.868" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
+@"$string.869" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d; expected 0 (all) or more\00", align 1
+@"$string.870" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
+@"$string.871" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
+@"$string.872" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d; expected -1 (no limit) or more\00", align 1
+@"$string.873" = private unnamed_addr constant [88 x i8] c"thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens\00", align 1
+@"$string.874" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
+@"$string.875" = private unnamed_addr constant [35 x i8] c"num_biases is %d; expected 0 to %d\00", align 1
+@"$string.876" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.877" = private unnamed_addr constant [40 x i8] c"bias_values is null; expected %d values\00", align 1
+@"$string.878" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
+@"$string.879" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.882" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
+@"$string.883" = private unnamed_addr constant [86 x i8] c"min_tokens needs %lld biases for the stop tokens, but a forward pass supports only %d\00", align 1
+@"$string.884" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
+@"$string.885" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
+@"$string.889" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
+@"$string.898" = private unnamed_addr constant [57 x i8] c"engine is null: expected a pointer to receive the handle\00", align 1
+@"$string.899" = private unnamed_addr constant [44 x i8] c"not enough host memory to create the engine\00", align 1
+@"$string.900" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
+@"$string.901" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
+@"$string.902" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
+@"$string.903" = private unnamed_addr constant [49 x i8] c"not enough host memory for the thread of rank %d\00", align 1
+@"$string.904" = private unnamed_addr constant [39 x i8] c"cannot start the thread of rank %d: %s\00", align 1
+@"$string.905" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.906" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.907" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.908" = private unnamed_addr constant [34 x i8] c"exchange of buffers between ranks\00", align 1
+@"$string.909" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.910" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.911" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
+@"$string.913" = private unnamed_addr constant [49 x i8] c"not enough host memory for vectors of %d numbers\00", align 1
+@"$string.914" = private unnamed_addr constant [43 x i8] c"cannot create random %s on rank %d: %.600s\00", align 1
+@"$string.915" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.917" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.918" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
+@"$string.923" = private unnamed_addr constant [25 x i8] c"placement of the weights\00", align 1
+@"$string.924" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
+@"$string.925" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
+@"$string.926" = private unnamed_addr constant [49 x i8] c"not enough host memory for the list of %d graphs\00", align 1
+@"$string.927" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
+@"$string.928" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
+@"$string.931" = private unnamed_addr constant [53 x i8] c"not enough host memory for the queues of %d requests\00", align 1
+@"$string.932" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
+@"$string.933" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
+@"$string.934" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
+@"$string.935" = private unnamed_addr constant [63 x i8] c"not enough host memory for the tables of %d pages of %d tokens\00", align 1
+@"$string.936" = private unnamed_addr constant [66 x i8] c"not enough host memory for the KV events of %d pages of %d tokens\00", align 1
+@"$string.939" = private unnamed_addr constant [53 x i8] c"not enough host memory for the lists of %d sequences\00", align 1
+@"$string.940" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.941" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.943" = private unnamed_addr constant [40 x i8] c"all %d sequences (max_batch) are in use\00", align 1
+@"$string.944" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
+@"$string.946" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
+@"$string.947" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
+@"$string.948" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
+@"$string.949" = private unnamed_addr constant [61 x i8] c"num_states is %d, but a forward pass supports only %d tokens\00", align 1
+@"$string.950" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.951" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
+@"$string.952" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
+@"$string.953" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.954" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1132" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
+@"switch.table.$Checkpoint.read_shards.1135" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
 define dso_local i32 @decode_step(ptr %0, ptr %1, i32 %2, ptr %3, ptr %4) local_unnamed_addr {
@@ -18211,7 +18212,7 @@ switch.hole_check:                                ; preds = %then6.i.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %460 = zext nneg i32 %457 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %460
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %460
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i"
 
@@ -18305,7 +18306,7 @@ switch.hole_check104:                             ; preds = %then4.i.i.i.i45.i
 
 switch.lookup105:                                 ; preds = %switch.hole_check104
   %498 = zext nneg i32 %495 to i64
-  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %498
+  %switch.gep108 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %498
   %switch.load109 = load ptr, ptr %switch.gep108, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit.i44.i.i.i.i"
 
@@ -18328,7 +18329,7 @@ switch.hole_check111:                             ; preds = %"$anon (./terra/bas
 
 switch.lookup112:                                 ; preds = %switch.hole_check111
   %503 = zext nneg i32 %500 to i64
-  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %503
+  %switch.gep115 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %503
   %switch.load116 = load ptr, ptr %switch.gep115, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit40.i.i.i.i.i"
 
@@ -18406,7 +18407,7 @@ switch.hole_check118:                             ; preds = %then3.i.i.i.i.i
 
 switch.lookup119:                                 ; preds = %switch.hole_check118
   %531 = zext nneg i32 %528 to i64
-  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %531
+  %switch.gep122 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %531
   %switch.load123 = load ptr, ptr %switch.gep122, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit.i72.i.i.i.i"
 
@@ -18428,7 +18429,7 @@ switch.hole_check125:                             ; preds = %"$anon (./terra/bas
 
 switch.lookup126:                                 ; preds = %switch.hole_check125
   %535 = zext nneg i32 %515 to i64
-  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %535
+  %switch.gep129 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %535
   %switch.load130 = load ptr, ptr %switch.gep129, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit38.i.i.i.i.i"
 
@@ -18616,7 +18617,7 @@ switch.hole_check132:                             ; preds = %then28.i.i.i.i.i
 
 switch.lookup133:                                 ; preds = %switch.hole_check132
   %599 = zext nneg i32 %596 to i64
-  %switch.gep136 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %599
+  %switch.gep136 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %599
   %switch.load137 = load ptr, ptr %switch.gep136, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit.i97.i.i.i.i"
 
@@ -18817,7 +18818,7 @@ switch.hole_check139:                             ; preds = %then6.i.i.i
 
 switch.lookup140:                                 ; preds = %switch.hole_check139
   %680 = zext nneg i32 %677 to i64
-  %switch.gep143 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %680
+  %switch.gep143 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %680
   %switch.load144 = load ptr, ptr %switch.gep143, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit.i.i.i"
 
@@ -18839,7 +18840,7 @@ switch.hole_check146:                             ; preds = %"$anon (./terra/bas
 
 switch.lookup147:                                 ; preds = %switch.hole_check146
   %684 = zext nneg i32 %681 to i64
-  %switch.gep150 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %684
+  %switch.gep150 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %684
   %switch.load151 = load ptr, ptr %switch.gep150, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit48.i.i.i"
 
@@ -21484,7 +21485,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -24871,7 +24872,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -37293,7 +37294,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
 
@@ -37552,7 +37553,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
 
@@ -38106,7 +38107,7 @@ switch.hole_check114:                             ; preds = %then17.i.i.i.i.i.i
 
 switch.lookup115:                                 ; preds = %switch.hole_check114
   %454 = zext nneg i32 %427 to i64
-  %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %454
+  %switch.gep118 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %454
   %switch.load119 = load ptr, ptr %switch.gep118, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit.i.i.i.i.i.i"
 
@@ -38147,7 +38148,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1135", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -38180,7 +38181,7 @@ switch.hole_check128:                             ; preds = %then25.i.i.i.i.i.i
 
 switch.lookup129:                                 ; preds = %switch.hole_check128
   %470 = zext nneg i32 %427 to i64
-  %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %470
+  %switch.gep132 = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %470
   %switch.load133 = load ptr, ptr %switch.gep132, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit143.i.i.i.i.i.i"
 
@@ -39203,7 +39204,7 @@ switch.hole_check:                                ; preds = %then2
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %18 = zext nneg i32 %15 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %18
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %18
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit"
 
@@ -39871,7 +39872,7 @@ switch.hole_check:                                ; preds = %"$JsonWriter.string
 
 switch.lookup:                                    ; preds = %switch.hole_check
   %23 = zext nneg i32 %20 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %23
+  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$write_tensor", i64 0, i64 %23
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).577.exit"
 
@@ -41769,7 +41770,7 @@ then8.i:                                          ; preds = %merge3.i
   %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %54)
   %56 = getelementptr i8, ptr %54, i64 %55
   %57 = sub i64 512, %55
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.739", ptr nonnull %refusal.i)
+  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.743", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
@@ -43503,6 +43504,7 @@ common.ret:                                       ; preds = %entry, %"$printable
 
 define internal fastcc range(i32 0, 5) i32 @"$Plan.measure_page"(ptr %0, ptr %1) unnamed_addr {
 entry:
+  %raw.i38 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
   %cache = alloca %21, align 8
   %2 = load ptr, ptr %0, align 8, !noalias !89
@@ -43538,67 +43540,116 @@ entry:
   %18 = load ptr, ptr %17, align 8
   %19 = getelementptr i8, ptr %0, i64 384
   %20 = call i32 %18(ptr nonnull %cache, ptr %19)
-  %.not = icmp eq i32 %20, 0
-  br i1 %.not, label %or.lhs.false, label %then
+  %21 = load i32, ptr %5, align 4
+  switch i32 %20, label %then5 [
+    i32 4, label %and.lhs.true
+    i32 0, label %or.lhs.false
+  ]
 
-then:                                             ; preds = %or.lhs.false, %entry
-  %.not11 = icmp eq ptr %1, null
-  br i1 %.not11, label %common.ret, label %then2
+then:                                             ; preds = %and.lhs.true
+  %.not32 = icmp eq ptr %1, null
+  br i1 %.not32, label %common.ret, label %then2
 
-or.lhs.false:                                     ; preds = %entry
-  %21 = load i64, ptr %19, align 8
-  %22 = icmp slt i64 %21, 1
-  br i1 %22, label %then, label %common.ret
+and.lhs.true:                                     ; preds = %entry
+  %22 = icmp eq i32 %21, 0
+  %23 = zext i1 %22 to i8
+  %24 = getelementptr i8, ptr %0, i64 328
+  %25 = load i8, ptr %24, align 1
+  %.not = icmp eq i8 %25, %23
+  br i1 %.not, label %then5, label %then
 
 then2:                                            ; preds = %then
-  %23 = load i32, ptr %5, align 4
-  %24 = icmp ult i32 %23, 32
-  br i1 %24, label %switch.hole_check, label %merge53.i
+  %26 = load ptr, ptr %15, align 8
+  %27 = getelementptr i8, ptr %26, i64 8
+  %28 = load ptr, ptr %27, align 8
+  switch i32 %21, label %merge1.i [
+    i32 0, label %"$anon (./terra/base/codes.t:4).715.exit"
+    i32 1, label %common.ret.fold.split.i
+  ]
 
-merge53.i:                                        ; preds = %switch.hole_check, %then2
-  %25 = icmp eq i32 %23, 32
-  %spec.select.i = select i1 %25, ptr @"$string.561", ptr @"$string.167"
-  br label %"$anon (./terra/base/codes.t:4).577.exit"
+common.ret.fold.split.i:                          ; preds = %then2
+  br label %"$anon (./terra/base/codes.t:4).715.exit"
 
-switch.hole_check:                                ; preds = %then2
-  %switch.shifted = lshr i32 -1048569, %23
-  %switch.lobit = trunc i32 %switch.shifted to i1
-  br i1 %switch.lobit, label %switch.lookup, label %merge53.i
+merge1.i:                                         ; preds = %then2
+  %29 = icmp eq i32 %21, 2
+  %spec.select.i = select i1 %29, ptr @"$string.716", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).715.exit"
 
-switch.lookup:                                    ; preds = %switch.hole_check
-  %26 = zext nneg i32 %23 to i64
-  %switch.gep = getelementptr inbounds [32 x ptr], ptr @"switch.table.$Plan.measure_page", i64 0, i64 %26
-  %switch.load = load ptr, ptr %switch.gep, align 8
-  br label %"$anon (./terra/base/codes.t:4).577.exit"
-
-"$anon (./terra/base/codes.t:4).577.exit":        ; preds = %switch.lookup, %merge53.i
-  %common.ret.op.i = phi ptr [ %spec.select.i, %merge53.i ], [ %switch.load, %switch.lookup ]
-  %27 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
-  %28 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
-  %29 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
-  %30 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", ptr nonnull %common.ret.op.i, i32 %27, i32 %28, i32 %29)
+"$anon (./terra/base/codes.t:4).715.exit":        ; preds = %then2, %common.ret.fold.split.i, %merge1.i
+  %common.ret.op.i = phi ptr [ @"$string.226", %then2 ], [ %spec.select.i, %merge1.i ], [ @"$string.227", %common.ret.fold.split.i ]
+  %30 = trunc i8 %25 to i1
+  %31 = select i1 %30, ptr @"$string.226", ptr @"$string.717"
+  %32 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.714", ptr %28, ptr nonnull %common.ret.op.i, ptr nonnull %31)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %31, i64 1023)
-  %32 = icmp sgt i64 %31, 0
-  br i1 %32, label %then2.i.i, label %"$printable.clean.exit"
+  %33 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i = call i64 @llvm.smin.i64(i64 %33, i64 1023)
+  %34 = icmp sgt i64 %33, 0
+  br i1 %34, label %then2.i.i, label %"$printable.clean.exit"
 
-then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).577.exit"
+then2.i.i:                                        ; preds = %"$anon (./terra/base/codes.t:4).715.exit"
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
-"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).577.exit", %then2.i.i
-  %33 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %33, align 1
-  %34 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %35 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %35, i64 %34)
+"$printable.clean.exit":                          ; preds = %"$anon (./terra/base/codes.t:4).715.exit", %then2.i.i
+  %35 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %35, align 1
+  %36 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %37 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %37, i64 %36)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %or.lhs.false, %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 4, %then ], [ 4, %"$printable.clean.exit" ], [ 0, %or.lhs.false ]
+common.ret:                                       ; preds = %"$printable.clean.exit", %then, %or.lhs.false, %"$printable.clean.exit41", %then5
+  %common.ret.op = phi i32 [ 4, %then5 ], [ 4, %"$printable.clean.exit41" ], [ 0, %or.lhs.false ], [ 4, %then ], [ 4, %"$printable.clean.exit" ]
   ret i32 %common.ret.op
+
+then5:                                            ; preds = %and.lhs.true, %entry, %or.lhs.false
+  %.not31 = icmp eq ptr %1, null
+  br i1 %.not31, label %common.ret, label %then9
+
+or.lhs.false:                                     ; preds = %entry
+  %38 = load i64, ptr %19, align 8
+  %39 = icmp slt i64 %38, 1
+  br i1 %39, label %then5, label %common.ret
+
+then9:                                            ; preds = %then5
+  switch i32 %21, label %merge1.i35 [
+    i32 0, label %"$anon (./terra/base/codes.t:4).715.exit37"
+    i32 1, label %common.ret.fold.split.i33
+  ]
+
+common.ret.fold.split.i33:                        ; preds = %then9
+  br label %"$anon (./terra/base/codes.t:4).715.exit37"
+
+merge1.i35:                                       ; preds = %then9
+  %40 = icmp eq i32 %21, 2
+  %spec.select.i36 = select i1 %40, ptr @"$string.716", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).715.exit37"
+
+"$anon (./terra/base/codes.t:4).715.exit37":      ; preds = %then9, %common.ret.fold.split.i33, %merge1.i35
+  %common.ret.op.i34 = phi ptr [ @"$string.226", %then9 ], [ %spec.select.i36, %merge1.i35 ], [ @"$string.227", %common.ret.fold.split.i33 ]
+  %41 = load i32, ptr %.sroa.4.0.cache.sroa_idx, align 4
+  %42 = load i32, ptr %.sroa.5.0.cache.sroa_idx, align 8
+  %43 = load i32, ptr %.sroa.6.0.cache.sroa_idx, align 4
+  %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.718", ptr nonnull %common.ret.op.i34, i32 %41, i32 %42, i32 %43)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i38)
+  %45 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i39 = call i64 @llvm.smin.i64(i64 %45, i64 1023)
+  %46 = icmp sgt i64 %45, 0
+  br i1 %46, label %then2.i.i40, label %"$printable.clean.exit41"
+
+then2.i.i40:                                      ; preds = %"$anon (./terra/base/codes.t:4).715.exit37"
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i38, ptr nonnull align 1 %1, i64 %spec.select.i.i39, i1 false)
+  br label %"$printable.clean.exit41"
+
+"$printable.clean.exit41":                        ; preds = %"$anon (./terra/base/codes.t:4).715.exit37", %then2.i.i40
+  %47 = getelementptr i8, ptr %raw.i38, i64 %spec.select.i.i39
+  store i8 0, ptr %47, align 1
+  %48 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i38)
+  %49 = ptrtoint ptr %raw.i38 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %49, i64 %48)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i38)
+  br label %common.ret
 }
 
 define internal fastcc i32 @"$Plan.measure_weights"(ptr nocapture %0, ptr %1) unnamed_addr {
@@ -43869,7 +43920,7 @@ then2.i.i:                                        ; preds = %forbody.i
   %146 = getelementptr i8, ptr %145, i64 8
   %147 = load ptr, ptr %146, align 8
   %148 = load i32, ptr %5, align 4
-  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.717", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
+  %149 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %.fr.i, i64 1024, ptr nonnull @"$string.721", ptr %144, ptr %147, i32 %148, ptr nonnull %refusal.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %150 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %.fr.i)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %150, i64 1023)
@@ -43937,7 +43988,7 @@ then2:                                            ; preds = %then
   %14 = load ptr, ptr %0, align 8
   %15 = getelementptr i8, ptr %14, i64 68
   %16 = load i32, ptr %15, align 4
-  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.715", i32 %16)
+  %17 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.719", i32 %16)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %18 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %18, i64 1023)
@@ -44505,7 +44556,7 @@ then2.i:                                          ; preds = %then.i
   %19 = load i32, ptr %10, align 4
   %20 = load i32, ptr %1, align 4
   %21 = load i32, ptr %8, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.716", i32 %18, i32 %19, i32 %20, i32 %21)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %17, i64 1024, ptr nonnull @"$string.720", i32 %18, i32 %19, i32 %20, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %17)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -44608,7 +44659,7 @@ then2.i:                                          ; preds = %then.i
   %21 = load i32, ptr %12, align 4
   %22 = load i32, ptr %2, align 4
   %23 = load i32, ptr %10, align 4
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.716", i32 %20, i32 %21, i32 %22, i32 %23)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %19, i64 1024, ptr nonnull @"$string.720", i32 %20, i32 %21, i32 %22, i32 %23)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %19)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
@@ -44815,8 +44866,8 @@ and.lhs.true.i.i:                                 ; preds = %"$Plan.room_for_pag
   %.not35.i = icmp slt i64 %67, %73
   br i1 %.not35.i, label %whilebody.i, label %merge1
 
-common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).721.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).721.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
+common.ret:                                       ; preds = %whilebody.i, %"$anon (./terra/plan/sizes.t:37).exit.thread", %merge1.i, %"$anon (./terra/plan/sizes.t:37).exit", %merge12, %"$anon (./terra/plan/sizes.t:37).725.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i46, %"$anon (./terra/plan/sizes.t:37).725.exit" ], [ %109, %merge12 ], [ %87, %"$anon (./terra/plan/sizes.t:37).exit" ], [ %38, %merge1.i ], [ %82, %"$anon (./terra/plan/sizes.t:37).exit.thread" ], [ %52, %whilebody.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
@@ -44890,7 +44941,7 @@ whilebody.i47:                                    ; preds = %then13, %merge1.i52
   %102 = add i64 %.neg.i50, %high.018.i48
   %103 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %102, ptr nonnull %fits.i44, ptr %1)
   %.not.i51 = icmp eq i32 %103, 0
-  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).721.exit"
+  br i1 %.not.i51, label %merge1.i52, label %"$anon (./terra/plan/sizes.t:37).725.exit"
 
 merge1.i52:                                       ; preds = %whilebody.i47
   %104 = load i8, ptr %fits.i44, align 1
@@ -44904,9 +44955,9 @@ merge1.i52:                                       ; preds = %whilebody.i47
 merge.i45:                                        ; preds = %merge1.i52, %then13
   %low.0.lcssa.i = phi i64 [ %99, %then13 ], [ %low.1.i53, %merge1.i52 ]
   %108 = call fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %low.0.lcssa.i, ptr nonnull %fits.i44, ptr %1)
-  br label %"$anon (./terra/plan/sizes.t:37).721.exit"
+  br label %"$anon (./terra/plan/sizes.t:37).725.exit"
 
-"$anon (./terra/plan/sizes.t:37).721.exit":       ; preds = %whilebody.i47, %merge.i45
+"$anon (./terra/plan/sizes.t:37).725.exit":       ; preds = %whilebody.i47, %merge.i45
   %common.ret.op.i46 = phi i32 [ %108, %merge.i45 ], [ %103, %whilebody.i47 ]
   call void @llvm.lifetime.end.p0(i64 1, ptr nonnull %fits.i44)
   br label %common.ret
@@ -45089,7 +45140,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
 then2.i:                                          ; preds = %"$Layout.num_local_experts.exit.i"
   %94 = load i32, ptr %17, align 4
   %95 = load i32, ptr %9, align 4
-  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.718", i32 %94, i32 %95)
+  %96 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.722", i32 %94, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %97 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %97, i64 1023)
@@ -45478,7 +45529,7 @@ entry:
   %80 = sdiv i64 %79, 256
   %reass.add.i = add nsw i64 %69, %80
   %reass.mul.i = shl i64 %reass.add.i, 8
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %0, ptr nonnull %3, ptr %2)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %0, ptr nonnull %3, ptr %2)
   %81 = getelementptr i8, ptr %0, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i)
   %82 = load i32, ptr %16, align 4, !noalias !110
@@ -45486,7 +45537,7 @@ entry:
   %.sroa.2.0.narrow.sroa_idx.i = getelementptr inbounds i8, ptr %narrow.i, i64 4
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %16, i64 24, i1 false)
   %83 = load ptr, ptr %0, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %81, ptr nonnull %narrow.i, ptr %83)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %81, ptr nonnull %narrow.i, ptr %83)
   %84 = getelementptr i8, ptr %0, i64 192
   %85 = getelementptr i8, ptr %0, i64 416
   %86 = load <4 x ptr>, ptr %84, align 8
@@ -46016,7 +46067,7 @@ entry:
 }
 
 ; Function Attrs: mustprogress nofree norecurse nosync nounwind willreturn memory(argmem: readwrite)
-define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
+define internal fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr nocapture writeonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr #23 {
 entry:
   %3 = getelementptr i8, ptr %0, i64 16
   store ptr %2, ptr %3, align 8
@@ -46624,7 +46675,7 @@ then2:                                            ; preds = %then
   %11 = load i32, ptr %10, align 4
   %12 = getelementptr i8, ptr %0, i64 208
   %13 = load i32, ptr %12, align 4
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.722", i32 %3, i32 %11, i32 %13, i64 2147483647)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.726", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -46758,12 +46809,12 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
   %66 = getelementptr i8, ptr %0, i64 204
   %67 = load i32, ptr %66, align 4
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.723", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.727", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = load i32, ptr %51, align 4
   %70 = load i32, ptr %60, align 4
   %71 = sext i32 %70 to i64
   %72 = mul i64 %num_pages.0, %71
-  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.724", i32 %69, i64 %72)
+  %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.728", i32 %69, i64 %72)
   %74 = getelementptr i8, ptr %0, i64 520
   store i8 0, ptr %74, align 1
   %75 = getelementptr i8, ptr %0, i64 521
@@ -46782,9 +46833,9 @@ then10:                                           ; preds = %else8
   %80 = getelementptr i8, ptr %0, i64 520
   store i8 0, ptr %80, align 1
   %81 = getelementptr i8, ptr %0, i64 521
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %81, ptr noundef nonnull align 1 dereferenceable(52) @"$string.725", i64 52, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %81, ptr noundef nonnull align 1 dereferenceable(52) @"$string.729", i64 52, i1 false)
   %82 = getelementptr i8, ptr %0, i64 1033
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(25) %82, ptr noundef nonnull align 1 dereferenceable(25) @"$string.726", i64 25, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(25) %82, ptr noundef nonnull align 1 dereferenceable(25) @"$string.730", i64 25, i1 false)
   br label %merge6
 
 else11:                                           ; preds = %else8
@@ -47120,7 +47171,7 @@ merge5.i49:                                       ; preds = %merge1.i48
   br i1 %120, label %then.i55, label %else.i
 
 then.i55:                                         ; preds = %"$write_size.exit53"
-  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.727", i64 %1)
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.731", i64 %1)
   br label %"$Plan.write_request.exit"
 
 else.i:                                           ; preds = %"$write_size.exit53"
@@ -47132,14 +47183,14 @@ else.i:                                           ; preds = %"$write_size.exit53
 then1.i:                                          ; preds = %else.i
   %125 = getelementptr i8, ptr %0, i64 204
   %126 = load i32, ptr %125, align 4
-  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.728", i32 %126)
+  %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.732", i32 %126)
   br label %"$Plan.write_request.exit"
 
 "$Plan.write_request.exit":                       ; preds = %then.i55, %else.i, %then1.i
   %128 = load i8, ptr %2, align 1
   %129 = trunc i8 %128 to i1
-  %130 = select i1 %129, ptr @"$string.87", ptr @"$string.730"
-  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.729", ptr nonnull %weights, ptr nonnull %buffers, ptr nonnull %cache, ptr nonnull %request, ptr nonnull %needed, ptr nonnull %130, ptr nonnull %available, ptr nonnull %missing)
+  %130 = select i1 %129, ptr @"$string.87", ptr @"$string.734"
+  %131 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason, i64 512, ptr nonnull @"$string.733", ptr nonnull %weights, ptr nonnull %buffers, ptr nonnull %cache, ptr nonnull %request, ptr nonnull %needed, ptr nonnull %130, ptr nonnull %available, ptr nonnull %missing)
   %132 = load i64, ptr %87, align 8
   %133 = load i64, ptr %24, align 8
   %134 = load i64, ptr %22, align 8
@@ -47181,22 +47232,22 @@ then.i59:                                         ; preds = %"$Plan.room_for_pag
   %156 = sext i32 %155 to i64
   %157 = mul i64 %134, %156
   %.not2528.i = icmp sgt i64 %153, %157
-  %158 = select i1 %.not2528.i, ptr @"$string.87", ptr @"$string.731"
+  %158 = select i1 %.not2528.i, ptr @"$string.87", ptr @"$string.735"
   br label %"$Plan.more_memory.exit.i"
 
 else.i.i:                                         ; preds = %then.i59
   %.not25.i = icmp sgt i64 %153, %134
-  %159 = select i1 %.not25.i, ptr @"$string.87", ptr @"$string.731"
+  %159 = select i1 %.not25.i, ptr @"$string.87", ptr @"$string.735"
   %160 = getelementptr i8, ptr %0, i64 172
   %161 = load i32, ptr %160, align 4
   %162 = icmp slt i32 %161, 8
-  %spec.select.i.i = select i1 %162, ptr @"$string.734", ptr @"$string.735"
+  %spec.select.i.i = select i1 %162, ptr @"$string.738", ptr @"$string.739"
   br label %"$Plan.more_memory.exit.i"
 
 "$Plan.more_memory.exit.i":                       ; preds = %else.i.i, %"$Plan.num_sharing.exit.thread.i"
   %163 = phi ptr [ %159, %else.i.i ], [ %158, %"$Plan.num_sharing.exit.thread.i" ]
-  %common.ret.op.i26.i = phi ptr [ %spec.select.i.i, %else.i.i ], [ @"$string.733", %"$Plan.num_sharing.exit.thread.i" ]
-  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.732", ptr nonnull %common.ret.op.i26.i, ptr nonnull %163)
+  %common.ret.op.i26.i = phi ptr [ %spec.select.i.i, %else.i.i ], [ @"$string.737", %"$Plan.num_sharing.exit.thread.i" ]
+  %164 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.736", ptr nonnull %common.ret.op.i26.i, ptr nonnull %163)
   br label %"$Plan.advise.exit"
 
 else.i56:                                         ; preds = %"$Plan.room_for_pages.exit.i"
@@ -47207,7 +47258,7 @@ else.i56:                                         ; preds = %"$Plan.room_for_pag
 then1.i58:                                        ; preds = %else.i56
   %167 = sext i32 %150 to i64
   %168 = mul i64 %148, %167
-  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.736", i64 %168)
+  %169 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.740", i64 %168)
   br label %"$Plan.advise.exit"
 
 else2.i:                                          ; preds = %else.i56
@@ -47218,13 +47269,13 @@ else2.i:                                          ; preds = %else.i56
   br i1 %.not.i, label %else4.i, label %then3.i
 
 then3.i:                                          ; preds = %else2.i
-  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.737", i64 %148)
+  %173 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.741", i64 %148)
   br label %"$Plan.advise.exit"
 
 else4.i:                                          ; preds = %else2.i
   %174 = sext i32 %150 to i64
   %175 = mul nsw i64 %148, %174
-  %176 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.738", i64 %148, i64 %175)
+  %176 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice, i64 128, ptr nonnull @"$string.742", i64 %148, i64 %175)
   br label %"$Plan.advise.exit"
 
 "$Plan.advise.exit":                              ; preds = %"$Plan.more_memory.exit.i", %then1.i58, %then3.i, %else4.i
@@ -47377,7 +47428,7 @@ then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
   %51 = getelementptr i8, ptr %5, i64 784
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, %50
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.740")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
   %54 = load i64, ptr %8, align 8
   %55 = add i64 %54, 1
   %56 = load i64, ptr %11, align 8
@@ -47462,7 +47513,7 @@ then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
   %80 = load i64, ptr %66, align 8
   %81 = getelementptr i8, ptr %5, i64 800
   %82 = load i64, ptr %81, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.741")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
   %83 = load i64, ptr %8, align 8
   %84 = add i64 %83, 1
   %85 = load i64, ptr %11, align 8
@@ -47506,7 +47557,7 @@ then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
   %96 = getelementptr i8, ptr %5, i64 768
   %97 = load i8, ptr %96, align 1
   %98 = icmp ne i8 %97, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.742", i1 zeroext %98)
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.746", i1 zeroext %98)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.95")
   %99 = load i64, ptr %8, align 8
   %100 = add i64 %99, 1
@@ -47550,7 +47601,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
   %111 = getelementptr i8, ptr %1, i64 172
   %112 = load i32, ptr %111, align 4
   %113 = sext i32 %112 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.743")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
   %114 = load i64, ptr %8, align 8
   %115 = add i64 %114, 1
   %116 = load i64, ptr %11, align 8
@@ -47594,9 +47645,9 @@ then.i.i.i44:                                     ; preds = %merge.i.i.i.i.i39
   %127 = load i32, ptr %126, align 4
   %128 = icmp eq i32 %127, 1
   %129 = icmp eq i32 %127, 2
-  %spec.select.i = select i1 %129, ptr @"$string.747", ptr @"$string.218"
-  %common.ret.op.i = select i1 %128, ptr @"$string.746", ptr %spec.select.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
+  %spec.select.i = select i1 %129, ptr @"$string.751", ptr @"$string.218"
+  %common.ret.op.i = select i1 %128, ptr @"$string.750", ptr %spec.select.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
   %130 = load i64, ptr %8, align 8
   %131 = add i64 %130, 1
   %132 = load i64, ptr %11, align 8
@@ -47639,7 +47690,7 @@ then.i.i.i53:                                     ; preds = %merge.i.i.i.i.i48
   %142 = getelementptr i8, ptr %1, i64 204
   %143 = load i32, ptr %142, align 4
   %144 = sext i32 %143 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
   %145 = load i64, ptr %8, align 8
   %146 = add i64 %145, 1
   %147 = load i64, ptr %11, align 8
@@ -47682,7 +47733,7 @@ then.i.i.i.i66:                                   ; preds = %merge.i.i.i.i.i.i61
   %157 = getelementptr i8, ptr %1, i64 52
   %158 = load i32, ptr %157, align 4
   %159 = icmp sgt i32 %158, 0
-  br i1 %159, label %"$anon (./terra/base/codes.t:4).750.exit.i", label %else.i.i
+  br i1 %159, label %"$anon (./terra/base/codes.t:4).754.exit.i", label %else.i.i
 
 else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i58"
   %160 = load i32, ptr %142, align 4
@@ -47692,7 +47743,7 @@ else.i.i:                                         ; preds = %"$JsonWriter.intege
   %.val.val.i.i = load i32, ptr %162, align 4
   %163 = sext i32 %.val.val.i.i to i64
   %164 = icmp eq i32 %.val.val.i.i, %160
-  br i1 %164, label %"$anon (./terra/base/codes.t:4).750.exit.i", label %else2.i.i
+  br i1 %164, label %"$anon (./terra/base/codes.t:4).754.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
   %165 = getelementptr i8, ptr %1, i64 60
@@ -47712,12 +47763,12 @@ merge.i.i.i:                                      ; preds = %else2.i.i
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
   %common.ret.op.i.i.i = phi i64 [ %173, %merge.i.i.i ], [ %163, %else2.i.i ]
   %174 = icmp eq i64 %common.ret.op.i.i.i, %161
-  %spec.select.i59 = select i1 %174, ptr @"$string.753", ptr @"$string.754"
-  br label %"$anon (./terra/base/codes.t:4).750.exit.i"
+  %spec.select.i59 = select i1 %174, ptr @"$string.757", ptr @"$string.758"
+  br label %"$anon (./terra/base/codes.t:4).754.exit.i"
 
-"$anon (./terra/base/codes.t:4).750.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i58"
-  %common.ret.op.i9.i = phi ptr [ @"$string.752", %else.i.i ], [ @"$string.751", %"$JsonWriter.integer_field.exit.i58" ], [ %spec.select.i59, %"$Plan.positions_of_pool.exit.i.i" ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.749")
+"$anon (./terra/base/codes.t:4).754.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i58"
+  %common.ret.op.i9.i = phi ptr [ @"$string.756", %else.i.i ], [ @"$string.755", %"$JsonWriter.integer_field.exit.i58" ], [ %spec.select.i59, %"$Plan.positions_of_pool.exit.i.i" ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
   %175 = load i64, ptr %8, align 8
   %176 = add i64 %175, 1
   %177 = load i64, ptr %11, align 8
@@ -47725,7 +47776,7 @@ merge.i.i.i:                                      ; preds = %else2.i.i
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).750.exit.i"
+merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).754.exit.i"
   %178 = shl i64 %177, 1
   %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %178, i64 %176)
   %spec.store.select.i.i.i.i.i15.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i, i64 8)
@@ -47739,9 +47790,9 @@ merge7.i.i.i.i.i16.i:                             ; preds = %merge.i.i.i.i.i13.i
   %.pre10.i.i.i.i17.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
-"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).750.exit.i"
-  %181 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %175, %"$anon (./terra/base/codes.t:4).750.exit.i" ]
-  %182 = phi ptr [ %179, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).750.exit.i" ]
+"$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).754.exit.i"
+  %181 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %175, %"$anon (./terra/base/codes.t:4).754.exit.i" ]
+  %182 = phi ptr [ %179, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).754.exit.i" ]
   %183 = getelementptr i8, ptr %182, i64 %181
   store i8 58, ptr %183, align 1
   %184 = load i64, ptr %8, align 8
@@ -47761,7 +47812,7 @@ then.i.i.i18.i:                                   ; preds = %merge.i.i.i.i.i13.i
   %187 = getelementptr i8, ptr %.val.i, i64 148
   %.val.val.i = load i32, ptr %187, align 4
   %188 = sext i32 %.val.val.i to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.755")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
   %189 = load i64, ptr %8, align 8
   %190 = add i64 %189, 1
   %191 = load i64, ptr %11, align 8
@@ -47804,7 +47855,7 @@ then.i.i.i27.i:                                   ; preds = %merge.i.i.i.i.i22.i
   %201 = getelementptr i8, ptr %1, i64 200
   %202 = load i32, ptr %201, align 4
   %203 = sext i32 %202 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.756")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
   %204 = load i64, ptr %8, align 8
   %205 = add i64 %204, 1
   %206 = load i64, ptr %11, align 8
@@ -47847,7 +47898,7 @@ then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
   %216 = getelementptr i8, ptr %1, i64 48
   %217 = load i32, ptr %216, align 4
   %218 = icmp sgt i32 %217, 0
-  br i1 %218, label %"$anon (./terra/base/codes.t:4).750.exit49.i", label %else.i39.i
+  br i1 %218, label %"$anon (./terra/base/codes.t:4).754.exit49.i", label %else.i39.i
 
 else.i39.i:                                       ; preds = %"$JsonWriter.integer_field.exit38.i"
   %219 = load i32, ptr %201, align 4
@@ -47856,18 +47907,18 @@ else.i39.i:                                       ; preds = %"$JsonWriter.intege
   %221 = trunc i8 %.val.i40.i to i1
   %222 = select i1 %221, i32 64, i32 256
   %223 = icmp eq i32 %219, %222
-  br i1 %223, label %"$anon (./terra/base/codes.t:4).750.exit49.i", label %else2.i41.i
+  br i1 %223, label %"$anon (./terra/base/codes.t:4).754.exit49.i", label %else2.i41.i
 
 else2.i41.i:                                      ; preds = %else.i39.i
   %224 = getelementptr i8, ptr %1, i64 60
   %225 = load i32, ptr %224, align 4
   %226 = icmp sgt i32 %225, 0
-  %spec.select71.i = select i1 %226, ptr @"$string.753", ptr @"$string.754"
-  br label %"$anon (./terra/base/codes.t:4).750.exit49.i"
+  %spec.select71.i = select i1 %226, ptr @"$string.757", ptr @"$string.758"
+  br label %"$anon (./terra/base/codes.t:4).754.exit49.i"
 
-"$anon (./terra/base/codes.t:4).750.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
-  %common.ret.op.i45.i = phi ptr [ @"$string.218", %else.i39.i ], [ @"$string.751", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
+"$anon (./terra/base/codes.t:4).754.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
+  %common.ret.op.i45.i = phi ptr [ @"$string.218", %else.i39.i ], [ @"$string.755", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
   %227 = load i64, ptr %8, align 8
   %228 = add i64 %227, 1
   %229 = load i64, ptr %11, align 8
@@ -47875,7 +47926,7 @@ else2.i41.i:                                      ; preds = %else.i39.i
   %.pre.i.i.i.i51.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).750.exit49.i"
+merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).754.exit49.i"
   %230 = shl i64 %229, 1
   %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %230, i64 %228)
   %spec.store.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
@@ -47889,9 +47940,9 @@ merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
   %.pre10.i.i.i.i57.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
-"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).750.exit49.i"
-  %233 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %227, %"$anon (./terra/base/codes.t:4).750.exit49.i" ]
-  %234 = phi ptr [ %231, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).750.exit49.i" ]
+"$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).754.exit49.i"
+  %233 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %227, %"$anon (./terra/base/codes.t:4).754.exit49.i" ]
+  %234 = phi ptr [ %231, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).754.exit49.i" ]
   %235 = getelementptr i8, ptr %234, i64 %233
   store i8 58, ptr %235, align 1
   %236 = load i64, ptr %8, align 8
@@ -47910,7 +47961,7 @@ then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
   %239 = getelementptr i8, ptr %1, i64 224
   %240 = load i32, ptr %239, align 4
   %241 = sext i32 %240 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.758")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
   %242 = load i64, ptr %8, align 8
   %243 = add i64 %242, 1
   %244 = load i64, ptr %11, align 8
@@ -47953,7 +48004,7 @@ then.i.i.i75:                                     ; preds = %merge.i.i.i.i.i70
   %254 = getelementptr i8, ptr %1, i64 332
   %255 = load i32, ptr %254, align 4
   %256 = sext i32 %255 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
   %257 = load i64, ptr %8, align 8
   %258 = add i64 %257, 1
   %259 = load i64, ptr %11, align 8
@@ -47995,626 +48046,620 @@ then.i.i.i85:                                     ; preds = %merge.i.i.i.i.i80
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %256)
   %269 = getelementptr i8, ptr %1, i64 324
   %270 = load i32, ptr %269, align 4
-  %271 = icmp ult i32 %270, 32
-  br i1 %271, label %switch.hole_check, label %merge53.i.i.i
+  switch i32 %270, label %merge1.i.i [
+    i32 0, label %"$anon (./terra/base/codes.t:4).715.exit.i"
+    i32 1, label %common.ret.fold.split.i.i
+  ]
 
-merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.integer_field.exit86"
-  %272 = icmp eq i32 %270, 32
-  %spec.select.i.i.i = select i1 %272, ptr @"$string.561", ptr @"$string.167"
-  br label %"$kv_dtype_name.exit.i"
+common.ret.fold.split.i.i:                        ; preds = %"$JsonWriter.integer_field.exit86"
+  br label %"$anon (./terra/base/codes.t:4).715.exit.i"
 
-switch.hole_check:                                ; preds = %"$JsonWriter.integer_field.exit86"
-  %switch.shifted = lshr i32 -1048569, %270
+merge1.i.i:                                       ; preds = %"$JsonWriter.integer_field.exit86"
+  %271 = icmp eq i32 %270, 2
+  %spec.select.i.i = select i1 %271, ptr @"$string.716", ptr @"$string.167"
+  br label %"$anon (./terra/base/codes.t:4).715.exit.i"
+
+"$anon (./terra/base/codes.t:4).715.exit.i":      ; preds = %merge1.i.i, %common.ret.fold.split.i.i, %"$JsonWriter.integer_field.exit86"
+  %common.ret.op.i.i = phi ptr [ @"$string.226", %"$JsonWriter.integer_field.exit86" ], [ %spec.select.i.i, %merge1.i.i ], [ @"$string.227", %common.ret.fold.split.i.i ]
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
+  %272 = load i64, ptr %8, align 8
+  %273 = add i64 %272, 1
+  %274 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i87 = icmp slt i64 %274, %273
+  %.pre.i.i.i.i.i88 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i87, label %merge.i.i.i.i.i.i104, label %"$Vector.push.89.exit.thread.i.i.i.i89"
+
+merge.i.i.i.i.i.i104:                             ; preds = %"$anon (./terra/base/codes.t:4).715.exit.i"
+  %275 = shl i64 %274, 1
+  %spec.select.i.i.i.i.i.i105 = tail call i64 @llvm.smax.i64(i64 %275, i64 %273)
+  %spec.store.select.i.i.i.i.i.i106 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i105, i64 8)
+  %276 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i88, i64 %spec.store.select.i.i.i.i.i.i106)
+  %277 = icmp eq ptr %276, null
+  br i1 %277, label %then.i.i.i.i109, label %merge7.i.i.i.i.i.i107
+
+merge7.i.i.i.i.i.i107:                            ; preds = %merge.i.i.i.i.i.i104
+  store ptr %276, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i106, ptr %11, align 8
+  %.pre10.i.i.i.i.i108 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i89"
+
+"$Vector.push.89.exit.thread.i.i.i.i89":          ; preds = %merge7.i.i.i.i.i.i107, %"$anon (./terra/base/codes.t:4).715.exit.i"
+  %278 = phi i64 [ %.pre10.i.i.i.i.i108, %merge7.i.i.i.i.i.i107 ], [ %272, %"$anon (./terra/base/codes.t:4).715.exit.i" ]
+  %279 = phi ptr [ %276, %merge7.i.i.i.i.i.i107 ], [ %.pre.i.i.i.i.i88, %"$anon (./terra/base/codes.t:4).715.exit.i" ]
+  %280 = getelementptr i8, ptr %279, i64 %278
+  store i8 58, ptr %280, align 1
+  %281 = load i64, ptr %8, align 8
+  %282 = add i64 %281, 1
+  store i64 %282, ptr %8, align 8
+  br label %"$JsonWriter.string_field.exit.i90"
+
+then.i.i.i.i109:                                  ; preds = %merge.i.i.i.i.i.i104
+  %283 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %283, align 1
+  br label %"$JsonWriter.string_field.exit.i90"
+
+"$JsonWriter.string_field.exit.i90":              ; preds = %then.i.i.i.i109, %"$Vector.push.89.exit.thread.i.i.i.i89"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i.i)
+  %284 = load i32, ptr %269, align 4
+  %.val17.i = load ptr, ptr %1, align 8
+  %285 = getelementptr i8, ptr %.val17.i, i64 108
+  %286 = load i32, ptr %285, align 4
+  %287 = getelementptr i8, ptr %.val17.i, i64 120
+  %288 = load i32, ptr %287, align 4
+  %289 = getelementptr i8, ptr %.val17.i, i64 124
+  %290 = load i32, ptr %289, align 4
+  %291 = icmp ult i32 %284, 32
+  br i1 %291, label %switch.hole_check, label %merge53.i.i.i
+
+merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit.i90"
+  %292 = icmp eq i32 %284, 32
+  %spec.select.i.i.i = select i1 %292, i64 8, i64 0
+  br label %"$Plan.kv_bytes_per_token.exit.i"
+
+switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit.i90"
+  %switch.shifted = lshr i32 -1048569, %284
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %273 = zext nneg i32 %270 to i64
-  %reltable.shift = shl i64 %273, 2
-  %reltable.intrinsic = call ptr @llvm.load.relative.i64(ptr @"switch.table.$write_plan.rel", i64 %reltable.shift)
-  br label %"$kv_dtype_name.exit.i"
-
-"$kv_dtype_name.exit.i":                          ; preds = %switch.lookup, %merge53.i.i.i
-  %common.ret.op.i.i = phi ptr [ %spec.select.i.i.i, %merge53.i.i.i ], [ %reltable.intrinsic, %switch.lookup ]
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
-  %274 = load i64, ptr %8, align 8
-  %275 = add i64 %274, 1
-  %276 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i.i87 = icmp slt i64 %276, %275
-  %.pre.i.i.i.i.i88 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i87, label %merge.i.i.i.i.i.i94, label %"$Vector.push.89.exit.thread.i.i.i.i89"
-
-merge.i.i.i.i.i.i94:                              ; preds = %"$kv_dtype_name.exit.i"
-  %277 = shl i64 %276, 1
-  %spec.select.i.i.i.i.i.i95 = tail call i64 @llvm.smax.i64(i64 %277, i64 %275)
-  %spec.store.select.i.i.i.i.i.i96 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i95, i64 8)
-  %278 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i88, i64 %spec.store.select.i.i.i.i.i.i96)
-  %279 = icmp eq ptr %278, null
-  br i1 %279, label %then.i.i.i.i99, label %merge7.i.i.i.i.i.i97
-
-merge7.i.i.i.i.i.i97:                             ; preds = %merge.i.i.i.i.i.i94
-  store ptr %278, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i96, ptr %11, align 8
-  %.pre10.i.i.i.i.i98 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i89"
-
-"$Vector.push.89.exit.thread.i.i.i.i89":          ; preds = %merge7.i.i.i.i.i.i97, %"$kv_dtype_name.exit.i"
-  %280 = phi i64 [ %.pre10.i.i.i.i.i98, %merge7.i.i.i.i.i.i97 ], [ %274, %"$kv_dtype_name.exit.i" ]
-  %281 = phi ptr [ %278, %merge7.i.i.i.i.i.i97 ], [ %.pre.i.i.i.i.i88, %"$kv_dtype_name.exit.i" ]
-  %282 = getelementptr i8, ptr %281, i64 %280
-  store i8 58, ptr %282, align 1
-  %283 = load i64, ptr %8, align 8
-  %284 = add i64 %283, 1
-  store i64 %284, ptr %8, align 8
-  br label %"$JsonWriter.string_field.exit.i90"
-
-then.i.i.i.i99:                                   ; preds = %merge.i.i.i.i.i.i94
-  %285 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %285, align 1
-  br label %"$JsonWriter.string_field.exit.i90"
-
-"$JsonWriter.string_field.exit.i90":              ; preds = %then.i.i.i.i99, %"$Vector.push.89.exit.thread.i.i.i.i89"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i.i)
-  %286 = load i32, ptr %269, align 4
-  %.val17.i = load ptr, ptr %1, align 8
-  %287 = getelementptr i8, ptr %.val17.i, i64 108
-  %288 = load i32, ptr %287, align 4
-  %289 = getelementptr i8, ptr %.val17.i, i64 120
-  %290 = load i32, ptr %289, align 4
-  %291 = getelementptr i8, ptr %.val17.i, i64 124
-  %292 = load i32, ptr %291, align 4
-  %293 = icmp ult i32 %286, 32
-  br i1 %293, label %switch.hole_check252, label %merge53.i.i28.i
-
-merge53.i.i28.i:                                  ; preds = %switch.hole_check252, %"$JsonWriter.string_field.exit.i90"
-  %294 = icmp eq i32 %286, 32
-  %spec.select.i.i29.i = select i1 %294, i64 8, i64 0
+  %293 = zext nneg i32 %284 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %293
+  %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i"
 
-switch.hole_check252:                             ; preds = %"$JsonWriter.string_field.exit.i90"
-  %switch.shifted254 = lshr i32 -1048569, %286
-  %switch.lobit255 = trunc i32 %switch.shifted254 to i1
-  br i1 %switch.lobit255, label %switch.lookup253, label %merge53.i.i28.i
-
-switch.lookup253:                                 ; preds = %switch.hole_check252
-  %295 = zext nneg i32 %286 to i64
-  %switch.gep256 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %295
-  %switch.load257 = load i64, ptr %switch.gep256, align 8
-  br label %"$Plan.kv_bytes_per_token.exit.i"
-
-"$Plan.kv_bytes_per_token.exit.i":                ; preds = %switch.lookup253, %merge53.i.i28.i
-  %common.ret.op.i.i.i91 = phi i64 [ %spec.select.i.i29.i, %merge53.i.i28.i ], [ %switch.load257, %switch.lookup253 ]
+"$Plan.kv_bytes_per_token.exit.i":                ; preds = %switch.lookup, %merge53.i.i.i
+  %common.ret.op.i.i.i91 = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
+  %294 = sext i32 %286 to i64
+  %295 = shl nsw i64 %294, 1
   %296 = sext i32 %288 to i64
-  %297 = shl nsw i64 %296, 1
+  %297 = mul i64 %295, %296
   %298 = sext i32 %290 to i64
   %299 = mul i64 %297, %298
-  %300 = sext i32 %292 to i64
-  %301 = mul i64 %299, %300
-  %302 = mul i64 %301, %common.ret.op.i.i.i91
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
-  %303 = load i64, ptr %8, align 8
-  %304 = add i64 %303, 1
-  %305 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i30.i = icmp slt i64 %305, %304
-  %.pre.i.i.i.i31.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i30.i, label %merge.i.i.i.i.i33.i, label %"$Vector.push.89.exit.thread.i.i.i32.i"
-
-merge.i.i.i.i.i33.i:                              ; preds = %"$Plan.kv_bytes_per_token.exit.i"
-  %306 = shl i64 %305, 1
-  %spec.select.i.i.i.i.i34.i = tail call i64 @llvm.smax.i64(i64 %306, i64 %304)
-  %spec.store.select.i.i.i.i.i35.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i34.i, i64 8)
-  %307 = tail call ptr @realloc(ptr %.pre.i.i.i.i31.i, i64 %spec.store.select.i.i.i.i.i35.i)
-  %308 = icmp eq ptr %307, null
-  br i1 %308, label %then.i.i.i38.i, label %merge7.i.i.i.i.i36.i
-
-merge7.i.i.i.i.i36.i:                             ; preds = %merge.i.i.i.i.i33.i
-  store ptr %307, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i35.i, ptr %11, align 8
-  %.pre10.i.i.i.i37.i = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i32.i"
-
-"$Vector.push.89.exit.thread.i.i.i32.i":          ; preds = %merge7.i.i.i.i.i36.i, %"$Plan.kv_bytes_per_token.exit.i"
-  %309 = phi i64 [ %.pre10.i.i.i.i37.i, %merge7.i.i.i.i.i36.i ], [ %303, %"$Plan.kv_bytes_per_token.exit.i" ]
-  %310 = phi ptr [ %307, %merge7.i.i.i.i.i36.i ], [ %.pre.i.i.i.i31.i, %"$Plan.kv_bytes_per_token.exit.i" ]
-  %311 = getelementptr i8, ptr %310, i64 %309
-  store i8 58, ptr %311, align 1
-  %312 = load i64, ptr %8, align 8
-  %313 = add i64 %312, 1
-  store i64 %313, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit.i92"
-
-then.i.i.i38.i:                                   ; preds = %merge.i.i.i.i.i33.i
-  %314 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %314, align 1
-  br label %"$JsonWriter.integer_field.exit.i92"
-
-"$JsonWriter.integer_field.exit.i92":             ; preds = %then.i.i.i38.i, %"$Vector.push.89.exit.thread.i.i.i32.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %302)
-  %.val.i93 = load ptr, ptr %1, align 8
-  %315 = getelementptr i8, ptr %.val.i93, i64 108
-  %316 = load i32, ptr %315, align 4
-  %317 = getelementptr i8, ptr %.val.i93, i64 120
-  %318 = load i32, ptr %317, align 4
-  %319 = getelementptr i8, ptr %.val.i93, i64 124
-  %320 = load i32, ptr %319, align 4
-  %321 = sext i32 %316 to i64
-  %322 = sext i32 %318 to i64
-  %323 = sext i32 %320 to i64
-  %324 = shl nsw i64 %321, 2
-  %325 = mul i64 %324, %322
-  %326 = mul i64 %325, %323
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
-  %327 = load i64, ptr %8, align 8
-  %328 = add i64 %327, 1
-  %329 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i41.i = icmp slt i64 %329, %328
-  %.pre.i.i.i.i42.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i41.i, label %merge.i.i.i.i.i44.i, label %"$Vector.push.89.exit.thread.i.i.i43.i"
-
-merge.i.i.i.i.i44.i:                              ; preds = %"$JsonWriter.integer_field.exit.i92"
-  %330 = shl i64 %329, 1
-  %spec.select.i.i.i.i.i45.i = tail call i64 @llvm.smax.i64(i64 %330, i64 %328)
-  %spec.store.select.i.i.i.i.i46.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i, i64 8)
-  %331 = tail call ptr @realloc(ptr %.pre.i.i.i.i42.i, i64 %spec.store.select.i.i.i.i.i46.i)
-  %332 = icmp eq ptr %331, null
-  br i1 %332, label %then.i.i.i49.i, label %merge7.i.i.i.i.i47.i
-
-merge7.i.i.i.i.i47.i:                             ; preds = %merge.i.i.i.i.i44.i
-  store ptr %331, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i46.i, ptr %11, align 8
-  %.pre10.i.i.i.i48.i = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i43.i"
-
-"$Vector.push.89.exit.thread.i.i.i43.i":          ; preds = %merge7.i.i.i.i.i47.i, %"$JsonWriter.integer_field.exit.i92"
-  %333 = phi i64 [ %.pre10.i.i.i.i48.i, %merge7.i.i.i.i.i47.i ], [ %327, %"$JsonWriter.integer_field.exit.i92" ]
-  %334 = phi ptr [ %331, %merge7.i.i.i.i.i47.i ], [ %.pre.i.i.i.i42.i, %"$JsonWriter.integer_field.exit.i92" ]
-  %335 = getelementptr i8, ptr %334, i64 %333
-  store i8 58, ptr %335, align 1
-  %336 = load i64, ptr %8, align 8
-  %337 = add i64 %336, 1
-  store i64 %337, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit50.i"
-
-then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
-  %338 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %338, align 1
-  br label %"$JsonWriter.integer_field.exit50.i"
-
-"$JsonWriter.integer_field.exit50.i":             ; preds = %then.i.i.i49.i, %"$Vector.push.89.exit.thread.i.i.i43.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %326)
-  %339 = getelementptr i8, ptr %1, i64 208
-  %340 = load i32, ptr %339, align 4
-  %341 = sext i32 %340 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
-  %342 = load i64, ptr %8, align 8
-  %343 = add i64 %342, 1
-  %344 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i51.i = icmp slt i64 %344, %343
-  %.pre.i.i.i.i52.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i51.i, label %merge.i.i.i.i.i54.i, label %"$Vector.push.89.exit.thread.i.i.i53.i"
-
-merge.i.i.i.i.i54.i:                              ; preds = %"$JsonWriter.integer_field.exit50.i"
-  %345 = shl i64 %344, 1
-  %spec.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %345, i64 %343)
-  %spec.store.select.i.i.i.i.i56.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i, i64 8)
-  %346 = tail call ptr @realloc(ptr %.pre.i.i.i.i52.i, i64 %spec.store.select.i.i.i.i.i56.i)
-  %347 = icmp eq ptr %346, null
-  br i1 %347, label %then.i.i.i59.i, label %merge7.i.i.i.i.i57.i
-
-merge7.i.i.i.i.i57.i:                             ; preds = %merge.i.i.i.i.i54.i
-  store ptr %346, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i56.i, ptr %11, align 8
-  %.pre10.i.i.i.i58.i = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i53.i"
-
-"$Vector.push.89.exit.thread.i.i.i53.i":          ; preds = %merge7.i.i.i.i.i57.i, %"$JsonWriter.integer_field.exit50.i"
-  %348 = phi i64 [ %.pre10.i.i.i.i58.i, %merge7.i.i.i.i.i57.i ], [ %342, %"$JsonWriter.integer_field.exit50.i" ]
-  %349 = phi ptr [ %346, %merge7.i.i.i.i.i57.i ], [ %.pre.i.i.i.i52.i, %"$JsonWriter.integer_field.exit50.i" ]
-  %350 = getelementptr i8, ptr %349, i64 %348
-  store i8 58, ptr %350, align 1
-  %351 = load i64, ptr %8, align 8
-  %352 = add i64 %351, 1
-  store i64 %352, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit60.i"
-
-then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
-  %353 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %353, align 1
-  br label %"$JsonWriter.integer_field.exit60.i"
-
-"$JsonWriter.integer_field.exit60.i":             ; preds = %then.i.i.i59.i, %"$Vector.push.89.exit.thread.i.i.i53.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %341)
-  %354 = getelementptr i8, ptr %1, i64 384
-  %355 = load i64, ptr %354, align 8
+  %300 = mul i64 %299, %common.ret.op.i.i.i91
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
-  %356 = load i64, ptr %8, align 8
-  %357 = add i64 %356, 1
-  %358 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i61.i = icmp slt i64 %358, %357
-  %.pre.i.i.i.i62.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i61.i, label %merge.i.i.i.i.i64.i, label %"$Vector.push.89.exit.thread.i.i.i63.i"
+  %301 = load i64, ptr %8, align 8
+  %302 = add i64 %301, 1
+  %303 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i18.i = icmp slt i64 %303, %302
+  %.pre.i.i.i.i19.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i18.i, label %merge.i.i.i.i.i21.i, label %"$Vector.push.89.exit.thread.i.i.i20.i"
 
-merge.i.i.i.i.i64.i:                              ; preds = %"$JsonWriter.integer_field.exit60.i"
-  %359 = shl i64 %358, 1
-  %spec.select.i.i.i.i.i65.i = tail call i64 @llvm.smax.i64(i64 %359, i64 %357)
-  %spec.store.select.i.i.i.i.i66.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i, i64 8)
-  %360 = tail call ptr @realloc(ptr %.pre.i.i.i.i62.i, i64 %spec.store.select.i.i.i.i.i66.i)
-  %361 = icmp eq ptr %360, null
-  br i1 %361, label %then.i.i.i69.i, label %merge7.i.i.i.i.i67.i
+merge.i.i.i.i.i21.i:                              ; preds = %"$Plan.kv_bytes_per_token.exit.i"
+  %304 = shl i64 %303, 1
+  %spec.select.i.i.i.i.i22.i = tail call i64 @llvm.smax.i64(i64 %304, i64 %302)
+  %spec.store.select.i.i.i.i.i23.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i22.i, i64 8)
+  %305 = tail call ptr @realloc(ptr %.pre.i.i.i.i19.i, i64 %spec.store.select.i.i.i.i.i23.i)
+  %306 = icmp eq ptr %305, null
+  br i1 %306, label %then.i.i.i26.i, label %merge7.i.i.i.i.i24.i
 
-merge7.i.i.i.i.i67.i:                             ; preds = %merge.i.i.i.i.i64.i
-  store ptr %360, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i66.i, ptr %11, align 8
-  %.pre10.i.i.i.i68.i = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i63.i"
+merge7.i.i.i.i.i24.i:                             ; preds = %merge.i.i.i.i.i21.i
+  store ptr %305, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i23.i, ptr %11, align 8
+  %.pre10.i.i.i.i25.i = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i20.i"
 
-"$Vector.push.89.exit.thread.i.i.i63.i":          ; preds = %merge7.i.i.i.i.i67.i, %"$JsonWriter.integer_field.exit60.i"
-  %362 = phi i64 [ %.pre10.i.i.i.i68.i, %merge7.i.i.i.i.i67.i ], [ %356, %"$JsonWriter.integer_field.exit60.i" ]
-  %363 = phi ptr [ %360, %merge7.i.i.i.i.i67.i ], [ %.pre.i.i.i.i62.i, %"$JsonWriter.integer_field.exit60.i" ]
-  %364 = getelementptr i8, ptr %363, i64 %362
-  store i8 58, ptr %364, align 1
-  %365 = load i64, ptr %8, align 8
-  %366 = add i64 %365, 1
-  store i64 %366, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit70.i"
+"$Vector.push.89.exit.thread.i.i.i20.i":          ; preds = %merge7.i.i.i.i.i24.i, %"$Plan.kv_bytes_per_token.exit.i"
+  %307 = phi i64 [ %.pre10.i.i.i.i25.i, %merge7.i.i.i.i.i24.i ], [ %301, %"$Plan.kv_bytes_per_token.exit.i" ]
+  %308 = phi ptr [ %305, %merge7.i.i.i.i.i24.i ], [ %.pre.i.i.i.i19.i, %"$Plan.kv_bytes_per_token.exit.i" ]
+  %309 = getelementptr i8, ptr %308, i64 %307
+  store i8 58, ptr %309, align 1
+  %310 = load i64, ptr %8, align 8
+  %311 = add i64 %310, 1
+  store i64 %311, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit.i92"
 
-then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
-  %367 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %367, align 1
-  br label %"$JsonWriter.integer_field.exit70.i"
+then.i.i.i26.i:                                   ; preds = %merge.i.i.i.i.i21.i
+  %312 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %312, align 1
+  br label %"$JsonWriter.integer_field.exit.i92"
 
-"$JsonWriter.integer_field.exit70.i":             ; preds = %then.i.i.i69.i, %"$Vector.push.89.exit.thread.i.i.i63.i"
+"$JsonWriter.integer_field.exit.i92":             ; preds = %then.i.i.i26.i, %"$Vector.push.89.exit.thread.i.i.i20.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %355)
-  %368 = getelementptr i8, ptr %1, i64 376
-  %369 = load i32, ptr %368, align 4
-  %370 = sext i32 %369 to i64
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
-  %371 = load i64, ptr %8, align 8
-  %372 = add i64 %371, 1
-  %373 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i71.i = icmp slt i64 %373, %372
-  %.pre.i.i.i.i72.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i71.i, label %merge.i.i.i.i.i74.i, label %"$Vector.push.89.exit.thread.i.i.i73.i"
-
-merge.i.i.i.i.i74.i:                              ; preds = %"$JsonWriter.integer_field.exit70.i"
-  %374 = shl i64 %373, 1
-  %spec.select.i.i.i.i.i75.i = tail call i64 @llvm.smax.i64(i64 %374, i64 %372)
-  %spec.store.select.i.i.i.i.i76.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i, i64 8)
-  %375 = tail call ptr @realloc(ptr %.pre.i.i.i.i72.i, i64 %spec.store.select.i.i.i.i.i76.i)
-  %376 = icmp eq ptr %375, null
-  br i1 %376, label %then.i.i.i79.i, label %merge7.i.i.i.i.i77.i
-
-merge7.i.i.i.i.i77.i:                             ; preds = %merge.i.i.i.i.i74.i
-  store ptr %375, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i76.i, ptr %11, align 8
-  %.pre10.i.i.i.i78.i = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i73.i"
-
-"$Vector.push.89.exit.thread.i.i.i73.i":          ; preds = %merge7.i.i.i.i.i77.i, %"$JsonWriter.integer_field.exit70.i"
-  %377 = phi i64 [ %.pre10.i.i.i.i78.i, %merge7.i.i.i.i.i77.i ], [ %371, %"$JsonWriter.integer_field.exit70.i" ]
-  %378 = phi ptr [ %375, %merge7.i.i.i.i.i77.i ], [ %.pre.i.i.i.i72.i, %"$JsonWriter.integer_field.exit70.i" ]
-  %379 = getelementptr i8, ptr %378, i64 %377
-  store i8 58, ptr %379, align 1
-  %380 = load i64, ptr %8, align 8
-  %381 = add i64 %380, 1
-  store i64 %381, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit80.i"
-
-then.i.i.i79.i:                                   ; preds = %merge.i.i.i.i.i74.i
-  %382 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %382, align 1
-  br label %"$JsonWriter.integer_field.exit80.i"
-
-"$JsonWriter.integer_field.exit80.i":             ; preds = %then.i.i.i79.i, %"$Vector.push.89.exit.thread.i.i.i73.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %370)
-  %383 = load i32, ptr %368, align 4
-  %384 = sext i32 %383 to i64
-  %385 = load i32, ptr %339, align 4
-  %386 = sext i32 %385 to i64
-  %387 = mul nsw i64 %386, %384
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %300)
+  %.val.i93 = load ptr, ptr %1, align 8
+  %313 = getelementptr i8, ptr %.val.i93, i64 108
+  %314 = load i32, ptr %313, align 4
+  %315 = getelementptr i8, ptr %.val.i93, i64 120
+  %316 = load i32, ptr %315, align 4
+  %317 = getelementptr i8, ptr %.val.i93, i64 124
+  %318 = load i32, ptr %317, align 4
+  %319 = sext i32 %314 to i64
+  %320 = sext i32 %316 to i64
+  %321 = sext i32 %318 to i64
+  %322 = shl nsw i64 %319, 2
+  %323 = mul i64 %322, %320
+  %324 = mul i64 %323, %321
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
-  %388 = load i64, ptr %8, align 8
-  %389 = add i64 %388, 1
-  %390 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i81.i = icmp slt i64 %390, %389
-  %.pre.i.i.i.i82.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i81.i, label %merge.i.i.i.i.i84.i, label %"$Vector.push.89.exit.thread.i.i.i83.i"
+  %325 = load i64, ptr %8, align 8
+  %326 = add i64 %325, 1
+  %327 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i29.i94 = icmp slt i64 %327, %326
+  %.pre.i.i.i.i30.i95 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i29.i94, label %merge.i.i.i.i.i32.i98, label %"$Vector.push.89.exit.thread.i.i.i31.i96"
 
-merge.i.i.i.i.i84.i:                              ; preds = %"$JsonWriter.integer_field.exit80.i"
-  %391 = shl i64 %390, 1
-  %spec.select.i.i.i.i.i85.i = tail call i64 @llvm.smax.i64(i64 %391, i64 %389)
-  %spec.store.select.i.i.i.i.i86.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i, i64 8)
-  %392 = tail call ptr @realloc(ptr %.pre.i.i.i.i82.i, i64 %spec.store.select.i.i.i.i.i86.i)
-  %393 = icmp eq ptr %392, null
-  br i1 %393, label %then.i.i.i89.i, label %merge7.i.i.i.i.i87.i
+merge.i.i.i.i.i32.i98:                            ; preds = %"$JsonWriter.integer_field.exit.i92"
+  %328 = shl i64 %327, 1
+  %spec.select.i.i.i.i.i33.i99 = tail call i64 @llvm.smax.i64(i64 %328, i64 %326)
+  %spec.store.select.i.i.i.i.i34.i100 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i33.i99, i64 8)
+  %329 = tail call ptr @realloc(ptr %.pre.i.i.i.i30.i95, i64 %spec.store.select.i.i.i.i.i34.i100)
+  %330 = icmp eq ptr %329, null
+  br i1 %330, label %then.i.i.i37.i103, label %merge7.i.i.i.i.i35.i101
 
-merge7.i.i.i.i.i87.i:                             ; preds = %merge.i.i.i.i.i84.i
-  store ptr %392, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i86.i, ptr %11, align 8
-  %.pre10.i.i.i.i88.i = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i83.i"
+merge7.i.i.i.i.i35.i101:                          ; preds = %merge.i.i.i.i.i32.i98
+  store ptr %329, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i34.i100, ptr %11, align 8
+  %.pre10.i.i.i.i36.i102 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i31.i96"
 
-"$Vector.push.89.exit.thread.i.i.i83.i":          ; preds = %merge7.i.i.i.i.i87.i, %"$JsonWriter.integer_field.exit80.i"
-  %394 = phi i64 [ %.pre10.i.i.i.i88.i, %merge7.i.i.i.i.i87.i ], [ %388, %"$JsonWriter.integer_field.exit80.i" ]
-  %395 = phi ptr [ %392, %merge7.i.i.i.i.i87.i ], [ %.pre.i.i.i.i82.i, %"$JsonWriter.integer_field.exit80.i" ]
-  %396 = getelementptr i8, ptr %395, i64 %394
-  store i8 58, ptr %396, align 1
-  %397 = load i64, ptr %8, align 8
-  %398 = add i64 %397, 1
-  store i64 %398, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit90.i"
+"$Vector.push.89.exit.thread.i.i.i31.i96":        ; preds = %merge7.i.i.i.i.i35.i101, %"$JsonWriter.integer_field.exit.i92"
+  %331 = phi i64 [ %.pre10.i.i.i.i36.i102, %merge7.i.i.i.i.i35.i101 ], [ %325, %"$JsonWriter.integer_field.exit.i92" ]
+  %332 = phi ptr [ %329, %merge7.i.i.i.i.i35.i101 ], [ %.pre.i.i.i.i30.i95, %"$JsonWriter.integer_field.exit.i92" ]
+  %333 = getelementptr i8, ptr %332, i64 %331
+  store i8 58, ptr %333, align 1
+  %334 = load i64, ptr %8, align 8
+  %335 = add i64 %334, 1
+  store i64 %335, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit38.i97"
 
-then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
-  %399 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %399, align 1
-  br label %"$JsonWriter.integer_field.exit90.i"
+then.i.i.i37.i103:                                ; preds = %merge.i.i.i.i.i32.i98
+  %336 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %336, align 1
+  br label %"$JsonWriter.integer_field.exit38.i97"
 
-"$JsonWriter.integer_field.exit90.i":             ; preds = %then.i.i.i89.i, %"$Vector.push.89.exit.thread.i.i.i83.i"
+"$JsonWriter.integer_field.exit38.i97":           ; preds = %then.i.i.i37.i103, %"$Vector.push.89.exit.thread.i.i.i31.i96"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %387)
-  %400 = load i32, ptr %368, align 4
-  %401 = getelementptr i8, ptr %1, i64 360
-  %402 = load i32, ptr %401, align 4
-  %403 = load i32, ptr %201, align 4
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %324)
+  %337 = getelementptr i8, ptr %1, i64 208
+  %338 = load i32, ptr %337, align 4
+  %339 = sext i32 %338 to i64
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
-  %404 = load i64, ptr %8, align 8
-  %405 = add i64 %404, 1
-  %406 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i91.i = icmp slt i64 %406, %405
-  %.pre.i.i.i.i92.i = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i91.i, label %merge.i.i.i.i.i94.i, label %"$Vector.push.89.exit.thread.i.i.i93.i"
+  %340 = load i64, ptr %8, align 8
+  %341 = add i64 %340, 1
+  %342 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i39.i = icmp slt i64 %342, %341
+  %.pre.i.i.i.i40.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i39.i, label %merge.i.i.i.i.i42.i, label %"$Vector.push.89.exit.thread.i.i.i41.i"
 
-merge.i.i.i.i.i94.i:                              ; preds = %"$JsonWriter.integer_field.exit90.i"
-  %407 = shl i64 %406, 1
-  %spec.select.i.i.i.i.i95.i = tail call i64 @llvm.smax.i64(i64 %407, i64 %405)
-  %spec.store.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i95.i, i64 8)
-  %408 = tail call ptr @realloc(ptr %.pre.i.i.i.i92.i, i64 %spec.store.select.i.i.i.i.i96.i)
-  %409 = icmp eq ptr %408, null
-  br i1 %409, label %then.i.i.i99.i, label %merge7.i.i.i.i.i97.i
+merge.i.i.i.i.i42.i:                              ; preds = %"$JsonWriter.integer_field.exit38.i97"
+  %343 = shl i64 %342, 1
+  %spec.select.i.i.i.i.i43.i = tail call i64 @llvm.smax.i64(i64 %343, i64 %341)
+  %spec.store.select.i.i.i.i.i44.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i43.i, i64 8)
+  %344 = tail call ptr @realloc(ptr %.pre.i.i.i.i40.i, i64 %spec.store.select.i.i.i.i.i44.i)
+  %345 = icmp eq ptr %344, null
+  br i1 %345, label %then.i.i.i47.i, label %merge7.i.i.i.i.i45.i
 
-merge7.i.i.i.i.i97.i:                             ; preds = %merge.i.i.i.i.i94.i
-  store ptr %408, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i96.i, ptr %11, align 8
-  %.pre10.i.i.i.i98.i = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i93.i"
+merge7.i.i.i.i.i45.i:                             ; preds = %merge.i.i.i.i.i42.i
+  store ptr %344, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i44.i, ptr %11, align 8
+  %.pre10.i.i.i.i46.i = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i41.i"
 
-"$Vector.push.89.exit.thread.i.i.i93.i":          ; preds = %merge7.i.i.i.i.i97.i, %"$JsonWriter.integer_field.exit90.i"
-  %410 = phi i64 [ %.pre10.i.i.i.i98.i, %merge7.i.i.i.i.i97.i ], [ %404, %"$JsonWriter.integer_field.exit90.i" ]
-  %411 = phi ptr [ %408, %merge7.i.i.i.i.i97.i ], [ %.pre.i.i.i.i92.i, %"$JsonWriter.integer_field.exit90.i" ]
-  %412 = getelementptr i8, ptr %411, i64 %410
-  store i8 58, ptr %412, align 1
-  %413 = load i64, ptr %8, align 8
-  %414 = add i64 %413, 1
-  store i64 %414, ptr %8, align 8
-  br label %"$write_cache.exit"
+"$Vector.push.89.exit.thread.i.i.i41.i":          ; preds = %merge7.i.i.i.i.i45.i, %"$JsonWriter.integer_field.exit38.i97"
+  %346 = phi i64 [ %.pre10.i.i.i.i46.i, %merge7.i.i.i.i.i45.i ], [ %340, %"$JsonWriter.integer_field.exit38.i97" ]
+  %347 = phi ptr [ %344, %merge7.i.i.i.i.i45.i ], [ %.pre.i.i.i.i40.i, %"$JsonWriter.integer_field.exit38.i97" ]
+  %348 = getelementptr i8, ptr %347, i64 %346
+  store i8 58, ptr %348, align 1
+  %349 = load i64, ptr %8, align 8
+  %350 = add i64 %349, 1
+  store i64 %350, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit48.i"
 
-then.i.i.i99.i:                                   ; preds = %merge.i.i.i.i.i94.i
-  %415 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %415, align 1
-  br label %"$write_cache.exit"
+then.i.i.i47.i:                                   ; preds = %merge.i.i.i.i.i42.i
+  %351 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %351, align 1
+  br label %"$JsonWriter.integer_field.exit48.i"
 
-"$write_cache.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i93.i", %then.i.i.i99.i
-  %416 = sdiv i32 %400, %402
-  %spec.select.i.i = tail call i32 @llvm.smin.i32(i32 %416, i32 %403)
-  %417 = sext i32 %spec.select.i.i to i64
+"$JsonWriter.integer_field.exit48.i":             ; preds = %then.i.i.i47.i, %"$Vector.push.89.exit.thread.i.i.i41.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %417)
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %339)
+  %352 = getelementptr i8, ptr %1, i64 384
+  %353 = load i64, ptr %352, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
-  %418 = load i64, ptr %8, align 8
-  %419 = add i64 %418, 1
-  %420 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i100 = icmp slt i64 %420, %419
-  %.pre.i.i.i.i101 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i100, label %merge.i.i.i.i.i103, label %"$Vector.push.89.exit.thread.i.i.i102"
+  %354 = load i64, ptr %8, align 8
+  %355 = add i64 %354, 1
+  %356 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i49.i = icmp slt i64 %356, %355
+  %.pre.i.i.i.i50.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i49.i, label %merge.i.i.i.i.i52.i, label %"$Vector.push.89.exit.thread.i.i.i51.i"
 
-merge.i.i.i.i.i103:                               ; preds = %"$write_cache.exit"
-  %421 = shl i64 %420, 1
-  %spec.select.i.i.i.i.i104 = tail call i64 @llvm.smax.i64(i64 %421, i64 %419)
-  %spec.store.select.i.i.i.i.i105 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i104, i64 8)
-  %422 = tail call ptr @realloc(ptr %.pre.i.i.i.i101, i64 %spec.store.select.i.i.i.i.i105)
-  %423 = icmp eq ptr %422, null
-  br i1 %423, label %then.i.i.i108, label %merge7.i.i.i.i.i106
+merge.i.i.i.i.i52.i:                              ; preds = %"$JsonWriter.integer_field.exit48.i"
+  %357 = shl i64 %356, 1
+  %spec.select.i.i.i.i.i53.i = tail call i64 @llvm.smax.i64(i64 %357, i64 %355)
+  %spec.store.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i53.i, i64 8)
+  %358 = tail call ptr @realloc(ptr %.pre.i.i.i.i50.i, i64 %spec.store.select.i.i.i.i.i54.i)
+  %359 = icmp eq ptr %358, null
+  br i1 %359, label %then.i.i.i57.i, label %merge7.i.i.i.i.i55.i
 
-merge7.i.i.i.i.i106:                              ; preds = %merge.i.i.i.i.i103
-  store ptr %422, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i105, ptr %11, align 8
-  %.pre10.i.i.i.i107 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i102"
+merge7.i.i.i.i.i55.i:                             ; preds = %merge.i.i.i.i.i52.i
+  store ptr %358, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i54.i, ptr %11, align 8
+  %.pre10.i.i.i.i56.i = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i51.i"
 
-"$Vector.push.89.exit.thread.i.i.i102":           ; preds = %merge7.i.i.i.i.i106, %"$write_cache.exit"
-  %424 = phi i64 [ %.pre10.i.i.i.i107, %merge7.i.i.i.i.i106 ], [ %418, %"$write_cache.exit" ]
-  %425 = phi ptr [ %422, %merge7.i.i.i.i.i106 ], [ %.pre.i.i.i.i101, %"$write_cache.exit" ]
-  %426 = getelementptr i8, ptr %425, i64 %424
-  store i8 58, ptr %426, align 1
-  %427 = load i64, ptr %8, align 8
-  %428 = add i64 %427, 1
-  store i64 %428, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit109"
+"$Vector.push.89.exit.thread.i.i.i51.i":          ; preds = %merge7.i.i.i.i.i55.i, %"$JsonWriter.integer_field.exit48.i"
+  %360 = phi i64 [ %.pre10.i.i.i.i56.i, %merge7.i.i.i.i.i55.i ], [ %354, %"$JsonWriter.integer_field.exit48.i" ]
+  %361 = phi ptr [ %358, %merge7.i.i.i.i.i55.i ], [ %.pre.i.i.i.i50.i, %"$JsonWriter.integer_field.exit48.i" ]
+  %362 = getelementptr i8, ptr %361, i64 %360
+  store i8 58, ptr %362, align 1
+  %363 = load i64, ptr %8, align 8
+  %364 = add i64 %363, 1
+  store i64 %364, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit58.i"
 
-then.i.i.i108:                                    ; preds = %merge.i.i.i.i.i103
-  %429 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %429, align 1
-  br label %"$JsonWriter.integer_field.exit109"
+then.i.i.i57.i:                                   ; preds = %merge.i.i.i.i.i52.i
+  %365 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %365, align 1
+  br label %"$JsonWriter.integer_field.exit58.i"
 
-"$JsonWriter.integer_field.exit109":              ; preds = %"$Vector.push.89.exit.thread.i.i.i102", %then.i.i.i108
+"$JsonWriter.integer_field.exit58.i":             ; preds = %then.i.i.i57.i, %"$Vector.push.89.exit.thread.i.i.i51.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %3)
-  %430 = getelementptr i8, ptr %1, i64 352
-  %431 = load i64, ptr %430, align 8
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %353)
+  %366 = getelementptr i8, ptr %1, i64 376
+  %367 = load i32, ptr %366, align 4
+  %368 = sext i32 %367 to i64
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
+  %369 = load i64, ptr %8, align 8
+  %370 = add i64 %369, 1
+  %371 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i59.i = icmp slt i64 %371, %370
+  %.pre.i.i.i.i60.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i59.i, label %merge.i.i.i.i.i62.i, label %"$Vector.push.89.exit.thread.i.i.i61.i"
+
+merge.i.i.i.i.i62.i:                              ; preds = %"$JsonWriter.integer_field.exit58.i"
+  %372 = shl i64 %371, 1
+  %spec.select.i.i.i.i.i63.i = tail call i64 @llvm.smax.i64(i64 %372, i64 %370)
+  %spec.store.select.i.i.i.i.i64.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i63.i, i64 8)
+  %373 = tail call ptr @realloc(ptr %.pre.i.i.i.i60.i, i64 %spec.store.select.i.i.i.i.i64.i)
+  %374 = icmp eq ptr %373, null
+  br i1 %374, label %then.i.i.i67.i, label %merge7.i.i.i.i.i65.i
+
+merge7.i.i.i.i.i65.i:                             ; preds = %merge.i.i.i.i.i62.i
+  store ptr %373, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i64.i, ptr %11, align 8
+  %.pre10.i.i.i.i66.i = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i61.i"
+
+"$Vector.push.89.exit.thread.i.i.i61.i":          ; preds = %merge7.i.i.i.i.i65.i, %"$JsonWriter.integer_field.exit58.i"
+  %375 = phi i64 [ %.pre10.i.i.i.i66.i, %merge7.i.i.i.i.i65.i ], [ %369, %"$JsonWriter.integer_field.exit58.i" ]
+  %376 = phi ptr [ %373, %merge7.i.i.i.i.i65.i ], [ %.pre.i.i.i.i60.i, %"$JsonWriter.integer_field.exit58.i" ]
+  %377 = getelementptr i8, ptr %376, i64 %375
+  store i8 58, ptr %377, align 1
+  %378 = load i64, ptr %8, align 8
+  %379 = add i64 %378, 1
+  store i64 %379, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit68.i"
+
+then.i.i.i67.i:                                   ; preds = %merge.i.i.i.i.i62.i
+  %380 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %380, align 1
+  br label %"$JsonWriter.integer_field.exit68.i"
+
+"$JsonWriter.integer_field.exit68.i":             ; preds = %then.i.i.i67.i, %"$Vector.push.89.exit.thread.i.i.i61.i"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %368)
+  %381 = load i32, ptr %366, align 4
+  %382 = sext i32 %381 to i64
+  %383 = load i32, ptr %337, align 4
+  %384 = sext i32 %383 to i64
+  %385 = mul nsw i64 %384, %382
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
-  %432 = load i64, ptr %8, align 8
-  %433 = add i64 %432, 1
-  %434 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i110 = icmp slt i64 %434, %433
+  %386 = load i64, ptr %8, align 8
+  %387 = add i64 %386, 1
+  %388 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i69.i = icmp slt i64 %388, %387
+  %.pre.i.i.i.i70.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i69.i, label %merge.i.i.i.i.i72.i, label %"$Vector.push.89.exit.thread.i.i.i71.i"
+
+merge.i.i.i.i.i72.i:                              ; preds = %"$JsonWriter.integer_field.exit68.i"
+  %389 = shl i64 %388, 1
+  %spec.select.i.i.i.i.i73.i = tail call i64 @llvm.smax.i64(i64 %389, i64 %387)
+  %spec.store.select.i.i.i.i.i74.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i73.i, i64 8)
+  %390 = tail call ptr @realloc(ptr %.pre.i.i.i.i70.i, i64 %spec.store.select.i.i.i.i.i74.i)
+  %391 = icmp eq ptr %390, null
+  br i1 %391, label %then.i.i.i77.i, label %merge7.i.i.i.i.i75.i
+
+merge7.i.i.i.i.i75.i:                             ; preds = %merge.i.i.i.i.i72.i
+  store ptr %390, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i74.i, ptr %11, align 8
+  %.pre10.i.i.i.i76.i = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i71.i"
+
+"$Vector.push.89.exit.thread.i.i.i71.i":          ; preds = %merge7.i.i.i.i.i75.i, %"$JsonWriter.integer_field.exit68.i"
+  %392 = phi i64 [ %.pre10.i.i.i.i76.i, %merge7.i.i.i.i.i75.i ], [ %386, %"$JsonWriter.integer_field.exit68.i" ]
+  %393 = phi ptr [ %390, %merge7.i.i.i.i.i75.i ], [ %.pre.i.i.i.i70.i, %"$JsonWriter.integer_field.exit68.i" ]
+  %394 = getelementptr i8, ptr %393, i64 %392
+  store i8 58, ptr %394, align 1
+  %395 = load i64, ptr %8, align 8
+  %396 = add i64 %395, 1
+  store i64 %396, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit78.i"
+
+then.i.i.i77.i:                                   ; preds = %merge.i.i.i.i.i72.i
+  %397 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %397, align 1
+  br label %"$JsonWriter.integer_field.exit78.i"
+
+"$JsonWriter.integer_field.exit78.i":             ; preds = %then.i.i.i77.i, %"$Vector.push.89.exit.thread.i.i.i71.i"
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %385)
+  %398 = load i32, ptr %366, align 4
+  %399 = getelementptr i8, ptr %1, i64 360
+  %400 = load i32, ptr %399, align 4
+  %401 = load i32, ptr %201, align 4
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
+  %402 = load i64, ptr %8, align 8
+  %403 = add i64 %402, 1
+  %404 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i80.i = icmp slt i64 %404, %403
+  %.pre.i.i.i.i81.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i80.i, label %merge.i.i.i.i.i83.i, label %"$Vector.push.89.exit.thread.i.i.i82.i"
+
+merge.i.i.i.i.i83.i:                              ; preds = %"$JsonWriter.integer_field.exit78.i"
+  %405 = shl i64 %404, 1
+  %spec.select.i.i.i.i.i84.i = tail call i64 @llvm.smax.i64(i64 %405, i64 %403)
+  %spec.store.select.i.i.i.i.i85.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i84.i, i64 8)
+  %406 = tail call ptr @realloc(ptr %.pre.i.i.i.i81.i, i64 %spec.store.select.i.i.i.i.i85.i)
+  %407 = icmp eq ptr %406, null
+  br i1 %407, label %then.i.i.i88.i, label %merge7.i.i.i.i.i86.i
+
+merge7.i.i.i.i.i86.i:                             ; preds = %merge.i.i.i.i.i83.i
+  store ptr %406, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i85.i, ptr %11, align 8
+  %.pre10.i.i.i.i87.i = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i82.i"
+
+"$Vector.push.89.exit.thread.i.i.i82.i":          ; preds = %merge7.i.i.i.i.i86.i, %"$JsonWriter.integer_field.exit78.i"
+  %408 = phi i64 [ %.pre10.i.i.i.i87.i, %merge7.i.i.i.i.i86.i ], [ %402, %"$JsonWriter.integer_field.exit78.i" ]
+  %409 = phi ptr [ %406, %merge7.i.i.i.i.i86.i ], [ %.pre.i.i.i.i81.i, %"$JsonWriter.integer_field.exit78.i" ]
+  %410 = getelementptr i8, ptr %409, i64 %408
+  store i8 58, ptr %410, align 1
+  %411 = load i64, ptr %8, align 8
+  %412 = add i64 %411, 1
+  store i64 %412, ptr %8, align 8
+  br label %"$write_cache.exit"
+
+then.i.i.i88.i:                                   ; preds = %merge.i.i.i.i.i83.i
+  %413 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %413, align 1
+  br label %"$write_cache.exit"
+
+"$write_cache.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i82.i", %then.i.i.i88.i
+  %414 = sdiv i32 %398, %400
+  %spec.select.i79.i = tail call i32 @llvm.smin.i32(i32 %414, i32 %401)
+  %415 = sext i32 %spec.select.i79.i to i64
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %415)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
+  %416 = load i64, ptr %8, align 8
+  %417 = add i64 %416, 1
+  %418 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i110 = icmp slt i64 %418, %417
   %.pre.i.i.i.i111 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i110, label %merge.i.i.i.i.i113, label %"$Vector.push.89.exit.thread.i.i.i112"
 
-merge.i.i.i.i.i113:                               ; preds = %"$JsonWriter.integer_field.exit109"
-  %435 = shl i64 %434, 1
-  %spec.select.i.i.i.i.i114 = tail call i64 @llvm.smax.i64(i64 %435, i64 %433)
+merge.i.i.i.i.i113:                               ; preds = %"$write_cache.exit"
+  %419 = shl i64 %418, 1
+  %spec.select.i.i.i.i.i114 = tail call i64 @llvm.smax.i64(i64 %419, i64 %417)
   %spec.store.select.i.i.i.i.i115 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i114, i64 8)
-  %436 = tail call ptr @realloc(ptr %.pre.i.i.i.i111, i64 %spec.store.select.i.i.i.i.i115)
-  %437 = icmp eq ptr %436, null
-  br i1 %437, label %then.i.i.i118, label %merge7.i.i.i.i.i116
+  %420 = tail call ptr @realloc(ptr %.pre.i.i.i.i111, i64 %spec.store.select.i.i.i.i.i115)
+  %421 = icmp eq ptr %420, null
+  br i1 %421, label %then.i.i.i118, label %merge7.i.i.i.i.i116
 
 merge7.i.i.i.i.i116:                              ; preds = %merge.i.i.i.i.i113
-  store ptr %436, ptr %0, align 8
+  store ptr %420, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i115, ptr %11, align 8
   %.pre10.i.i.i.i117 = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i112"
 
-"$Vector.push.89.exit.thread.i.i.i112":           ; preds = %merge7.i.i.i.i.i116, %"$JsonWriter.integer_field.exit109"
-  %438 = phi i64 [ %.pre10.i.i.i.i117, %merge7.i.i.i.i.i116 ], [ %432, %"$JsonWriter.integer_field.exit109" ]
-  %439 = phi ptr [ %436, %merge7.i.i.i.i.i116 ], [ %.pre.i.i.i.i111, %"$JsonWriter.integer_field.exit109" ]
-  %440 = getelementptr i8, ptr %439, i64 %438
-  store i8 58, ptr %440, align 1
-  %441 = load i64, ptr %8, align 8
-  %442 = add i64 %441, 1
-  store i64 %442, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i112":           ; preds = %merge7.i.i.i.i.i116, %"$write_cache.exit"
+  %422 = phi i64 [ %.pre10.i.i.i.i117, %merge7.i.i.i.i.i116 ], [ %416, %"$write_cache.exit" ]
+  %423 = phi ptr [ %420, %merge7.i.i.i.i.i116 ], [ %.pre.i.i.i.i111, %"$write_cache.exit" ]
+  %424 = getelementptr i8, ptr %423, i64 %422
+  store i8 58, ptr %424, align 1
+  %425 = load i64, ptr %8, align 8
+  %426 = add i64 %425, 1
+  store i64 %426, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit119"
 
 then.i.i.i118:                                    ; preds = %merge.i.i.i.i.i113
-  %443 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %443, align 1
+  %427 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %427, align 1
   br label %"$JsonWriter.integer_field.exit119"
 
 "$JsonWriter.integer_field.exit119":              ; preds = %"$Vector.push.89.exit.thread.i.i.i112", %then.i.i.i118
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %431)
-  %444 = getelementptr i8, ptr %1, i64 512
-  %445 = load i64, ptr %444, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
-  %446 = load i64, ptr %8, align 8
-  %447 = add i64 %446, 1
-  %448 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i120 = icmp slt i64 %448, %447
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %3)
+  %428 = getelementptr i8, ptr %1, i64 352
+  %429 = load i64, ptr %428, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
+  %430 = load i64, ptr %8, align 8
+  %431 = add i64 %430, 1
+  %432 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i120 = icmp slt i64 %432, %431
   %.pre.i.i.i.i121 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i120, label %merge.i.i.i.i.i123, label %"$Vector.push.89.exit.thread.i.i.i122"
 
 merge.i.i.i.i.i123:                               ; preds = %"$JsonWriter.integer_field.exit119"
-  %449 = shl i64 %448, 1
-  %spec.select.i.i.i.i.i124 = tail call i64 @llvm.smax.i64(i64 %449, i64 %447)
+  %433 = shl i64 %432, 1
+  %spec.select.i.i.i.i.i124 = tail call i64 @llvm.smax.i64(i64 %433, i64 %431)
   %spec.store.select.i.i.i.i.i125 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i124, i64 8)
-  %450 = tail call ptr @realloc(ptr %.pre.i.i.i.i121, i64 %spec.store.select.i.i.i.i.i125)
-  %451 = icmp eq ptr %450, null
-  br i1 %451, label %then.i.i.i128, label %merge7.i.i.i.i.i126
+  %434 = tail call ptr @realloc(ptr %.pre.i.i.i.i121, i64 %spec.store.select.i.i.i.i.i125)
+  %435 = icmp eq ptr %434, null
+  br i1 %435, label %then.i.i.i128, label %merge7.i.i.i.i.i126
 
 merge7.i.i.i.i.i126:                              ; preds = %merge.i.i.i.i.i123
-  store ptr %450, ptr %0, align 8
+  store ptr %434, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i125, ptr %11, align 8
   %.pre10.i.i.i.i127 = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i122"
 
 "$Vector.push.89.exit.thread.i.i.i122":           ; preds = %merge7.i.i.i.i.i126, %"$JsonWriter.integer_field.exit119"
-  %452 = phi i64 [ %.pre10.i.i.i.i127, %merge7.i.i.i.i.i126 ], [ %446, %"$JsonWriter.integer_field.exit119" ]
-  %453 = phi ptr [ %450, %merge7.i.i.i.i.i126 ], [ %.pre.i.i.i.i121, %"$JsonWriter.integer_field.exit119" ]
-  %454 = getelementptr i8, ptr %453, i64 %452
-  store i8 58, ptr %454, align 1
-  %455 = load i64, ptr %8, align 8
-  %456 = add i64 %455, 1
-  store i64 %456, ptr %8, align 8
+  %436 = phi i64 [ %.pre10.i.i.i.i127, %merge7.i.i.i.i.i126 ], [ %430, %"$JsonWriter.integer_field.exit119" ]
+  %437 = phi ptr [ %434, %merge7.i.i.i.i.i126 ], [ %.pre.i.i.i.i121, %"$JsonWriter.integer_field.exit119" ]
+  %438 = getelementptr i8, ptr %437, i64 %436
+  store i8 58, ptr %438, align 1
+  %439 = load i64, ptr %8, align 8
+  %440 = add i64 %439, 1
+  store i64 %440, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit129"
 
 then.i.i.i128:                                    ; preds = %merge.i.i.i.i.i123
-  %457 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %457, align 1
+  %441 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %441, align 1
   br label %"$JsonWriter.integer_field.exit129"
 
 "$JsonWriter.integer_field.exit129":              ; preds = %"$Vector.push.89.exit.thread.i.i.i122", %then.i.i.i128
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %445)
-  %458 = getelementptr i8, ptr %1, i64 520
-  %459 = load i8, ptr %458, align 1
-  %460 = icmp ne i8 %459, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.771", i1 zeroext %460)
-  %461 = getelementptr i8, ptr %1, i64 521
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
-  %462 = load i64, ptr %8, align 8
-  %463 = add i64 %462, 1
-  %464 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i130 = icmp slt i64 %464, %463
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %429)
+  %442 = getelementptr i8, ptr %1, i64 512
+  %443 = load i64, ptr %442, align 8
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
+  %444 = load i64, ptr %8, align 8
+  %445 = add i64 %444, 1
+  %446 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i130 = icmp slt i64 %446, %445
   %.pre.i.i.i.i131 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i130, label %merge.i.i.i.i.i133, label %"$Vector.push.89.exit.thread.i.i.i132"
 
 merge.i.i.i.i.i133:                               ; preds = %"$JsonWriter.integer_field.exit129"
-  %465 = shl i64 %464, 1
-  %spec.select.i.i.i.i.i134 = tail call i64 @llvm.smax.i64(i64 %465, i64 %463)
+  %447 = shl i64 %446, 1
+  %spec.select.i.i.i.i.i134 = tail call i64 @llvm.smax.i64(i64 %447, i64 %445)
   %spec.store.select.i.i.i.i.i135 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i134, i64 8)
-  %466 = tail call ptr @realloc(ptr %.pre.i.i.i.i131, i64 %spec.store.select.i.i.i.i.i135)
-  %467 = icmp eq ptr %466, null
-  br i1 %467, label %then.i.i.i138, label %merge7.i.i.i.i.i136
+  %448 = tail call ptr @realloc(ptr %.pre.i.i.i.i131, i64 %spec.store.select.i.i.i.i.i135)
+  %449 = icmp eq ptr %448, null
+  br i1 %449, label %then.i.i.i138, label %merge7.i.i.i.i.i136
 
 merge7.i.i.i.i.i136:                              ; preds = %merge.i.i.i.i.i133
-  store ptr %466, ptr %0, align 8
+  store ptr %448, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i135, ptr %11, align 8
   %.pre10.i.i.i.i137 = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i132"
 
 "$Vector.push.89.exit.thread.i.i.i132":           ; preds = %merge7.i.i.i.i.i136, %"$JsonWriter.integer_field.exit129"
-  %468 = phi i64 [ %.pre10.i.i.i.i137, %merge7.i.i.i.i.i136 ], [ %462, %"$JsonWriter.integer_field.exit129" ]
-  %469 = phi ptr [ %466, %merge7.i.i.i.i.i136 ], [ %.pre.i.i.i.i131, %"$JsonWriter.integer_field.exit129" ]
-  %470 = getelementptr i8, ptr %469, i64 %468
-  store i8 58, ptr %470, align 1
-  %471 = load i64, ptr %8, align 8
-  %472 = add i64 %471, 1
-  store i64 %472, ptr %8, align 8
-  br label %"$JsonWriter.string_field.exit139"
+  %450 = phi i64 [ %.pre10.i.i.i.i137, %merge7.i.i.i.i.i136 ], [ %444, %"$JsonWriter.integer_field.exit129" ]
+  %451 = phi ptr [ %448, %merge7.i.i.i.i.i136 ], [ %.pre.i.i.i.i131, %"$JsonWriter.integer_field.exit129" ]
+  %452 = getelementptr i8, ptr %451, i64 %450
+  store i8 58, ptr %452, align 1
+  %453 = load i64, ptr %8, align 8
+  %454 = add i64 %453, 1
+  store i64 %454, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit139"
 
 then.i.i.i138:                                    ; preds = %merge.i.i.i.i.i133
-  %473 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %473, align 1
-  br label %"$JsonWriter.string_field.exit139"
+  %455 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %455, align 1
+  br label %"$JsonWriter.integer_field.exit139"
 
-"$JsonWriter.string_field.exit139":               ; preds = %"$Vector.push.89.exit.thread.i.i.i132", %then.i.i.i138
+"$JsonWriter.integer_field.exit139":              ; preds = %"$Vector.push.89.exit.thread.i.i.i132", %then.i.i.i138
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %461)
-  %474 = getelementptr i8, ptr %1, i64 1033
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
-  %475 = load i64, ptr %8, align 8
-  %476 = add i64 %475, 1
-  %477 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i140 = icmp slt i64 %477, %476
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %443)
+  %456 = getelementptr i8, ptr %1, i64 520
+  %457 = load i8, ptr %456, align 1
+  %458 = icmp ne i8 %457, 0
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.774", i1 zeroext %458)
+  %459 = getelementptr i8, ptr %1, i64 521
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
+  %460 = load i64, ptr %8, align 8
+  %461 = add i64 %460, 1
+  %462 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i140 = icmp slt i64 %462, %461
   %.pre.i.i.i.i141 = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i140, label %merge.i.i.i.i.i143, label %"$Vector.push.89.exit.thread.i.i.i142"
 
-merge.i.i.i.i.i143:                               ; preds = %"$JsonWriter.string_field.exit139"
-  %478 = shl i64 %477, 1
-  %spec.select.i.i.i.i.i144 = tail call i64 @llvm.smax.i64(i64 %478, i64 %476)
+merge.i.i.i.i.i143:                               ; preds = %"$JsonWriter.integer_field.exit139"
+  %463 = shl i64 %462, 1
+  %spec.select.i.i.i.i.i144 = tail call i64 @llvm.smax.i64(i64 %463, i64 %461)
   %spec.store.select.i.i.i.i.i145 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i144, i64 8)
-  %479 = tail call ptr @realloc(ptr %.pre.i.i.i.i141, i64 %spec.store.select.i.i.i.i.i145)
-  %480 = icmp eq ptr %479, null
-  br i1 %480, label %then.i.i.i148, label %merge7.i.i.i.i.i146
+  %464 = tail call ptr @realloc(ptr %.pre.i.i.i.i141, i64 %spec.store.select.i.i.i.i.i145)
+  %465 = icmp eq ptr %464, null
+  br i1 %465, label %then.i.i.i148, label %merge7.i.i.i.i.i146
 
 merge7.i.i.i.i.i146:                              ; preds = %merge.i.i.i.i.i143
-  store ptr %479, ptr %0, align 8
+  store ptr %464, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i145, ptr %11, align 8
   %.pre10.i.i.i.i147 = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i142"
 
-"$Vector.push.89.exit.thread.i.i.i142":           ; preds = %merge7.i.i.i.i.i146, %"$JsonWriter.string_field.exit139"
-  %481 = phi i64 [ %.pre10.i.i.i.i147, %merge7.i.i.i.i.i146 ], [ %475, %"$JsonWriter.string_field.exit139" ]
-  %482 = phi ptr [ %479, %merge7.i.i.i.i.i146 ], [ %.pre.i.i.i.i141, %"$JsonWriter.string_field.exit139" ]
-  %483 = getelementptr i8, ptr %482, i64 %481
-  store i8 58, ptr %483, align 1
-  %484 = load i64, ptr %8, align 8
-  %485 = add i64 %484, 1
-  store i64 %485, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i142":           ; preds = %merge7.i.i.i.i.i146, %"$JsonWriter.integer_field.exit139"
+  %466 = phi i64 [ %.pre10.i.i.i.i147, %merge7.i.i.i.i.i146 ], [ %460, %"$JsonWriter.integer_field.exit139" ]
+  %467 = phi ptr [ %464, %merge7.i.i.i.i.i146 ], [ %.pre.i.i.i.i141, %"$JsonWriter.integer_field.exit139" ]
+  %468 = getelementptr i8, ptr %467, i64 %466
+  store i8 58, ptr %468, align 1
+  %469 = load i64, ptr %8, align 8
+  %470 = add i64 %469, 1
+  store i64 %470, ptr %8, align 8
   br label %"$JsonWriter.string_field.exit149"
 
 then.i.i.i148:                                    ; preds = %merge.i.i.i.i.i143
-  %486 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %486, align 1
+  %471 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %471, align 1
   br label %"$JsonWriter.string_field.exit149"
 
 "$JsonWriter.string_field.exit149":               ; preds = %"$Vector.push.89.exit.thread.i.i.i142", %then.i.i.i148
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %474)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %459)
+  %472 = getelementptr i8, ptr %1, i64 1033
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
+  %473 = load i64, ptr %8, align 8
+  %474 = add i64 %473, 1
+  %475 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i150 = icmp slt i64 %475, %474
+  %.pre.i.i.i.i151 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i150, label %merge.i.i.i.i.i153, label %"$Vector.push.89.exit.thread.i.i.i152"
+
+merge.i.i.i.i.i153:                               ; preds = %"$JsonWriter.string_field.exit149"
+  %476 = shl i64 %475, 1
+  %spec.select.i.i.i.i.i154 = tail call i64 @llvm.smax.i64(i64 %476, i64 %474)
+  %spec.store.select.i.i.i.i.i155 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i154, i64 8)
+  %477 = tail call ptr @realloc(ptr %.pre.i.i.i.i151, i64 %spec.store.select.i.i.i.i.i155)
+  %478 = icmp eq ptr %477, null
+  br i1 %478, label %then.i.i.i158, label %merge7.i.i.i.i.i156
+
+merge7.i.i.i.i.i156:                              ; preds = %merge.i.i.i.i.i153
+  store ptr %477, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i155, ptr %11, align 8
+  %.pre10.i.i.i.i157 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i152"
+
+"$Vector.push.89.exit.thread.i.i.i152":           ; preds = %merge7.i.i.i.i.i156, %"$JsonWriter.string_field.exit149"
+  %479 = phi i64 [ %.pre10.i.i.i.i157, %merge7.i.i.i.i.i156 ], [ %473, %"$JsonWriter.string_field.exit149" ]
+  %480 = phi ptr [ %477, %merge7.i.i.i.i.i156 ], [ %.pre.i.i.i.i151, %"$JsonWriter.string_field.exit149" ]
+  %481 = getelementptr i8, ptr %480, i64 %479
+  store i8 58, ptr %481, align 1
+  %482 = load i64, ptr %8, align 8
+  %483 = add i64 %482, 1
+  store i64 %483, ptr %8, align 8
+  br label %"$JsonWriter.string_field.exit159"
+
+then.i.i.i158:                                    ; preds = %merge.i.i.i.i.i153
+  %484 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %484, align 1
+  br label %"$JsonWriter.string_field.exit159"
+
+"$JsonWriter.string_field.exit159":               ; preds = %"$Vector.push.89.exit.thread.i.i.i152", %then.i.i.i158
+  store i8 0, ptr %22, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %472)
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %4)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %4, ptr nonnull readonly %1)
   %shape.sroa.0.0.copyload.i = load i64, ptr %4, align 8
@@ -48650,1807 +48695,1807 @@ then.i.i.i148:                                    ; preds = %merge.i.i.i.i.i143
   %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
   %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 128
   %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.774")
-  %487 = load i64, ptr %8, align 8
-  %488 = add i64 %487, 1
-  %489 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i150 = icmp slt i64 %489, %488
-  %.pre.i.i.i.i151 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i150, label %merge.i.i.i.i.i163, label %"$Vector.push.89.exit.thread.i.i.i152"
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
+  %485 = load i64, ptr %8, align 8
+  %486 = add i64 %485, 1
+  %487 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i160 = icmp slt i64 %487, %486
+  %.pre.i.i.i.i161 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i160, label %merge.i.i.i.i.i173, label %"$Vector.push.89.exit.thread.i.i.i162"
 
-merge.i.i.i.i.i163:                               ; preds = %"$JsonWriter.string_field.exit149"
-  %490 = shl i64 %489, 1
-  %spec.select.i.i.i.i.i164 = tail call i64 @llvm.smax.i64(i64 %490, i64 %488)
-  %spec.store.select.i.i.i.i.i165 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i164, i64 8)
-  %491 = tail call ptr @realloc(ptr %.pre.i.i.i.i151, i64 %spec.store.select.i.i.i.i.i165)
-  %492 = icmp eq ptr %491, null
-  br i1 %492, label %then.i.i.i168, label %merge7.i.i.i.i.i166
+merge.i.i.i.i.i173:                               ; preds = %"$JsonWriter.string_field.exit159"
+  %488 = shl i64 %487, 1
+  %spec.select.i.i.i.i.i174 = tail call i64 @llvm.smax.i64(i64 %488, i64 %486)
+  %spec.store.select.i.i.i.i.i175 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i174, i64 8)
+  %489 = tail call ptr @realloc(ptr %.pre.i.i.i.i161, i64 %spec.store.select.i.i.i.i.i175)
+  %490 = icmp eq ptr %489, null
+  br i1 %490, label %then.i.i.i178, label %merge7.i.i.i.i.i176
 
-merge7.i.i.i.i.i166:                              ; preds = %merge.i.i.i.i.i163
-  store ptr %491, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i165, ptr %11, align 8
-  %.pre10.i.i.i.i167 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i152"
+merge7.i.i.i.i.i176:                              ; preds = %merge.i.i.i.i.i173
+  store ptr %489, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i175, ptr %11, align 8
+  %.pre10.i.i.i.i177 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i162"
 
-"$Vector.push.89.exit.thread.i.i.i152":           ; preds = %merge7.i.i.i.i.i166, %"$JsonWriter.string_field.exit149"
-  %493 = phi i64 [ %.pre10.i.i.i.i167, %merge7.i.i.i.i.i166 ], [ %487, %"$JsonWriter.string_field.exit149" ]
-  %494 = phi ptr [ %491, %merge7.i.i.i.i.i166 ], [ %.pre.i.i.i.i151, %"$JsonWriter.string_field.exit149" ]
-  %495 = getelementptr i8, ptr %494, i64 %493
-  store i8 58, ptr %495, align 1
-  %496 = load i64, ptr %8, align 8
-  %497 = add i64 %496, 1
-  store i64 %497, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i162":           ; preds = %merge7.i.i.i.i.i176, %"$JsonWriter.string_field.exit159"
+  %491 = phi i64 [ %.pre10.i.i.i.i177, %merge7.i.i.i.i.i176 ], [ %485, %"$JsonWriter.string_field.exit159" ]
+  %492 = phi ptr [ %489, %merge7.i.i.i.i.i176 ], [ %.pre.i.i.i.i161, %"$JsonWriter.string_field.exit159" ]
+  %493 = getelementptr i8, ptr %492, i64 %491
+  store i8 58, ptr %493, align 1
+  %494 = load i64, ptr %8, align 8
+  %495 = add i64 %494, 1
+  store i64 %495, ptr %8, align 8
   br label %"$JsonWriter.key.exit.i"
 
-then.i.i.i168:                                    ; preds = %merge.i.i.i.i.i163
-  %498 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %498, align 1
+then.i.i.i178:                                    ; preds = %merge.i.i.i.i.i173
+  %496 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %496, align 1
   br label %"$JsonWriter.key.exit.i"
 
-"$JsonWriter.key.exit.i":                         ; preds = %then.i.i.i168, %"$Vector.push.89.exit.thread.i.i.i152"
+"$JsonWriter.key.exit.i":                         ; preds = %then.i.i.i178, %"$Vector.push.89.exit.thread.i.i.i162"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  %499 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %500 = mul i64 %499, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
-  %501 = load i64, ptr %8, align 8
-  %502 = add i64 %501, 1
-  %503 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i.i153 = icmp slt i64 %503, %502
-  %.pre.i.i.i.i.i154 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i153, label %merge.i.i.i.i.i.i157, label %"$Vector.push.89.exit.thread.i.i.i.i155"
+  %497 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %498 = mul i64 %497, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
+  %499 = load i64, ptr %8, align 8
+  %500 = add i64 %499, 1
+  %501 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i163 = icmp slt i64 %501, %500
+  %.pre.i.i.i.i.i164 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i163, label %merge.i.i.i.i.i.i167, label %"$Vector.push.89.exit.thread.i.i.i.i165"
 
-merge.i.i.i.i.i.i157:                             ; preds = %"$JsonWriter.key.exit.i"
-  %504 = shl i64 %503, 1
-  %spec.select.i.i.i.i.i.i158 = tail call i64 @llvm.smax.i64(i64 %504, i64 %502)
-  %spec.store.select.i.i.i.i.i.i159 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i158, i64 8)
-  %505 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i154, i64 %spec.store.select.i.i.i.i.i.i159)
-  %506 = icmp eq ptr %505, null
-  br i1 %506, label %then.i.i.i.i162, label %merge7.i.i.i.i.i.i160
+merge.i.i.i.i.i.i167:                             ; preds = %"$JsonWriter.key.exit.i"
+  %502 = shl i64 %501, 1
+  %spec.select.i.i.i.i.i.i168 = tail call i64 @llvm.smax.i64(i64 %502, i64 %500)
+  %spec.store.select.i.i.i.i.i.i169 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i168, i64 8)
+  %503 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i164, i64 %spec.store.select.i.i.i.i.i.i169)
+  %504 = icmp eq ptr %503, null
+  br i1 %504, label %then.i.i.i.i172, label %merge7.i.i.i.i.i.i170
 
-merge7.i.i.i.i.i.i160:                            ; preds = %merge.i.i.i.i.i.i157
-  store ptr %505, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i159, ptr %11, align 8
-  %.pre10.i.i.i.i.i161 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i155"
+merge7.i.i.i.i.i.i170:                            ; preds = %merge.i.i.i.i.i.i167
+  store ptr %503, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i169, ptr %11, align 8
+  %.pre10.i.i.i.i.i171 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i165"
 
-"$Vector.push.89.exit.thread.i.i.i.i155":         ; preds = %merge7.i.i.i.i.i.i160, %"$JsonWriter.key.exit.i"
-  %507 = phi i64 [ %.pre10.i.i.i.i.i161, %merge7.i.i.i.i.i.i160 ], [ %501, %"$JsonWriter.key.exit.i" ]
-  %508 = phi ptr [ %505, %merge7.i.i.i.i.i.i160 ], [ %.pre.i.i.i.i.i154, %"$JsonWriter.key.exit.i" ]
-  %509 = getelementptr i8, ptr %508, i64 %507
-  store i8 58, ptr %509, align 1
-  %510 = load i64, ptr %8, align 8
-  %511 = add i64 %510, 1
-  store i64 %511, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit.i156"
+"$Vector.push.89.exit.thread.i.i.i.i165":         ; preds = %merge7.i.i.i.i.i.i170, %"$JsonWriter.key.exit.i"
+  %505 = phi i64 [ %.pre10.i.i.i.i.i171, %merge7.i.i.i.i.i.i170 ], [ %499, %"$JsonWriter.key.exit.i" ]
+  %506 = phi ptr [ %503, %merge7.i.i.i.i.i.i170 ], [ %.pre.i.i.i.i.i164, %"$JsonWriter.key.exit.i" ]
+  %507 = getelementptr i8, ptr %506, i64 %505
+  store i8 58, ptr %507, align 1
+  %508 = load i64, ptr %8, align 8
+  %509 = add i64 %508, 1
+  store i64 %509, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit.i166"
 
-then.i.i.i.i162:                                  ; preds = %merge.i.i.i.i.i.i157
-  %512 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %512, align 1
-  br label %"$JsonWriter.integer_field.exit.i156"
+then.i.i.i.i172:                                  ; preds = %merge.i.i.i.i.i.i167
+  %510 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %510, align 1
+  br label %"$JsonWriter.integer_field.exit.i166"
 
-"$JsonWriter.integer_field.exit.i156":            ; preds = %then.i.i.i.i162, %"$Vector.push.89.exit.thread.i.i.i.i155"
+"$JsonWriter.integer_field.exit.i166":            ; preds = %then.i.i.i.i172, %"$Vector.push.89.exit.thread.i.i.i.i165"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
-  %513 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
-  %514 = mul i64 %shape.sroa.62.0.copyload.i, %513
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
-  %515 = load i64, ptr %8, align 8
-  %516 = add i64 %515, 1
-  %517 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i92.i = icmp slt i64 %517, %516
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %498)
+  %511 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
+  %512 = mul i64 %shape.sroa.62.0.copyload.i, %511
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
+  %513 = load i64, ptr %8, align 8
+  %514 = add i64 %513, 1
+  %515 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i92.i = icmp slt i64 %515, %514
   %.pre.i.i.i.i93.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i92.i, label %merge.i.i.i.i.i95.i, label %"$Vector.push.89.exit.thread.i.i.i94.i"
 
-merge.i.i.i.i.i95.i:                              ; preds = %"$JsonWriter.integer_field.exit.i156"
-  %518 = shl i64 %517, 1
-  %spec.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %518, i64 %516)
+merge.i.i.i.i.i95.i:                              ; preds = %"$JsonWriter.integer_field.exit.i166"
+  %516 = shl i64 %515, 1
+  %spec.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %516, i64 %514)
   %spec.store.select.i.i.i.i.i97.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i96.i, i64 8)
-  %519 = tail call ptr @realloc(ptr %.pre.i.i.i.i93.i, i64 %spec.store.select.i.i.i.i.i97.i)
-  %520 = icmp eq ptr %519, null
-  br i1 %520, label %then.i.i.i100.i, label %merge7.i.i.i.i.i98.i
+  %517 = tail call ptr @realloc(ptr %.pre.i.i.i.i93.i, i64 %spec.store.select.i.i.i.i.i97.i)
+  %518 = icmp eq ptr %517, null
+  br i1 %518, label %then.i.i.i100.i, label %merge7.i.i.i.i.i98.i
 
 merge7.i.i.i.i.i98.i:                             ; preds = %merge.i.i.i.i.i95.i
-  store ptr %519, ptr %0, align 8
+  store ptr %517, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i97.i, ptr %11, align 8
   %.pre10.i.i.i.i99.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i94.i"
 
-"$Vector.push.89.exit.thread.i.i.i94.i":          ; preds = %merge7.i.i.i.i.i98.i, %"$JsonWriter.integer_field.exit.i156"
-  %521 = phi i64 [ %.pre10.i.i.i.i99.i, %merge7.i.i.i.i.i98.i ], [ %515, %"$JsonWriter.integer_field.exit.i156" ]
-  %522 = phi ptr [ %519, %merge7.i.i.i.i.i98.i ], [ %.pre.i.i.i.i93.i, %"$JsonWriter.integer_field.exit.i156" ]
-  %523 = getelementptr i8, ptr %522, i64 %521
-  store i8 58, ptr %523, align 1
-  %524 = load i64, ptr %8, align 8
-  %525 = add i64 %524, 1
-  store i64 %525, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i94.i":          ; preds = %merge7.i.i.i.i.i98.i, %"$JsonWriter.integer_field.exit.i166"
+  %519 = phi i64 [ %.pre10.i.i.i.i99.i, %merge7.i.i.i.i.i98.i ], [ %513, %"$JsonWriter.integer_field.exit.i166" ]
+  %520 = phi ptr [ %517, %merge7.i.i.i.i.i98.i ], [ %.pre.i.i.i.i93.i, %"$JsonWriter.integer_field.exit.i166" ]
+  %521 = getelementptr i8, ptr %520, i64 %519
+  store i8 58, ptr %521, align 1
+  %522 = load i64, ptr %8, align 8
+  %523 = add i64 %522, 1
+  store i64 %523, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit101.i"
 
 then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
-  %526 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %526, align 1
+  %524 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %524, align 1
   br label %"$JsonWriter.integer_field.exit101.i"
 
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.89.exit.thread.i.i.i94.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %514)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
-  %527 = load i64, ptr %8, align 8
-  %528 = add i64 %527, 1
-  %529 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i102.i = icmp slt i64 %529, %528
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %512)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
+  %525 = load i64, ptr %8, align 8
+  %526 = add i64 %525, 1
+  %527 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i102.i = icmp slt i64 %527, %526
   %.pre.i.i.i.i103.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i102.i, label %merge.i.i.i.i.i105.i, label %"$Vector.push.89.exit.thread.i.i.i104.i"
 
 merge.i.i.i.i.i105.i:                             ; preds = %"$JsonWriter.integer_field.exit101.i"
-  %530 = shl i64 %529, 1
-  %spec.select.i.i.i.i.i106.i = tail call i64 @llvm.smax.i64(i64 %530, i64 %528)
+  %528 = shl i64 %527, 1
+  %spec.select.i.i.i.i.i106.i = tail call i64 @llvm.smax.i64(i64 %528, i64 %526)
   %spec.store.select.i.i.i.i.i107.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i106.i, i64 8)
-  %531 = tail call ptr @realloc(ptr %.pre.i.i.i.i103.i, i64 %spec.store.select.i.i.i.i.i107.i)
-  %532 = icmp eq ptr %531, null
-  br i1 %532, label %then.i.i.i110.i, label %merge7.i.i.i.i.i108.i
+  %529 = tail call ptr @realloc(ptr %.pre.i.i.i.i103.i, i64 %spec.store.select.i.i.i.i.i107.i)
+  %530 = icmp eq ptr %529, null
+  br i1 %530, label %then.i.i.i110.i, label %merge7.i.i.i.i.i108.i
 
 merge7.i.i.i.i.i108.i:                            ; preds = %merge.i.i.i.i.i105.i
-  store ptr %531, ptr %0, align 8
+  store ptr %529, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i107.i, ptr %11, align 8
   %.pre10.i.i.i.i109.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i104.i"
 
 "$Vector.push.89.exit.thread.i.i.i104.i":         ; preds = %merge7.i.i.i.i.i108.i, %"$JsonWriter.integer_field.exit101.i"
-  %533 = phi i64 [ %.pre10.i.i.i.i109.i, %merge7.i.i.i.i.i108.i ], [ %527, %"$JsonWriter.integer_field.exit101.i" ]
-  %534 = phi ptr [ %531, %merge7.i.i.i.i.i108.i ], [ %.pre.i.i.i.i103.i, %"$JsonWriter.integer_field.exit101.i" ]
-  %535 = getelementptr i8, ptr %534, i64 %533
-  store i8 58, ptr %535, align 1
-  %536 = load i64, ptr %8, align 8
-  %537 = add i64 %536, 1
-  store i64 %537, ptr %8, align 8
+  %531 = phi i64 [ %.pre10.i.i.i.i109.i, %merge7.i.i.i.i.i108.i ], [ %525, %"$JsonWriter.integer_field.exit101.i" ]
+  %532 = phi ptr [ %529, %merge7.i.i.i.i.i108.i ], [ %.pre.i.i.i.i103.i, %"$JsonWriter.integer_field.exit101.i" ]
+  %533 = getelementptr i8, ptr %532, i64 %531
+  store i8 58, ptr %533, align 1
+  %534 = load i64, ptr %8, align 8
+  %535 = add i64 %534, 1
+  store i64 %535, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit111.i"
 
 then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.i
-  %538 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %538, align 1
+  %536 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %536, align 1
   br label %"$JsonWriter.integer_field.exit111.i"
 
 "$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.89.exit.thread.i.i.i104.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
-  %539 = load i64, ptr %8, align 8
-  %540 = add i64 %539, 1
-  %541 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i112.i = icmp slt i64 %541, %540
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %498)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
+  %537 = load i64, ptr %8, align 8
+  %538 = add i64 %537, 1
+  %539 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i112.i = icmp slt i64 %539, %538
   %.pre.i.i.i.i113.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i112.i, label %merge.i.i.i.i.i115.i, label %"$Vector.push.89.exit.thread.i.i.i114.i"
 
 merge.i.i.i.i.i115.i:                             ; preds = %"$JsonWriter.integer_field.exit111.i"
-  %542 = shl i64 %541, 1
-  %spec.select.i.i.i.i.i116.i = tail call i64 @llvm.smax.i64(i64 %542, i64 %540)
+  %540 = shl i64 %539, 1
+  %spec.select.i.i.i.i.i116.i = tail call i64 @llvm.smax.i64(i64 %540, i64 %538)
   %spec.store.select.i.i.i.i.i117.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i116.i, i64 8)
-  %543 = tail call ptr @realloc(ptr %.pre.i.i.i.i113.i, i64 %spec.store.select.i.i.i.i.i117.i)
-  %544 = icmp eq ptr %543, null
-  br i1 %544, label %then.i.i.i120.i, label %merge7.i.i.i.i.i118.i
+  %541 = tail call ptr @realloc(ptr %.pre.i.i.i.i113.i, i64 %spec.store.select.i.i.i.i.i117.i)
+  %542 = icmp eq ptr %541, null
+  br i1 %542, label %then.i.i.i120.i, label %merge7.i.i.i.i.i118.i
 
 merge7.i.i.i.i.i118.i:                            ; preds = %merge.i.i.i.i.i115.i
-  store ptr %543, ptr %0, align 8
+  store ptr %541, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i117.i, ptr %11, align 8
   %.pre10.i.i.i.i119.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i114.i"
 
 "$Vector.push.89.exit.thread.i.i.i114.i":         ; preds = %merge7.i.i.i.i.i118.i, %"$JsonWriter.integer_field.exit111.i"
-  %545 = phi i64 [ %.pre10.i.i.i.i119.i, %merge7.i.i.i.i.i118.i ], [ %539, %"$JsonWriter.integer_field.exit111.i" ]
-  %546 = phi ptr [ %543, %merge7.i.i.i.i.i118.i ], [ %.pre.i.i.i.i113.i, %"$JsonWriter.integer_field.exit111.i" ]
-  %547 = getelementptr i8, ptr %546, i64 %545
-  store i8 58, ptr %547, align 1
-  %548 = load i64, ptr %8, align 8
-  %549 = add i64 %548, 1
-  store i64 %549, ptr %8, align 8
+  %543 = phi i64 [ %.pre10.i.i.i.i119.i, %merge7.i.i.i.i.i118.i ], [ %537, %"$JsonWriter.integer_field.exit111.i" ]
+  %544 = phi ptr [ %541, %merge7.i.i.i.i.i118.i ], [ %.pre.i.i.i.i113.i, %"$JsonWriter.integer_field.exit111.i" ]
+  %545 = getelementptr i8, ptr %544, i64 %543
+  store i8 58, ptr %545, align 1
+  %546 = load i64, ptr %8, align 8
+  %547 = add i64 %546, 1
+  store i64 %547, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit121.i"
 
 then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.i
-  %550 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %550, align 1
+  %548 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %548, align 1
   br label %"$JsonWriter.integer_field.exit121.i"
 
 "$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.89.exit.thread.i.i.i114.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
-  %551 = load i64, ptr %8, align 8
-  %552 = add i64 %551, 1
-  %553 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i122.i = icmp slt i64 %553, %552
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %498)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
+  %549 = load i64, ptr %8, align 8
+  %550 = add i64 %549, 1
+  %551 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i122.i = icmp slt i64 %551, %550
   %.pre.i.i.i.i123.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i122.i, label %merge.i.i.i.i.i125.i, label %"$Vector.push.89.exit.thread.i.i.i124.i"
 
 merge.i.i.i.i.i125.i:                             ; preds = %"$JsonWriter.integer_field.exit121.i"
-  %554 = shl i64 %553, 1
-  %spec.select.i.i.i.i.i126.i = tail call i64 @llvm.smax.i64(i64 %554, i64 %552)
+  %552 = shl i64 %551, 1
+  %spec.select.i.i.i.i.i126.i = tail call i64 @llvm.smax.i64(i64 %552, i64 %550)
   %spec.store.select.i.i.i.i.i127.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i126.i, i64 8)
-  %555 = tail call ptr @realloc(ptr %.pre.i.i.i.i123.i, i64 %spec.store.select.i.i.i.i.i127.i)
-  %556 = icmp eq ptr %555, null
-  br i1 %556, label %then.i.i.i130.i, label %merge7.i.i.i.i.i128.i
+  %553 = tail call ptr @realloc(ptr %.pre.i.i.i.i123.i, i64 %spec.store.select.i.i.i.i.i127.i)
+  %554 = icmp eq ptr %553, null
+  br i1 %554, label %then.i.i.i130.i, label %merge7.i.i.i.i.i128.i
 
 merge7.i.i.i.i.i128.i:                            ; preds = %merge.i.i.i.i.i125.i
-  store ptr %555, ptr %0, align 8
+  store ptr %553, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i127.i, ptr %11, align 8
   %.pre10.i.i.i.i129.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i124.i"
 
 "$Vector.push.89.exit.thread.i.i.i124.i":         ; preds = %merge7.i.i.i.i.i128.i, %"$JsonWriter.integer_field.exit121.i"
-  %557 = phi i64 [ %.pre10.i.i.i.i129.i, %merge7.i.i.i.i.i128.i ], [ %551, %"$JsonWriter.integer_field.exit121.i" ]
-  %558 = phi ptr [ %555, %merge7.i.i.i.i.i128.i ], [ %.pre.i.i.i.i123.i, %"$JsonWriter.integer_field.exit121.i" ]
-  %559 = getelementptr i8, ptr %558, i64 %557
-  store i8 58, ptr %559, align 1
-  %560 = load i64, ptr %8, align 8
-  %561 = add i64 %560, 1
-  store i64 %561, ptr %8, align 8
+  %555 = phi i64 [ %.pre10.i.i.i.i129.i, %merge7.i.i.i.i.i128.i ], [ %549, %"$JsonWriter.integer_field.exit121.i" ]
+  %556 = phi ptr [ %553, %merge7.i.i.i.i.i128.i ], [ %.pre.i.i.i.i123.i, %"$JsonWriter.integer_field.exit121.i" ]
+  %557 = getelementptr i8, ptr %556, i64 %555
+  store i8 58, ptr %557, align 1
+  %558 = load i64, ptr %8, align 8
+  %559 = add i64 %558, 1
+  store i64 %559, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit131.i"
 
 then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.i
-  %562 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %562, align 1
+  %560 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %560, align 1
   br label %"$JsonWriter.integer_field.exit131.i"
 
 "$JsonWriter.integer_field.exit131.i":            ; preds = %then.i.i.i130.i, %"$Vector.push.89.exit.thread.i.i.i124.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
-  %563 = shl i64 %shape.sroa.8.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
-  %564 = load i64, ptr %8, align 8
-  %565 = add i64 %564, 1
-  %566 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i132.i = icmp slt i64 %566, %565
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %497)
+  %561 = shl i64 %shape.sroa.8.0.copyload.i, 2
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
+  %562 = load i64, ptr %8, align 8
+  %563 = add i64 %562, 1
+  %564 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i132.i = icmp slt i64 %564, %563
   %.pre.i.i.i.i133.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i132.i, label %merge.i.i.i.i.i135.i, label %"$Vector.push.89.exit.thread.i.i.i134.i"
 
 merge.i.i.i.i.i135.i:                             ; preds = %"$JsonWriter.integer_field.exit131.i"
-  %567 = shl i64 %566, 1
-  %spec.select.i.i.i.i.i136.i = tail call i64 @llvm.smax.i64(i64 %567, i64 %565)
+  %565 = shl i64 %564, 1
+  %spec.select.i.i.i.i.i136.i = tail call i64 @llvm.smax.i64(i64 %565, i64 %563)
   %spec.store.select.i.i.i.i.i137.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i136.i, i64 8)
-  %568 = tail call ptr @realloc(ptr %.pre.i.i.i.i133.i, i64 %spec.store.select.i.i.i.i.i137.i)
-  %569 = icmp eq ptr %568, null
-  br i1 %569, label %then.i.i.i140.i, label %merge7.i.i.i.i.i138.i
+  %566 = tail call ptr @realloc(ptr %.pre.i.i.i.i133.i, i64 %spec.store.select.i.i.i.i.i137.i)
+  %567 = icmp eq ptr %566, null
+  br i1 %567, label %then.i.i.i140.i, label %merge7.i.i.i.i.i138.i
 
 merge7.i.i.i.i.i138.i:                            ; preds = %merge.i.i.i.i.i135.i
-  store ptr %568, ptr %0, align 8
+  store ptr %566, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i137.i, ptr %11, align 8
   %.pre10.i.i.i.i139.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i134.i"
 
 "$Vector.push.89.exit.thread.i.i.i134.i":         ; preds = %merge7.i.i.i.i.i138.i, %"$JsonWriter.integer_field.exit131.i"
-  %570 = phi i64 [ %.pre10.i.i.i.i139.i, %merge7.i.i.i.i.i138.i ], [ %564, %"$JsonWriter.integer_field.exit131.i" ]
-  %571 = phi ptr [ %568, %merge7.i.i.i.i.i138.i ], [ %.pre.i.i.i.i133.i, %"$JsonWriter.integer_field.exit131.i" ]
-  %572 = getelementptr i8, ptr %571, i64 %570
-  store i8 58, ptr %572, align 1
-  %573 = load i64, ptr %8, align 8
-  %574 = add i64 %573, 1
-  store i64 %574, ptr %8, align 8
+  %568 = phi i64 [ %.pre10.i.i.i.i139.i, %merge7.i.i.i.i.i138.i ], [ %562, %"$JsonWriter.integer_field.exit131.i" ]
+  %569 = phi ptr [ %566, %merge7.i.i.i.i.i138.i ], [ %.pre.i.i.i.i133.i, %"$JsonWriter.integer_field.exit131.i" ]
+  %570 = getelementptr i8, ptr %569, i64 %568
+  store i8 58, ptr %570, align 1
+  %571 = load i64, ptr %8, align 8
+  %572 = add i64 %571, 1
+  store i64 %572, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit141.i"
 
 then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.i
-  %575 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %575, align 1
+  %573 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %573, align 1
   br label %"$JsonWriter.integer_field.exit141.i"
 
 "$JsonWriter.integer_field.exit141.i":            ; preds = %then.i.i.i140.i, %"$Vector.push.89.exit.thread.i.i.i134.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %563)
-  %576 = add i64 %shape.sroa.0.0.copyload.i, -1
-  %577 = add i64 %shape.sroa.25.0.copyload.i, %576
-  %578 = sdiv i64 %577, %shape.sroa.0.0.copyload.i
-  %579 = mul i64 %578, %513
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
-  %580 = load i64, ptr %8, align 8
-  %581 = add i64 %580, 1
-  %582 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i142.i = icmp slt i64 %582, %581
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %561)
+  %574 = add i64 %shape.sroa.0.0.copyload.i, -1
+  %575 = add i64 %shape.sroa.25.0.copyload.i, %574
+  %576 = sdiv i64 %575, %shape.sroa.0.0.copyload.i
+  %577 = mul i64 %576, %511
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
+  %578 = load i64, ptr %8, align 8
+  %579 = add i64 %578, 1
+  %580 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i142.i = icmp slt i64 %580, %579
   %.pre.i.i.i.i143.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i142.i, label %merge.i.i.i.i.i145.i, label %"$Vector.push.89.exit.thread.i.i.i144.i"
 
 merge.i.i.i.i.i145.i:                             ; preds = %"$JsonWriter.integer_field.exit141.i"
-  %583 = shl i64 %582, 1
-  %spec.select.i.i.i.i.i146.i = tail call i64 @llvm.smax.i64(i64 %583, i64 %581)
+  %581 = shl i64 %580, 1
+  %spec.select.i.i.i.i.i146.i = tail call i64 @llvm.smax.i64(i64 %581, i64 %579)
   %spec.store.select.i.i.i.i.i147.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i146.i, i64 8)
-  %584 = tail call ptr @realloc(ptr %.pre.i.i.i.i143.i, i64 %spec.store.select.i.i.i.i.i147.i)
-  %585 = icmp eq ptr %584, null
-  br i1 %585, label %then.i.i.i150.i, label %merge7.i.i.i.i.i148.i
+  %582 = tail call ptr @realloc(ptr %.pre.i.i.i.i143.i, i64 %spec.store.select.i.i.i.i.i147.i)
+  %583 = icmp eq ptr %582, null
+  br i1 %583, label %then.i.i.i150.i, label %merge7.i.i.i.i.i148.i
 
 merge7.i.i.i.i.i148.i:                            ; preds = %merge.i.i.i.i.i145.i
-  store ptr %584, ptr %0, align 8
+  store ptr %582, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i147.i, ptr %11, align 8
   %.pre10.i.i.i.i149.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i144.i"
 
 "$Vector.push.89.exit.thread.i.i.i144.i":         ; preds = %merge7.i.i.i.i.i148.i, %"$JsonWriter.integer_field.exit141.i"
-  %586 = phi i64 [ %.pre10.i.i.i.i149.i, %merge7.i.i.i.i.i148.i ], [ %580, %"$JsonWriter.integer_field.exit141.i" ]
-  %587 = phi ptr [ %584, %merge7.i.i.i.i.i148.i ], [ %.pre.i.i.i.i143.i, %"$JsonWriter.integer_field.exit141.i" ]
-  %588 = getelementptr i8, ptr %587, i64 %586
-  store i8 58, ptr %588, align 1
-  %589 = load i64, ptr %8, align 8
-  %590 = add i64 %589, 1
-  store i64 %590, ptr %8, align 8
+  %584 = phi i64 [ %.pre10.i.i.i.i149.i, %merge7.i.i.i.i.i148.i ], [ %578, %"$JsonWriter.integer_field.exit141.i" ]
+  %585 = phi ptr [ %582, %merge7.i.i.i.i.i148.i ], [ %.pre.i.i.i.i143.i, %"$JsonWriter.integer_field.exit141.i" ]
+  %586 = getelementptr i8, ptr %585, i64 %584
+  store i8 58, ptr %586, align 1
+  %587 = load i64, ptr %8, align 8
+  %588 = add i64 %587, 1
+  store i64 %588, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit151.i"
 
 then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.i
-  %591 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %591, align 1
+  %589 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %589, align 1
   br label %"$JsonWriter.integer_field.exit151.i"
 
 "$JsonWriter.integer_field.exit151.i":            ; preds = %then.i.i.i150.i, %"$Vector.push.89.exit.thread.i.i.i144.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %579)
-  %592 = shl i64 %shape.sroa.54.0.copyload.i, 1
-  %593 = add i64 %592, %shape.sroa.50.0.copyload.i
-  %594 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %595 = mul i64 %shape.sroa.46.0.copyload.i, %594
-  %596 = mul i64 %595, %593
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
-  %597 = load i64, ptr %8, align 8
-  %598 = add i64 %597, 1
-  %599 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i152.i = icmp slt i64 %599, %598
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %577)
+  %590 = shl i64 %shape.sroa.54.0.copyload.i, 1
+  %591 = add i64 %590, %shape.sroa.50.0.copyload.i
+  %592 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %593 = mul i64 %shape.sroa.46.0.copyload.i, %592
+  %594 = mul i64 %593, %591
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
+  %595 = load i64, ptr %8, align 8
+  %596 = add i64 %595, 1
+  %597 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i152.i = icmp slt i64 %597, %596
   %.pre.i.i.i.i153.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i152.i, label %merge.i.i.i.i.i155.i, label %"$Vector.push.89.exit.thread.i.i.i154.i"
 
 merge.i.i.i.i.i155.i:                             ; preds = %"$JsonWriter.integer_field.exit151.i"
-  %600 = shl i64 %599, 1
-  %spec.select.i.i.i.i.i156.i = tail call i64 @llvm.smax.i64(i64 %600, i64 %598)
+  %598 = shl i64 %597, 1
+  %spec.select.i.i.i.i.i156.i = tail call i64 @llvm.smax.i64(i64 %598, i64 %596)
   %spec.store.select.i.i.i.i.i157.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i156.i, i64 8)
-  %601 = tail call ptr @realloc(ptr %.pre.i.i.i.i153.i, i64 %spec.store.select.i.i.i.i.i157.i)
-  %602 = icmp eq ptr %601, null
-  br i1 %602, label %then.i.i.i160.i, label %merge7.i.i.i.i.i158.i
+  %599 = tail call ptr @realloc(ptr %.pre.i.i.i.i153.i, i64 %spec.store.select.i.i.i.i.i157.i)
+  %600 = icmp eq ptr %599, null
+  br i1 %600, label %then.i.i.i160.i, label %merge7.i.i.i.i.i158.i
 
 merge7.i.i.i.i.i158.i:                            ; preds = %merge.i.i.i.i.i155.i
-  store ptr %601, ptr %0, align 8
+  store ptr %599, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i157.i, ptr %11, align 8
   %.pre10.i.i.i.i159.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i154.i"
 
 "$Vector.push.89.exit.thread.i.i.i154.i":         ; preds = %merge7.i.i.i.i.i158.i, %"$JsonWriter.integer_field.exit151.i"
-  %603 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %597, %"$JsonWriter.integer_field.exit151.i" ]
-  %604 = phi ptr [ %601, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %"$JsonWriter.integer_field.exit151.i" ]
-  %605 = getelementptr i8, ptr %604, i64 %603
-  store i8 58, ptr %605, align 1
-  %606 = load i64, ptr %8, align 8
-  %607 = add i64 %606, 1
-  store i64 %607, ptr %8, align 8
+  %601 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %595, %"$JsonWriter.integer_field.exit151.i" ]
+  %602 = phi ptr [ %599, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %"$JsonWriter.integer_field.exit151.i" ]
+  %603 = getelementptr i8, ptr %602, i64 %601
+  store i8 58, ptr %603, align 1
+  %604 = load i64, ptr %8, align 8
+  %605 = add i64 %604, 1
+  store i64 %605, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit161.i"
 
 then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.i
-  %608 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %608, align 1
+  %606 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %606, align 1
   br label %"$JsonWriter.integer_field.exit161.i"
 
 "$JsonWriter.integer_field.exit161.i":            ; preds = %then.i.i.i160.i, %"$Vector.push.89.exit.thread.i.i.i154.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %596)
-  %609 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %610 = mul i64 %609, %shape.sroa.50.0.copyload.i
-  %611 = mul i64 %610, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
-  %612 = load i64, ptr %8, align 8
-  %613 = add i64 %612, 1
-  %614 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i162.i = icmp slt i64 %614, %613
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %594)
+  %607 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %608 = mul i64 %607, %shape.sroa.50.0.copyload.i
+  %609 = mul i64 %608, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
+  %610 = load i64, ptr %8, align 8
+  %611 = add i64 %610, 1
+  %612 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i162.i = icmp slt i64 %612, %611
   %.pre.i.i.i.i163.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i162.i, label %merge.i.i.i.i.i165.i, label %"$Vector.push.89.exit.thread.i.i.i164.i"
 
 merge.i.i.i.i.i165.i:                             ; preds = %"$JsonWriter.integer_field.exit161.i"
-  %615 = shl i64 %614, 1
-  %spec.select.i.i.i.i.i166.i = tail call i64 @llvm.smax.i64(i64 %615, i64 %613)
+  %613 = shl i64 %612, 1
+  %spec.select.i.i.i.i.i166.i = tail call i64 @llvm.smax.i64(i64 %613, i64 %611)
   %spec.store.select.i.i.i.i.i167.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i166.i, i64 8)
-  %616 = tail call ptr @realloc(ptr %.pre.i.i.i.i163.i, i64 %spec.store.select.i.i.i.i.i167.i)
-  %617 = icmp eq ptr %616, null
-  br i1 %617, label %then.i.i.i170.i, label %merge7.i.i.i.i.i168.i
+  %614 = tail call ptr @realloc(ptr %.pre.i.i.i.i163.i, i64 %spec.store.select.i.i.i.i.i167.i)
+  %615 = icmp eq ptr %614, null
+  br i1 %615, label %then.i.i.i170.i, label %merge7.i.i.i.i.i168.i
 
 merge7.i.i.i.i.i168.i:                            ; preds = %merge.i.i.i.i.i165.i
-  store ptr %616, ptr %0, align 8
+  store ptr %614, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i167.i, ptr %11, align 8
   %.pre10.i.i.i.i169.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i164.i"
 
 "$Vector.push.89.exit.thread.i.i.i164.i":         ; preds = %merge7.i.i.i.i.i168.i, %"$JsonWriter.integer_field.exit161.i"
-  %618 = phi i64 [ %.pre10.i.i.i.i169.i, %merge7.i.i.i.i.i168.i ], [ %612, %"$JsonWriter.integer_field.exit161.i" ]
-  %619 = phi ptr [ %616, %merge7.i.i.i.i.i168.i ], [ %.pre.i.i.i.i163.i, %"$JsonWriter.integer_field.exit161.i" ]
-  %620 = getelementptr i8, ptr %619, i64 %618
-  store i8 58, ptr %620, align 1
-  %621 = load i64, ptr %8, align 8
-  %622 = add i64 %621, 1
-  store i64 %622, ptr %8, align 8
+  %616 = phi i64 [ %.pre10.i.i.i.i169.i, %merge7.i.i.i.i.i168.i ], [ %610, %"$JsonWriter.integer_field.exit161.i" ]
+  %617 = phi ptr [ %614, %merge7.i.i.i.i.i168.i ], [ %.pre.i.i.i.i163.i, %"$JsonWriter.integer_field.exit161.i" ]
+  %618 = getelementptr i8, ptr %617, i64 %616
+  store i8 58, ptr %618, align 1
+  %619 = load i64, ptr %8, align 8
+  %620 = add i64 %619, 1
+  store i64 %620, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit171.i"
 
 then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.i
-  %623 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %623, align 1
+  %621 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %621, align 1
   br label %"$JsonWriter.integer_field.exit171.i"
 
 "$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.89.exit.thread.i.i.i164.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %611)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
-  %624 = load i64, ptr %8, align 8
-  %625 = add i64 %624, 1
-  %626 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i172.i = icmp slt i64 %626, %625
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %609)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
+  %622 = load i64, ptr %8, align 8
+  %623 = add i64 %622, 1
+  %624 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i172.i = icmp slt i64 %624, %623
   %.pre.i.i.i.i173.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i172.i, label %merge.i.i.i.i.i175.i, label %"$Vector.push.89.exit.thread.i.i.i174.i"
 
 merge.i.i.i.i.i175.i:                             ; preds = %"$JsonWriter.integer_field.exit171.i"
-  %627 = shl i64 %626, 1
-  %spec.select.i.i.i.i.i176.i = tail call i64 @llvm.smax.i64(i64 %627, i64 %625)
+  %625 = shl i64 %624, 1
+  %spec.select.i.i.i.i.i176.i = tail call i64 @llvm.smax.i64(i64 %625, i64 %623)
   %spec.store.select.i.i.i.i.i177.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i176.i, i64 8)
-  %628 = tail call ptr @realloc(ptr %.pre.i.i.i.i173.i, i64 %spec.store.select.i.i.i.i.i177.i)
-  %629 = icmp eq ptr %628, null
-  br i1 %629, label %then.i.i.i180.i, label %merge7.i.i.i.i.i178.i
+  %626 = tail call ptr @realloc(ptr %.pre.i.i.i.i173.i, i64 %spec.store.select.i.i.i.i.i177.i)
+  %627 = icmp eq ptr %626, null
+  br i1 %627, label %then.i.i.i180.i, label %merge7.i.i.i.i.i178.i
 
 merge7.i.i.i.i.i178.i:                            ; preds = %merge.i.i.i.i.i175.i
-  store ptr %628, ptr %0, align 8
+  store ptr %626, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i177.i, ptr %11, align 8
   %.pre10.i.i.i.i179.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i174.i"
 
 "$Vector.push.89.exit.thread.i.i.i174.i":         ; preds = %merge7.i.i.i.i.i178.i, %"$JsonWriter.integer_field.exit171.i"
-  %630 = phi i64 [ %.pre10.i.i.i.i179.i, %merge7.i.i.i.i.i178.i ], [ %624, %"$JsonWriter.integer_field.exit171.i" ]
-  %631 = phi ptr [ %628, %merge7.i.i.i.i.i178.i ], [ %.pre.i.i.i.i173.i, %"$JsonWriter.integer_field.exit171.i" ]
-  %632 = getelementptr i8, ptr %631, i64 %630
-  store i8 58, ptr %632, align 1
-  %633 = load i64, ptr %8, align 8
-  %634 = add i64 %633, 1
-  store i64 %634, ptr %8, align 8
+  %628 = phi i64 [ %.pre10.i.i.i.i179.i, %merge7.i.i.i.i.i178.i ], [ %622, %"$JsonWriter.integer_field.exit171.i" ]
+  %629 = phi ptr [ %626, %merge7.i.i.i.i.i178.i ], [ %.pre.i.i.i.i173.i, %"$JsonWriter.integer_field.exit171.i" ]
+  %630 = getelementptr i8, ptr %629, i64 %628
+  store i8 58, ptr %630, align 1
+  %631 = load i64, ptr %8, align 8
+  %632 = add i64 %631, 1
+  store i64 %632, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit181.i"
 
 then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.i
-  %635 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %635, align 1
+  %633 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %633, align 1
   br label %"$JsonWriter.integer_field.exit181.i"
 
 "$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.89.exit.thread.i.i.i174.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %611)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
-  %636 = load i64, ptr %8, align 8
-  %637 = add i64 %636, 1
-  %638 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i182.i = icmp slt i64 %638, %637
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %609)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
+  %634 = load i64, ptr %8, align 8
+  %635 = add i64 %634, 1
+  %636 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i182.i = icmp slt i64 %636, %635
   %.pre.i.i.i.i183.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i182.i, label %merge.i.i.i.i.i185.i, label %"$Vector.push.89.exit.thread.i.i.i184.i"
 
 merge.i.i.i.i.i185.i:                             ; preds = %"$JsonWriter.integer_field.exit181.i"
-  %639 = shl i64 %638, 1
-  %spec.select.i.i.i.i.i186.i = tail call i64 @llvm.smax.i64(i64 %639, i64 %637)
+  %637 = shl i64 %636, 1
+  %spec.select.i.i.i.i.i186.i = tail call i64 @llvm.smax.i64(i64 %637, i64 %635)
   %spec.store.select.i.i.i.i.i187.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i186.i, i64 8)
-  %640 = tail call ptr @realloc(ptr %.pre.i.i.i.i183.i, i64 %spec.store.select.i.i.i.i.i187.i)
-  %641 = icmp eq ptr %640, null
-  br i1 %641, label %then.i.i.i190.i, label %merge7.i.i.i.i.i188.i
+  %638 = tail call ptr @realloc(ptr %.pre.i.i.i.i183.i, i64 %spec.store.select.i.i.i.i.i187.i)
+  %639 = icmp eq ptr %638, null
+  br i1 %639, label %then.i.i.i190.i, label %merge7.i.i.i.i.i188.i
 
 merge7.i.i.i.i.i188.i:                            ; preds = %merge.i.i.i.i.i185.i
-  store ptr %640, ptr %0, align 8
+  store ptr %638, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i187.i, ptr %11, align 8
   %.pre10.i.i.i.i189.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i184.i"
 
 "$Vector.push.89.exit.thread.i.i.i184.i":         ; preds = %merge7.i.i.i.i.i188.i, %"$JsonWriter.integer_field.exit181.i"
-  %642 = phi i64 [ %.pre10.i.i.i.i189.i, %merge7.i.i.i.i.i188.i ], [ %636, %"$JsonWriter.integer_field.exit181.i" ]
-  %643 = phi ptr [ %640, %merge7.i.i.i.i.i188.i ], [ %.pre.i.i.i.i183.i, %"$JsonWriter.integer_field.exit181.i" ]
-  %644 = getelementptr i8, ptr %643, i64 %642
-  store i8 58, ptr %644, align 1
-  %645 = load i64, ptr %8, align 8
-  %646 = add i64 %645, 1
-  store i64 %646, ptr %8, align 8
+  %640 = phi i64 [ %.pre10.i.i.i.i189.i, %merge7.i.i.i.i.i188.i ], [ %634, %"$JsonWriter.integer_field.exit181.i" ]
+  %641 = phi ptr [ %638, %merge7.i.i.i.i.i188.i ], [ %.pre.i.i.i.i183.i, %"$JsonWriter.integer_field.exit181.i" ]
+  %642 = getelementptr i8, ptr %641, i64 %640
+  store i8 58, ptr %642, align 1
+  %643 = load i64, ptr %8, align 8
+  %644 = add i64 %643, 1
+  store i64 %644, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit191.i"
 
 then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.i
-  %647 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %647, align 1
+  %645 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %645, align 1
   br label %"$JsonWriter.integer_field.exit191.i"
 
 "$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.89.exit.thread.i.i.i184.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %610)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
-  %648 = load i64, ptr %8, align 8
-  %649 = add i64 %648, 1
-  %650 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i192.i = icmp slt i64 %650, %649
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %608)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
+  %646 = load i64, ptr %8, align 8
+  %647 = add i64 %646, 1
+  %648 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i192.i = icmp slt i64 %648, %647
   %.pre.i.i.i.i193.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i192.i, label %merge.i.i.i.i.i195.i, label %"$Vector.push.89.exit.thread.i.i.i194.i"
 
 merge.i.i.i.i.i195.i:                             ; preds = %"$JsonWriter.integer_field.exit191.i"
-  %651 = shl i64 %650, 1
-  %spec.select.i.i.i.i.i196.i = tail call i64 @llvm.smax.i64(i64 %651, i64 %649)
+  %649 = shl i64 %648, 1
+  %spec.select.i.i.i.i.i196.i = tail call i64 @llvm.smax.i64(i64 %649, i64 %647)
   %spec.store.select.i.i.i.i.i197.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196.i, i64 8)
-  %652 = tail call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
-  %653 = icmp eq ptr %652, null
-  br i1 %653, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
+  %650 = tail call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
+  %651 = icmp eq ptr %650, null
+  br i1 %651, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
 
 merge7.i.i.i.i.i198.i:                            ; preds = %merge.i.i.i.i.i195.i
-  store ptr %652, ptr %0, align 8
+  store ptr %650, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i197.i, ptr %11, align 8
   %.pre10.i.i.i.i199.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i194.i"
 
 "$Vector.push.89.exit.thread.i.i.i194.i":         ; preds = %merge7.i.i.i.i.i198.i, %"$JsonWriter.integer_field.exit191.i"
-  %654 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %648, %"$JsonWriter.integer_field.exit191.i" ]
-  %655 = phi ptr [ %652, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %"$JsonWriter.integer_field.exit191.i" ]
-  %656 = getelementptr i8, ptr %655, i64 %654
-  store i8 58, ptr %656, align 1
-  %657 = load i64, ptr %8, align 8
-  %658 = add i64 %657, 1
-  store i64 %658, ptr %8, align 8
+  %652 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %646, %"$JsonWriter.integer_field.exit191.i" ]
+  %653 = phi ptr [ %650, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %"$JsonWriter.integer_field.exit191.i" ]
+  %654 = getelementptr i8, ptr %653, i64 %652
+  store i8 58, ptr %654, align 1
+  %655 = load i64, ptr %8, align 8
+  %656 = add i64 %655, 1
+  store i64 %656, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit201.i"
 
 then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.i
-  %659 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %659, align 1
+  %657 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %657, align 1
   br label %"$JsonWriter.integer_field.exit201.i"
 
 "$JsonWriter.integer_field.exit201.i":            ; preds = %then.i.i.i200.i, %"$Vector.push.89.exit.thread.i.i.i194.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %563)
-  %660 = shl i64 %594, 1
-  %661 = mul i64 %660, %shape.sroa.55.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
-  %662 = load i64, ptr %8, align 8
-  %663 = add i64 %662, 1
-  %664 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i202.i = icmp slt i64 %664, %663
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %561)
+  %658 = shl i64 %592, 1
+  %659 = mul i64 %658, %shape.sroa.55.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
+  %660 = load i64, ptr %8, align 8
+  %661 = add i64 %660, 1
+  %662 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i202.i = icmp slt i64 %662, %661
   %.pre.i.i.i.i203.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i202.i, label %merge.i.i.i.i.i205.i, label %"$Vector.push.89.exit.thread.i.i.i204.i"
 
 merge.i.i.i.i.i205.i:                             ; preds = %"$JsonWriter.integer_field.exit201.i"
-  %665 = shl i64 %664, 1
-  %spec.select.i.i.i.i.i206.i = tail call i64 @llvm.smax.i64(i64 %665, i64 %663)
+  %663 = shl i64 %662, 1
+  %spec.select.i.i.i.i.i206.i = tail call i64 @llvm.smax.i64(i64 %663, i64 %661)
   %spec.store.select.i.i.i.i.i207.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i206.i, i64 8)
-  %666 = tail call ptr @realloc(ptr %.pre.i.i.i.i203.i, i64 %spec.store.select.i.i.i.i.i207.i)
-  %667 = icmp eq ptr %666, null
-  br i1 %667, label %then.i.i.i210.i, label %merge7.i.i.i.i.i208.i
+  %664 = tail call ptr @realloc(ptr %.pre.i.i.i.i203.i, i64 %spec.store.select.i.i.i.i.i207.i)
+  %665 = icmp eq ptr %664, null
+  br i1 %665, label %then.i.i.i210.i, label %merge7.i.i.i.i.i208.i
 
 merge7.i.i.i.i.i208.i:                            ; preds = %merge.i.i.i.i.i205.i
-  store ptr %666, ptr %0, align 8
+  store ptr %664, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i207.i, ptr %11, align 8
   %.pre10.i.i.i.i209.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i204.i"
 
 "$Vector.push.89.exit.thread.i.i.i204.i":         ; preds = %merge7.i.i.i.i.i208.i, %"$JsonWriter.integer_field.exit201.i"
-  %668 = phi i64 [ %.pre10.i.i.i.i209.i, %merge7.i.i.i.i.i208.i ], [ %662, %"$JsonWriter.integer_field.exit201.i" ]
-  %669 = phi ptr [ %666, %merge7.i.i.i.i.i208.i ], [ %.pre.i.i.i.i203.i, %"$JsonWriter.integer_field.exit201.i" ]
-  %670 = getelementptr i8, ptr %669, i64 %668
-  store i8 58, ptr %670, align 1
-  %671 = load i64, ptr %8, align 8
-  %672 = add i64 %671, 1
-  store i64 %672, ptr %8, align 8
+  %666 = phi i64 [ %.pre10.i.i.i.i209.i, %merge7.i.i.i.i.i208.i ], [ %660, %"$JsonWriter.integer_field.exit201.i" ]
+  %667 = phi ptr [ %664, %merge7.i.i.i.i.i208.i ], [ %.pre.i.i.i.i203.i, %"$JsonWriter.integer_field.exit201.i" ]
+  %668 = getelementptr i8, ptr %667, i64 %666
+  store i8 58, ptr %668, align 1
+  %669 = load i64, ptr %8, align 8
+  %670 = add i64 %669, 1
+  store i64 %670, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit211.i"
 
 then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.i
-  %673 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %673, align 1
+  %671 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %671, align 1
   br label %"$JsonWriter.integer_field.exit211.i"
 
 "$JsonWriter.integer_field.exit211.i":            ; preds = %then.i.i.i210.i, %"$Vector.push.89.exit.thread.i.i.i204.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %661)
-  %674 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %675 = mul i64 %674, %shape.sroa.28.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
-  %676 = load i64, ptr %8, align 8
-  %677 = add i64 %676, 1
-  %678 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i212.i = icmp slt i64 %678, %677
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %659)
+  %672 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %673 = mul i64 %672, %shape.sroa.28.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
+  %674 = load i64, ptr %8, align 8
+  %675 = add i64 %674, 1
+  %676 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i212.i = icmp slt i64 %676, %675
   %.pre.i.i.i.i213.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i212.i, label %merge.i.i.i.i.i215.i, label %"$Vector.push.89.exit.thread.i.i.i214.i"
 
 merge.i.i.i.i.i215.i:                             ; preds = %"$JsonWriter.integer_field.exit211.i"
-  %679 = shl i64 %678, 1
-  %spec.select.i.i.i.i.i216.i = tail call i64 @llvm.smax.i64(i64 %679, i64 %677)
+  %677 = shl i64 %676, 1
+  %spec.select.i.i.i.i.i216.i = tail call i64 @llvm.smax.i64(i64 %677, i64 %675)
   %spec.store.select.i.i.i.i.i217.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i216.i, i64 8)
-  %680 = tail call ptr @realloc(ptr %.pre.i.i.i.i213.i, i64 %spec.store.select.i.i.i.i.i217.i)
-  %681 = icmp eq ptr %680, null
-  br i1 %681, label %then.i.i.i220.i, label %merge7.i.i.i.i.i218.i
+  %678 = tail call ptr @realloc(ptr %.pre.i.i.i.i213.i, i64 %spec.store.select.i.i.i.i.i217.i)
+  %679 = icmp eq ptr %678, null
+  br i1 %679, label %then.i.i.i220.i, label %merge7.i.i.i.i.i218.i
 
 merge7.i.i.i.i.i218.i:                            ; preds = %merge.i.i.i.i.i215.i
-  store ptr %680, ptr %0, align 8
+  store ptr %678, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i217.i, ptr %11, align 8
   %.pre10.i.i.i.i219.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i214.i"
 
 "$Vector.push.89.exit.thread.i.i.i214.i":         ; preds = %merge7.i.i.i.i.i218.i, %"$JsonWriter.integer_field.exit211.i"
-  %682 = phi i64 [ %.pre10.i.i.i.i219.i, %merge7.i.i.i.i.i218.i ], [ %676, %"$JsonWriter.integer_field.exit211.i" ]
-  %683 = phi ptr [ %680, %merge7.i.i.i.i.i218.i ], [ %.pre.i.i.i.i213.i, %"$JsonWriter.integer_field.exit211.i" ]
-  %684 = getelementptr i8, ptr %683, i64 %682
-  store i8 58, ptr %684, align 1
-  %685 = load i64, ptr %8, align 8
-  %686 = add i64 %685, 1
-  store i64 %686, ptr %8, align 8
+  %680 = phi i64 [ %.pre10.i.i.i.i219.i, %merge7.i.i.i.i.i218.i ], [ %674, %"$JsonWriter.integer_field.exit211.i" ]
+  %681 = phi ptr [ %678, %merge7.i.i.i.i.i218.i ], [ %.pre.i.i.i.i213.i, %"$JsonWriter.integer_field.exit211.i" ]
+  %682 = getelementptr i8, ptr %681, i64 %680
+  store i8 58, ptr %682, align 1
+  %683 = load i64, ptr %8, align 8
+  %684 = add i64 %683, 1
+  store i64 %684, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit221.i"
 
 then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.i
-  %687 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %687, align 1
+  %685 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %685, align 1
   br label %"$JsonWriter.integer_field.exit221.i"
 
 "$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.89.exit.thread.i.i.i214.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %675)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
-  %688 = load i64, ptr %8, align 8
-  %689 = add i64 %688, 1
-  %690 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i222.i = icmp slt i64 %690, %689
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %673)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
+  %686 = load i64, ptr %8, align 8
+  %687 = add i64 %686, 1
+  %688 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i222.i = icmp slt i64 %688, %687
   %.pre.i.i.i.i223.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i222.i, label %merge.i.i.i.i.i225.i, label %"$Vector.push.89.exit.thread.i.i.i224.i"
 
 merge.i.i.i.i.i225.i:                             ; preds = %"$JsonWriter.integer_field.exit221.i"
-  %691 = shl i64 %690, 1
-  %spec.select.i.i.i.i.i226.i = tail call i64 @llvm.smax.i64(i64 %691, i64 %689)
+  %689 = shl i64 %688, 1
+  %spec.select.i.i.i.i.i226.i = tail call i64 @llvm.smax.i64(i64 %689, i64 %687)
   %spec.store.select.i.i.i.i.i227.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i226.i, i64 8)
-  %692 = tail call ptr @realloc(ptr %.pre.i.i.i.i223.i, i64 %spec.store.select.i.i.i.i.i227.i)
-  %693 = icmp eq ptr %692, null
-  br i1 %693, label %then.i.i.i230.i, label %merge7.i.i.i.i.i228.i
+  %690 = tail call ptr @realloc(ptr %.pre.i.i.i.i223.i, i64 %spec.store.select.i.i.i.i.i227.i)
+  %691 = icmp eq ptr %690, null
+  br i1 %691, label %then.i.i.i230.i, label %merge7.i.i.i.i.i228.i
 
 merge7.i.i.i.i.i228.i:                            ; preds = %merge.i.i.i.i.i225.i
-  store ptr %692, ptr %0, align 8
+  store ptr %690, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i227.i, ptr %11, align 8
   %.pre10.i.i.i.i229.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i224.i"
 
 "$Vector.push.89.exit.thread.i.i.i224.i":         ; preds = %merge7.i.i.i.i.i228.i, %"$JsonWriter.integer_field.exit221.i"
-  %694 = phi i64 [ %.pre10.i.i.i.i229.i, %merge7.i.i.i.i.i228.i ], [ %688, %"$JsonWriter.integer_field.exit221.i" ]
-  %695 = phi ptr [ %692, %merge7.i.i.i.i.i228.i ], [ %.pre.i.i.i.i223.i, %"$JsonWriter.integer_field.exit221.i" ]
-  %696 = getelementptr i8, ptr %695, i64 %694
-  store i8 58, ptr %696, align 1
-  %697 = load i64, ptr %8, align 8
-  %698 = add i64 %697, 1
-  store i64 %698, ptr %8, align 8
+  %692 = phi i64 [ %.pre10.i.i.i.i229.i, %merge7.i.i.i.i.i228.i ], [ %686, %"$JsonWriter.integer_field.exit221.i" ]
+  %693 = phi ptr [ %690, %merge7.i.i.i.i.i228.i ], [ %.pre.i.i.i.i223.i, %"$JsonWriter.integer_field.exit221.i" ]
+  %694 = getelementptr i8, ptr %693, i64 %692
+  store i8 58, ptr %694, align 1
+  %695 = load i64, ptr %8, align 8
+  %696 = add i64 %695, 1
+  store i64 %696, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit231.i"
 
 then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.i
-  %699 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %699, align 1
+  %697 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %697, align 1
   br label %"$JsonWriter.integer_field.exit231.i"
 
 "$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.89.exit.thread.i.i.i224.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %674)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
-  %700 = load i64, ptr %8, align 8
-  %701 = add i64 %700, 1
-  %702 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i232.i = icmp slt i64 %702, %701
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %672)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
+  %698 = load i64, ptr %8, align 8
+  %699 = add i64 %698, 1
+  %700 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i232.i = icmp slt i64 %700, %699
   %.pre.i.i.i.i233.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i232.i, label %merge.i.i.i.i.i235.i, label %"$Vector.push.89.exit.thread.i.i.i234.i"
 
 merge.i.i.i.i.i235.i:                             ; preds = %"$JsonWriter.integer_field.exit231.i"
-  %703 = shl i64 %702, 1
-  %spec.select.i.i.i.i.i236.i = tail call i64 @llvm.smax.i64(i64 %703, i64 %701)
+  %701 = shl i64 %700, 1
+  %spec.select.i.i.i.i.i236.i = tail call i64 @llvm.smax.i64(i64 %701, i64 %699)
   %spec.store.select.i.i.i.i.i237.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i236.i, i64 8)
-  %704 = tail call ptr @realloc(ptr %.pre.i.i.i.i233.i, i64 %spec.store.select.i.i.i.i.i237.i)
-  %705 = icmp eq ptr %704, null
-  br i1 %705, label %then.i.i.i240.i, label %merge7.i.i.i.i.i238.i
+  %702 = tail call ptr @realloc(ptr %.pre.i.i.i.i233.i, i64 %spec.store.select.i.i.i.i.i237.i)
+  %703 = icmp eq ptr %702, null
+  br i1 %703, label %then.i.i.i240.i, label %merge7.i.i.i.i.i238.i
 
 merge7.i.i.i.i.i238.i:                            ; preds = %merge.i.i.i.i.i235.i
-  store ptr %704, ptr %0, align 8
+  store ptr %702, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i237.i, ptr %11, align 8
   %.pre10.i.i.i.i239.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i234.i"
 
 "$Vector.push.89.exit.thread.i.i.i234.i":         ; preds = %merge7.i.i.i.i.i238.i, %"$JsonWriter.integer_field.exit231.i"
-  %706 = phi i64 [ %.pre10.i.i.i.i239.i, %merge7.i.i.i.i.i238.i ], [ %700, %"$JsonWriter.integer_field.exit231.i" ]
-  %707 = phi ptr [ %704, %merge7.i.i.i.i.i238.i ], [ %.pre.i.i.i.i233.i, %"$JsonWriter.integer_field.exit231.i" ]
-  %708 = getelementptr i8, ptr %707, i64 %706
-  store i8 58, ptr %708, align 1
-  %709 = load i64, ptr %8, align 8
-  %710 = add i64 %709, 1
-  store i64 %710, ptr %8, align 8
+  %704 = phi i64 [ %.pre10.i.i.i.i239.i, %merge7.i.i.i.i.i238.i ], [ %698, %"$JsonWriter.integer_field.exit231.i" ]
+  %705 = phi ptr [ %702, %merge7.i.i.i.i.i238.i ], [ %.pre.i.i.i.i233.i, %"$JsonWriter.integer_field.exit231.i" ]
+  %706 = getelementptr i8, ptr %705, i64 %704
+  store i8 58, ptr %706, align 1
+  %707 = load i64, ptr %8, align 8
+  %708 = add i64 %707, 1
+  store i64 %708, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit241.i"
 
 then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.i
-  %711 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %711, align 1
+  %709 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %709, align 1
   br label %"$JsonWriter.integer_field.exit241.i"
 
 "$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.89.exit.thread.i.i.i234.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %563)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
-  %712 = load i64, ptr %8, align 8
-  %713 = add i64 %712, 1
-  %714 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i242.i = icmp slt i64 %714, %713
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %561)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
+  %710 = load i64, ptr %8, align 8
+  %711 = add i64 %710, 1
+  %712 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i242.i = icmp slt i64 %712, %711
   %.pre.i.i.i.i243.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i242.i, label %merge.i.i.i.i.i245.i, label %"$Vector.push.89.exit.thread.i.i.i244.i"
 
 merge.i.i.i.i.i245.i:                             ; preds = %"$JsonWriter.integer_field.exit241.i"
-  %715 = shl i64 %714, 1
-  %spec.select.i.i.i.i.i246.i = tail call i64 @llvm.smax.i64(i64 %715, i64 %713)
+  %713 = shl i64 %712, 1
+  %spec.select.i.i.i.i.i246.i = tail call i64 @llvm.smax.i64(i64 %713, i64 %711)
   %spec.store.select.i.i.i.i.i247.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i246.i, i64 8)
-  %716 = tail call ptr @realloc(ptr %.pre.i.i.i.i243.i, i64 %spec.store.select.i.i.i.i.i247.i)
-  %717 = icmp eq ptr %716, null
-  br i1 %717, label %then.i.i.i250.i, label %merge7.i.i.i.i.i248.i
+  %714 = tail call ptr @realloc(ptr %.pre.i.i.i.i243.i, i64 %spec.store.select.i.i.i.i.i247.i)
+  %715 = icmp eq ptr %714, null
+  br i1 %715, label %then.i.i.i250.i, label %merge7.i.i.i.i.i248.i
 
 merge7.i.i.i.i.i248.i:                            ; preds = %merge.i.i.i.i.i245.i
-  store ptr %716, ptr %0, align 8
+  store ptr %714, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i247.i, ptr %11, align 8
   %.pre10.i.i.i.i249.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i244.i"
 
 "$Vector.push.89.exit.thread.i.i.i244.i":         ; preds = %merge7.i.i.i.i.i248.i, %"$JsonWriter.integer_field.exit241.i"
-  %718 = phi i64 [ %.pre10.i.i.i.i249.i, %merge7.i.i.i.i.i248.i ], [ %712, %"$JsonWriter.integer_field.exit241.i" ]
-  %719 = phi ptr [ %716, %merge7.i.i.i.i.i248.i ], [ %.pre.i.i.i.i243.i, %"$JsonWriter.integer_field.exit241.i" ]
-  %720 = getelementptr i8, ptr %719, i64 %718
-  store i8 58, ptr %720, align 1
-  %721 = load i64, ptr %8, align 8
-  %722 = add i64 %721, 1
-  store i64 %722, ptr %8, align 8
+  %716 = phi i64 [ %.pre10.i.i.i.i249.i, %merge7.i.i.i.i.i248.i ], [ %710, %"$JsonWriter.integer_field.exit241.i" ]
+  %717 = phi ptr [ %714, %merge7.i.i.i.i.i248.i ], [ %.pre.i.i.i.i243.i, %"$JsonWriter.integer_field.exit241.i" ]
+  %718 = getelementptr i8, ptr %717, i64 %716
+  store i8 58, ptr %718, align 1
+  %719 = load i64, ptr %8, align 8
+  %720 = add i64 %719, 1
+  store i64 %720, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit251.i"
 
 then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.i
-  %723 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %723, align 1
+  %721 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %721, align 1
   br label %"$JsonWriter.integer_field.exit251.i"
 
 "$JsonWriter.integer_field.exit251.i":            ; preds = %then.i.i.i250.i, %"$Vector.push.89.exit.thread.i.i.i244.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %500)
-  %724 = mul i64 %shape.sroa.58.0.copyload.i, %563
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
-  %725 = load i64, ptr %8, align 8
-  %726 = add i64 %725, 1
-  %727 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i252.i = icmp slt i64 %727, %726
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %498)
+  %722 = mul i64 %shape.sroa.58.0.copyload.i, %561
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
+  %723 = load i64, ptr %8, align 8
+  %724 = add i64 %723, 1
+  %725 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i252.i = icmp slt i64 %725, %724
   %.pre.i.i.i.i253.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i252.i, label %merge.i.i.i.i.i255.i, label %"$Vector.push.89.exit.thread.i.i.i254.i"
 
 merge.i.i.i.i.i255.i:                             ; preds = %"$JsonWriter.integer_field.exit251.i"
-  %728 = shl i64 %727, 1
-  %spec.select.i.i.i.i.i256.i = tail call i64 @llvm.smax.i64(i64 %728, i64 %726)
+  %726 = shl i64 %725, 1
+  %spec.select.i.i.i.i.i256.i = tail call i64 @llvm.smax.i64(i64 %726, i64 %724)
   %spec.store.select.i.i.i.i.i257.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i256.i, i64 8)
-  %729 = tail call ptr @realloc(ptr %.pre.i.i.i.i253.i, i64 %spec.store.select.i.i.i.i.i257.i)
-  %730 = icmp eq ptr %729, null
-  br i1 %730, label %then.i.i.i260.i, label %merge7.i.i.i.i.i258.i
+  %727 = tail call ptr @realloc(ptr %.pre.i.i.i.i253.i, i64 %spec.store.select.i.i.i.i.i257.i)
+  %728 = icmp eq ptr %727, null
+  br i1 %728, label %then.i.i.i260.i, label %merge7.i.i.i.i.i258.i
 
 merge7.i.i.i.i.i258.i:                            ; preds = %merge.i.i.i.i.i255.i
-  store ptr %729, ptr %0, align 8
+  store ptr %727, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i257.i, ptr %11, align 8
   %.pre10.i.i.i.i259.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i254.i"
 
 "$Vector.push.89.exit.thread.i.i.i254.i":         ; preds = %merge7.i.i.i.i.i258.i, %"$JsonWriter.integer_field.exit251.i"
-  %731 = phi i64 [ %.pre10.i.i.i.i259.i, %merge7.i.i.i.i.i258.i ], [ %725, %"$JsonWriter.integer_field.exit251.i" ]
-  %732 = phi ptr [ %729, %merge7.i.i.i.i.i258.i ], [ %.pre.i.i.i.i253.i, %"$JsonWriter.integer_field.exit251.i" ]
-  %733 = getelementptr i8, ptr %732, i64 %731
-  store i8 58, ptr %733, align 1
-  %734 = load i64, ptr %8, align 8
-  %735 = add i64 %734, 1
-  store i64 %735, ptr %8, align 8
+  %729 = phi i64 [ %.pre10.i.i.i.i259.i, %merge7.i.i.i.i.i258.i ], [ %723, %"$JsonWriter.integer_field.exit251.i" ]
+  %730 = phi ptr [ %727, %merge7.i.i.i.i.i258.i ], [ %.pre.i.i.i.i253.i, %"$JsonWriter.integer_field.exit251.i" ]
+  %731 = getelementptr i8, ptr %730, i64 %729
+  store i8 58, ptr %731, align 1
+  %732 = load i64, ptr %8, align 8
+  %733 = add i64 %732, 1
+  store i64 %733, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit261.i"
 
 then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.i
-  %736 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %736, align 1
+  %734 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %734, align 1
   br label %"$JsonWriter.integer_field.exit261.i"
 
 "$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.89.exit.thread.i.i.i254.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %724)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
-  %737 = load i64, ptr %8, align 8
-  %738 = add i64 %737, 1
-  %739 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i262.i = icmp slt i64 %739, %738
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %722)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
+  %735 = load i64, ptr %8, align 8
+  %736 = add i64 %735, 1
+  %737 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i262.i = icmp slt i64 %737, %736
   %.pre.i.i.i.i263.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i262.i, label %merge.i.i.i.i.i265.i, label %"$Vector.push.89.exit.thread.i.i.i264.i"
 
 merge.i.i.i.i.i265.i:                             ; preds = %"$JsonWriter.integer_field.exit261.i"
-  %740 = shl i64 %739, 1
-  %spec.select.i.i.i.i.i266.i = tail call i64 @llvm.smax.i64(i64 %740, i64 %738)
+  %738 = shl i64 %737, 1
+  %spec.select.i.i.i.i.i266.i = tail call i64 @llvm.smax.i64(i64 %738, i64 %736)
   %spec.store.select.i.i.i.i.i267.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i266.i, i64 8)
-  %741 = tail call ptr @realloc(ptr %.pre.i.i.i.i263.i, i64 %spec.store.select.i.i.i.i.i267.i)
-  %742 = icmp eq ptr %741, null
-  br i1 %742, label %then.i.i.i270.i, label %merge7.i.i.i.i.i268.i
+  %739 = tail call ptr @realloc(ptr %.pre.i.i.i.i263.i, i64 %spec.store.select.i.i.i.i.i267.i)
+  %740 = icmp eq ptr %739, null
+  br i1 %740, label %then.i.i.i270.i, label %merge7.i.i.i.i.i268.i
 
 merge7.i.i.i.i.i268.i:                            ; preds = %merge.i.i.i.i.i265.i
-  store ptr %741, ptr %0, align 8
+  store ptr %739, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i267.i, ptr %11, align 8
   %.pre10.i.i.i.i269.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i264.i"
 
 "$Vector.push.89.exit.thread.i.i.i264.i":         ; preds = %merge7.i.i.i.i.i268.i, %"$JsonWriter.integer_field.exit261.i"
-  %743 = phi i64 [ %.pre10.i.i.i.i269.i, %merge7.i.i.i.i.i268.i ], [ %737, %"$JsonWriter.integer_field.exit261.i" ]
-  %744 = phi ptr [ %741, %merge7.i.i.i.i.i268.i ], [ %.pre.i.i.i.i263.i, %"$JsonWriter.integer_field.exit261.i" ]
-  %745 = getelementptr i8, ptr %744, i64 %743
-  store i8 58, ptr %745, align 1
-  %746 = load i64, ptr %8, align 8
-  %747 = add i64 %746, 1
-  store i64 %747, ptr %8, align 8
+  %741 = phi i64 [ %.pre10.i.i.i.i269.i, %merge7.i.i.i.i.i268.i ], [ %735, %"$JsonWriter.integer_field.exit261.i" ]
+  %742 = phi ptr [ %739, %merge7.i.i.i.i.i268.i ], [ %.pre.i.i.i.i263.i, %"$JsonWriter.integer_field.exit261.i" ]
+  %743 = getelementptr i8, ptr %742, i64 %741
+  store i8 58, ptr %743, align 1
+  %744 = load i64, ptr %8, align 8
+  %745 = add i64 %744, 1
+  store i64 %745, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit271.i"
 
 then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.i
-  %748 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %748, align 1
+  %746 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %746, align 1
   br label %"$JsonWriter.integer_field.exit271.i"
 
 "$JsonWriter.integer_field.exit271.i":            ; preds = %then.i.i.i270.i, %"$Vector.push.89.exit.thread.i.i.i264.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %724)
-  %749 = shl i64 %shape.sroa.58.0.copyload.i, 2
-  %750 = mul i64 %578, %749
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
-  %751 = load i64, ptr %8, align 8
-  %752 = add i64 %751, 1
-  %753 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i272.i = icmp slt i64 %753, %752
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %722)
+  %747 = shl i64 %shape.sroa.58.0.copyload.i, 2
+  %748 = mul i64 %576, %747
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
+  %749 = load i64, ptr %8, align 8
+  %750 = add i64 %749, 1
+  %751 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i272.i = icmp slt i64 %751, %750
   %.pre.i.i.i.i273.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i272.i, label %merge.i.i.i.i.i275.i, label %"$Vector.push.89.exit.thread.i.i.i274.i"
 
 merge.i.i.i.i.i275.i:                             ; preds = %"$JsonWriter.integer_field.exit271.i"
-  %754 = shl i64 %753, 1
-  %spec.select.i.i.i.i.i276.i = tail call i64 @llvm.smax.i64(i64 %754, i64 %752)
+  %752 = shl i64 %751, 1
+  %spec.select.i.i.i.i.i276.i = tail call i64 @llvm.smax.i64(i64 %752, i64 %750)
   %spec.store.select.i.i.i.i.i277.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i276.i, i64 8)
-  %755 = tail call ptr @realloc(ptr %.pre.i.i.i.i273.i, i64 %spec.store.select.i.i.i.i.i277.i)
-  %756 = icmp eq ptr %755, null
-  br i1 %756, label %then.i.i.i280.i, label %merge7.i.i.i.i.i278.i
+  %753 = tail call ptr @realloc(ptr %.pre.i.i.i.i273.i, i64 %spec.store.select.i.i.i.i.i277.i)
+  %754 = icmp eq ptr %753, null
+  br i1 %754, label %then.i.i.i280.i, label %merge7.i.i.i.i.i278.i
 
 merge7.i.i.i.i.i278.i:                            ; preds = %merge.i.i.i.i.i275.i
-  store ptr %755, ptr %0, align 8
+  store ptr %753, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i277.i, ptr %11, align 8
   %.pre10.i.i.i.i279.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i274.i"
 
 "$Vector.push.89.exit.thread.i.i.i274.i":         ; preds = %merge7.i.i.i.i.i278.i, %"$JsonWriter.integer_field.exit271.i"
-  %757 = phi i64 [ %.pre10.i.i.i.i279.i, %merge7.i.i.i.i.i278.i ], [ %751, %"$JsonWriter.integer_field.exit271.i" ]
-  %758 = phi ptr [ %755, %merge7.i.i.i.i.i278.i ], [ %.pre.i.i.i.i273.i, %"$JsonWriter.integer_field.exit271.i" ]
-  %759 = getelementptr i8, ptr %758, i64 %757
-  store i8 58, ptr %759, align 1
-  %760 = load i64, ptr %8, align 8
-  %761 = add i64 %760, 1
-  store i64 %761, ptr %8, align 8
+  %755 = phi i64 [ %.pre10.i.i.i.i279.i, %merge7.i.i.i.i.i278.i ], [ %749, %"$JsonWriter.integer_field.exit271.i" ]
+  %756 = phi ptr [ %753, %merge7.i.i.i.i.i278.i ], [ %.pre.i.i.i.i273.i, %"$JsonWriter.integer_field.exit271.i" ]
+  %757 = getelementptr i8, ptr %756, i64 %755
+  store i8 58, ptr %757, align 1
+  %758 = load i64, ptr %8, align 8
+  %759 = add i64 %758, 1
+  store i64 %759, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit281.i"
 
 then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.i
-  %762 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %762, align 1
+  %760 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %760, align 1
   br label %"$JsonWriter.integer_field.exit281.i"
 
 "$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.89.exit.thread.i.i.i274.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %750)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
-  %763 = load i64, ptr %8, align 8
-  %764 = add i64 %763, 1
-  %765 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i282.i = icmp slt i64 %765, %764
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %748)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
+  %761 = load i64, ptr %8, align 8
+  %762 = add i64 %761, 1
+  %763 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i282.i = icmp slt i64 %763, %762
   %.pre.i.i.i.i283.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i282.i, label %merge.i.i.i.i.i285.i, label %"$Vector.push.89.exit.thread.i.i.i284.i"
 
 merge.i.i.i.i.i285.i:                             ; preds = %"$JsonWriter.integer_field.exit281.i"
-  %766 = shl i64 %765, 1
-  %spec.select.i.i.i.i.i286.i = tail call i64 @llvm.smax.i64(i64 %766, i64 %764)
+  %764 = shl i64 %763, 1
+  %spec.select.i.i.i.i.i286.i = tail call i64 @llvm.smax.i64(i64 %764, i64 %762)
   %spec.store.select.i.i.i.i.i287.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i286.i, i64 8)
-  %767 = tail call ptr @realloc(ptr %.pre.i.i.i.i283.i, i64 %spec.store.select.i.i.i.i.i287.i)
-  %768 = icmp eq ptr %767, null
-  br i1 %768, label %then.i.i.i290.i, label %merge7.i.i.i.i.i288.i
+  %765 = tail call ptr @realloc(ptr %.pre.i.i.i.i283.i, i64 %spec.store.select.i.i.i.i.i287.i)
+  %766 = icmp eq ptr %765, null
+  br i1 %766, label %then.i.i.i290.i, label %merge7.i.i.i.i.i288.i
 
 merge7.i.i.i.i.i288.i:                            ; preds = %merge.i.i.i.i.i285.i
-  store ptr %767, ptr %0, align 8
+  store ptr %765, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i287.i, ptr %11, align 8
   %.pre10.i.i.i.i289.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i284.i"
 
 "$Vector.push.89.exit.thread.i.i.i284.i":         ; preds = %merge7.i.i.i.i.i288.i, %"$JsonWriter.integer_field.exit281.i"
-  %769 = phi i64 [ %.pre10.i.i.i.i289.i, %merge7.i.i.i.i.i288.i ], [ %763, %"$JsonWriter.integer_field.exit281.i" ]
-  %770 = phi ptr [ %767, %merge7.i.i.i.i.i288.i ], [ %.pre.i.i.i.i283.i, %"$JsonWriter.integer_field.exit281.i" ]
-  %771 = getelementptr i8, ptr %770, i64 %769
-  store i8 58, ptr %771, align 1
-  %772 = load i64, ptr %8, align 8
-  %773 = add i64 %772, 1
-  store i64 %773, ptr %8, align 8
+  %767 = phi i64 [ %.pre10.i.i.i.i289.i, %merge7.i.i.i.i.i288.i ], [ %761, %"$JsonWriter.integer_field.exit281.i" ]
+  %768 = phi ptr [ %765, %merge7.i.i.i.i.i288.i ], [ %.pre.i.i.i.i283.i, %"$JsonWriter.integer_field.exit281.i" ]
+  %769 = getelementptr i8, ptr %768, i64 %767
+  store i8 58, ptr %769, align 1
+  %770 = load i64, ptr %8, align 8
+  %771 = add i64 %770, 1
+  store i64 %771, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit291.i"
 
 then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.i
-  %774 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %774, align 1
+  %772 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %772, align 1
   br label %"$JsonWriter.integer_field.exit291.i"
 
 "$JsonWriter.integer_field.exit291.i":            ; preds = %then.i.i.i290.i, %"$Vector.push.89.exit.thread.i.i.i284.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %750)
-  %775 = icmp slt i64 %shape.sroa.66.0.copyload.i, %shape.sroa.68.0.copyload.i
-  %776 = shl i64 %shape.sroa.62.0.copyload.i, 2
-  %777 = mul i64 %776, %shape.sroa.66.0.copyload.i
-  %778 = select i1 %775, i64 %777, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
-  %779 = load i64, ptr %8, align 8
-  %780 = add i64 %779, 1
-  %781 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i292.i = icmp slt i64 %781, %780
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %748)
+  %773 = icmp slt i64 %shape.sroa.66.0.copyload.i, %shape.sroa.68.0.copyload.i
+  %774 = shl i64 %shape.sroa.62.0.copyload.i, 2
+  %775 = mul i64 %774, %shape.sroa.66.0.copyload.i
+  %776 = select i1 %773, i64 %775, i64 0
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
+  %777 = load i64, ptr %8, align 8
+  %778 = add i64 %777, 1
+  %779 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i292.i = icmp slt i64 %779, %778
   %.pre.i.i.i.i293.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i292.i, label %merge.i.i.i.i.i295.i, label %"$Vector.push.89.exit.thread.i.i.i294.i"
 
 merge.i.i.i.i.i295.i:                             ; preds = %"$JsonWriter.integer_field.exit291.i"
-  %782 = shl i64 %781, 1
-  %spec.select.i.i.i.i.i296.i = tail call i64 @llvm.smax.i64(i64 %782, i64 %780)
+  %780 = shl i64 %779, 1
+  %spec.select.i.i.i.i.i296.i = tail call i64 @llvm.smax.i64(i64 %780, i64 %778)
   %spec.store.select.i.i.i.i.i297.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i296.i, i64 8)
-  %783 = tail call ptr @realloc(ptr %.pre.i.i.i.i293.i, i64 %spec.store.select.i.i.i.i.i297.i)
-  %784 = icmp eq ptr %783, null
-  br i1 %784, label %then.i.i.i300.i, label %merge7.i.i.i.i.i298.i
+  %781 = tail call ptr @realloc(ptr %.pre.i.i.i.i293.i, i64 %spec.store.select.i.i.i.i.i297.i)
+  %782 = icmp eq ptr %781, null
+  br i1 %782, label %then.i.i.i300.i, label %merge7.i.i.i.i.i298.i
 
 merge7.i.i.i.i.i298.i:                            ; preds = %merge.i.i.i.i.i295.i
-  store ptr %783, ptr %0, align 8
+  store ptr %781, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i297.i, ptr %11, align 8
   %.pre10.i.i.i.i299.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i294.i"
 
 "$Vector.push.89.exit.thread.i.i.i294.i":         ; preds = %merge7.i.i.i.i.i298.i, %"$JsonWriter.integer_field.exit291.i"
-  %785 = phi i64 [ %.pre10.i.i.i.i299.i, %merge7.i.i.i.i.i298.i ], [ %779, %"$JsonWriter.integer_field.exit291.i" ]
-  %786 = phi ptr [ %783, %merge7.i.i.i.i.i298.i ], [ %.pre.i.i.i.i293.i, %"$JsonWriter.integer_field.exit291.i" ]
-  %787 = getelementptr i8, ptr %786, i64 %785
-  store i8 58, ptr %787, align 1
-  %788 = load i64, ptr %8, align 8
-  %789 = add i64 %788, 1
-  store i64 %789, ptr %8, align 8
+  %783 = phi i64 [ %.pre10.i.i.i.i299.i, %merge7.i.i.i.i.i298.i ], [ %777, %"$JsonWriter.integer_field.exit291.i" ]
+  %784 = phi ptr [ %781, %merge7.i.i.i.i.i298.i ], [ %.pre.i.i.i.i293.i, %"$JsonWriter.integer_field.exit291.i" ]
+  %785 = getelementptr i8, ptr %784, i64 %783
+  store i8 58, ptr %785, align 1
+  %786 = load i64, ptr %8, align 8
+  %787 = add i64 %786, 1
+  store i64 %787, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit301.i"
 
 then.i.i.i300.i:                                  ; preds = %merge.i.i.i.i.i295.i
-  %790 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %790, align 1
+  %788 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %788, align 1
   br label %"$JsonWriter.integer_field.exit301.i"
 
 "$JsonWriter.integer_field.exit301.i":            ; preds = %then.i.i.i300.i, %"$Vector.push.89.exit.thread.i.i.i294.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %778)
-  %791 = add i64 %shape.sroa.62.0.copyload.i, %576
-  %792 = sdiv i64 %791, %shape.sroa.0.0.copyload.i
-  %793 = shl i64 %shape.sroa.68.0.copyload.i, 2
-  %794 = mul i64 %792, %793
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %776)
+  %789 = add i64 %shape.sroa.62.0.copyload.i, %574
+  %790 = sdiv i64 %789, %shape.sroa.0.0.copyload.i
+  %791 = shl i64 %shape.sroa.68.0.copyload.i, 2
+  %792 = mul i64 %790, %791
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.53")
-  %795 = load i64, ptr %8, align 8
-  %796 = add i64 %795, 1
-  %797 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i302.i = icmp slt i64 %797, %796
+  %793 = load i64, ptr %8, align 8
+  %794 = add i64 %793, 1
+  %795 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i302.i = icmp slt i64 %795, %794
   %.pre.i.i.i.i303.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i302.i, label %merge.i.i.i.i.i305.i, label %"$Vector.push.89.exit.thread.i.i.i304.i"
 
 merge.i.i.i.i.i305.i:                             ; preds = %"$JsonWriter.integer_field.exit301.i"
-  %798 = shl i64 %797, 1
-  %spec.select.i.i.i.i.i306.i = tail call i64 @llvm.smax.i64(i64 %798, i64 %796)
+  %796 = shl i64 %795, 1
+  %spec.select.i.i.i.i.i306.i = tail call i64 @llvm.smax.i64(i64 %796, i64 %794)
   %spec.store.select.i.i.i.i.i307.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i306.i, i64 8)
-  %799 = tail call ptr @realloc(ptr %.pre.i.i.i.i303.i, i64 %spec.store.select.i.i.i.i.i307.i)
-  %800 = icmp eq ptr %799, null
-  br i1 %800, label %then.i.i.i310.i, label %merge7.i.i.i.i.i308.i
+  %797 = tail call ptr @realloc(ptr %.pre.i.i.i.i303.i, i64 %spec.store.select.i.i.i.i.i307.i)
+  %798 = icmp eq ptr %797, null
+  br i1 %798, label %then.i.i.i310.i, label %merge7.i.i.i.i.i308.i
 
 merge7.i.i.i.i.i308.i:                            ; preds = %merge.i.i.i.i.i305.i
-  store ptr %799, ptr %0, align 8
+  store ptr %797, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i307.i, ptr %11, align 8
   %.pre10.i.i.i.i309.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i304.i"
 
 "$Vector.push.89.exit.thread.i.i.i304.i":         ; preds = %merge7.i.i.i.i.i308.i, %"$JsonWriter.integer_field.exit301.i"
-  %801 = phi i64 [ %.pre10.i.i.i.i309.i, %merge7.i.i.i.i.i308.i ], [ %795, %"$JsonWriter.integer_field.exit301.i" ]
-  %802 = phi ptr [ %799, %merge7.i.i.i.i.i308.i ], [ %.pre.i.i.i.i303.i, %"$JsonWriter.integer_field.exit301.i" ]
-  %803 = getelementptr i8, ptr %802, i64 %801
-  store i8 58, ptr %803, align 1
-  %804 = load i64, ptr %8, align 8
-  %805 = add i64 %804, 1
-  store i64 %805, ptr %8, align 8
+  %799 = phi i64 [ %.pre10.i.i.i.i309.i, %merge7.i.i.i.i.i308.i ], [ %793, %"$JsonWriter.integer_field.exit301.i" ]
+  %800 = phi ptr [ %797, %merge7.i.i.i.i.i308.i ], [ %.pre.i.i.i.i303.i, %"$JsonWriter.integer_field.exit301.i" ]
+  %801 = getelementptr i8, ptr %800, i64 %799
+  store i8 58, ptr %801, align 1
+  %802 = load i64, ptr %8, align 8
+  %803 = add i64 %802, 1
+  store i64 %803, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit311.i"
 
 then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.i
-  %806 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %806, align 1
+  %804 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %804, align 1
   br label %"$JsonWriter.integer_field.exit311.i"
 
 "$JsonWriter.integer_field.exit311.i":            ; preds = %then.i.i.i310.i, %"$Vector.push.89.exit.thread.i.i.i304.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %794)
-  %807 = shl i64 %shape.sroa.72.0.copyload.i, 2
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
-  %808 = load i64, ptr %8, align 8
-  %809 = add i64 %808, 1
-  %810 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i312.i = icmp slt i64 %810, %809
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %792)
+  %805 = shl i64 %shape.sroa.72.0.copyload.i, 2
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
+  %806 = load i64, ptr %8, align 8
+  %807 = add i64 %806, 1
+  %808 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i312.i = icmp slt i64 %808, %807
   %.pre.i.i.i.i313.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i312.i, label %merge.i.i.i.i.i315.i, label %"$Vector.push.89.exit.thread.i.i.i314.i"
 
 merge.i.i.i.i.i315.i:                             ; preds = %"$JsonWriter.integer_field.exit311.i"
-  %811 = shl i64 %810, 1
-  %spec.select.i.i.i.i.i316.i = tail call i64 @llvm.smax.i64(i64 %811, i64 %809)
+  %809 = shl i64 %808, 1
+  %spec.select.i.i.i.i.i316.i = tail call i64 @llvm.smax.i64(i64 %809, i64 %807)
   %spec.store.select.i.i.i.i.i317.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i316.i, i64 8)
-  %812 = tail call ptr @realloc(ptr %.pre.i.i.i.i313.i, i64 %spec.store.select.i.i.i.i.i317.i)
-  %813 = icmp eq ptr %812, null
-  br i1 %813, label %then.i.i.i320.i, label %merge7.i.i.i.i.i318.i
+  %810 = tail call ptr @realloc(ptr %.pre.i.i.i.i313.i, i64 %spec.store.select.i.i.i.i.i317.i)
+  %811 = icmp eq ptr %810, null
+  br i1 %811, label %then.i.i.i320.i, label %merge7.i.i.i.i.i318.i
 
 merge7.i.i.i.i.i318.i:                            ; preds = %merge.i.i.i.i.i315.i
-  store ptr %812, ptr %0, align 8
+  store ptr %810, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i317.i, ptr %11, align 8
   %.pre10.i.i.i.i319.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i314.i"
 
 "$Vector.push.89.exit.thread.i.i.i314.i":         ; preds = %merge7.i.i.i.i.i318.i, %"$JsonWriter.integer_field.exit311.i"
-  %814 = phi i64 [ %.pre10.i.i.i.i319.i, %merge7.i.i.i.i.i318.i ], [ %808, %"$JsonWriter.integer_field.exit311.i" ]
-  %815 = phi ptr [ %812, %merge7.i.i.i.i.i318.i ], [ %.pre.i.i.i.i313.i, %"$JsonWriter.integer_field.exit311.i" ]
-  %816 = getelementptr i8, ptr %815, i64 %814
-  store i8 58, ptr %816, align 1
-  %817 = load i64, ptr %8, align 8
-  %818 = add i64 %817, 1
-  store i64 %818, ptr %8, align 8
+  %812 = phi i64 [ %.pre10.i.i.i.i319.i, %merge7.i.i.i.i.i318.i ], [ %806, %"$JsonWriter.integer_field.exit311.i" ]
+  %813 = phi ptr [ %810, %merge7.i.i.i.i.i318.i ], [ %.pre.i.i.i.i313.i, %"$JsonWriter.integer_field.exit311.i" ]
+  %814 = getelementptr i8, ptr %813, i64 %812
+  store i8 58, ptr %814, align 1
+  %815 = load i64, ptr %8, align 8
+  %816 = add i64 %815, 1
+  store i64 %816, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit321.i"
 
 then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.i
-  %819 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %819, align 1
+  %817 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %817, align 1
   br label %"$JsonWriter.integer_field.exit321.i"
 
 "$JsonWriter.integer_field.exit321.i":            ; preds = %then.i.i.i320.i, %"$Vector.push.89.exit.thread.i.i.i314.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %807)
-  %820 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
-  %821 = shl i64 %shape.sroa.0.0.copyload.i, 2
-  %822 = mul i64 %821, %792
-  %823 = select i1 %820, i64 %822, i64 0
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
-  %824 = load i64, ptr %8, align 8
-  %825 = add i64 %824, 1
-  %826 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i322.i = icmp slt i64 %826, %825
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %805)
+  %818 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
+  %819 = shl i64 %shape.sroa.0.0.copyload.i, 2
+  %820 = mul i64 %819, %790
+  %821 = select i1 %818, i64 %820, i64 0
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
+  %822 = load i64, ptr %8, align 8
+  %823 = add i64 %822, 1
+  %824 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i322.i = icmp slt i64 %824, %823
   %.pre.i.i.i.i323.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i322.i, label %merge.i.i.i.i.i325.i, label %"$Vector.push.89.exit.thread.i.i.i324.i"
 
 merge.i.i.i.i.i325.i:                             ; preds = %"$JsonWriter.integer_field.exit321.i"
-  %827 = shl i64 %826, 1
-  %spec.select.i.i.i.i.i326.i = tail call i64 @llvm.smax.i64(i64 %827, i64 %825)
+  %825 = shl i64 %824, 1
+  %spec.select.i.i.i.i.i326.i = tail call i64 @llvm.smax.i64(i64 %825, i64 %823)
   %spec.store.select.i.i.i.i.i327.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i326.i, i64 8)
-  %828 = tail call ptr @realloc(ptr %.pre.i.i.i.i323.i, i64 %spec.store.select.i.i.i.i.i327.i)
-  %829 = icmp eq ptr %828, null
-  br i1 %829, label %then.i.i.i330.i, label %merge7.i.i.i.i.i328.i
+  %826 = tail call ptr @realloc(ptr %.pre.i.i.i.i323.i, i64 %spec.store.select.i.i.i.i.i327.i)
+  %827 = icmp eq ptr %826, null
+  br i1 %827, label %then.i.i.i330.i, label %merge7.i.i.i.i.i328.i
 
 merge7.i.i.i.i.i328.i:                            ; preds = %merge.i.i.i.i.i325.i
-  store ptr %828, ptr %0, align 8
+  store ptr %826, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i327.i, ptr %11, align 8
   %.pre10.i.i.i.i329.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i324.i"
 
 "$Vector.push.89.exit.thread.i.i.i324.i":         ; preds = %merge7.i.i.i.i.i328.i, %"$JsonWriter.integer_field.exit321.i"
-  %830 = phi i64 [ %.pre10.i.i.i.i329.i, %merge7.i.i.i.i.i328.i ], [ %824, %"$JsonWriter.integer_field.exit321.i" ]
-  %831 = phi ptr [ %828, %merge7.i.i.i.i.i328.i ], [ %.pre.i.i.i.i323.i, %"$JsonWriter.integer_field.exit321.i" ]
-  %832 = getelementptr i8, ptr %831, i64 %830
-  store i8 58, ptr %832, align 1
-  %833 = load i64, ptr %8, align 8
-  %834 = add i64 %833, 1
-  store i64 %834, ptr %8, align 8
+  %828 = phi i64 [ %.pre10.i.i.i.i329.i, %merge7.i.i.i.i.i328.i ], [ %822, %"$JsonWriter.integer_field.exit321.i" ]
+  %829 = phi ptr [ %826, %merge7.i.i.i.i.i328.i ], [ %.pre.i.i.i.i323.i, %"$JsonWriter.integer_field.exit321.i" ]
+  %830 = getelementptr i8, ptr %829, i64 %828
+  store i8 58, ptr %830, align 1
+  %831 = load i64, ptr %8, align 8
+  %832 = add i64 %831, 1
+  store i64 %832, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit331.i"
 
 then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.i
-  %835 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %835, align 1
+  %833 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %833, align 1
   br label %"$JsonWriter.integer_field.exit331.i"
 
 "$JsonWriter.integer_field.exit331.i":            ; preds = %then.i.i.i330.i, %"$Vector.push.89.exit.thread.i.i.i324.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %823)
-  %836 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
-  %837 = mul i64 %836, %807
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
-  %838 = load i64, ptr %8, align 8
-  %839 = add i64 %838, 1
-  %840 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i332.i = icmp slt i64 %840, %839
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %821)
+  %834 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
+  %835 = mul i64 %834, %805
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
+  %836 = load i64, ptr %8, align 8
+  %837 = add i64 %836, 1
+  %838 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i332.i = icmp slt i64 %838, %837
   %.pre.i.i.i.i333.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i332.i, label %merge.i.i.i.i.i335.i, label %"$Vector.push.89.exit.thread.i.i.i334.i"
 
 merge.i.i.i.i.i335.i:                             ; preds = %"$JsonWriter.integer_field.exit331.i"
-  %841 = shl i64 %840, 1
-  %spec.select.i.i.i.i.i336.i = tail call i64 @llvm.smax.i64(i64 %841, i64 %839)
+  %839 = shl i64 %838, 1
+  %spec.select.i.i.i.i.i336.i = tail call i64 @llvm.smax.i64(i64 %839, i64 %837)
   %spec.store.select.i.i.i.i.i337.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i336.i, i64 8)
-  %842 = tail call ptr @realloc(ptr %.pre.i.i.i.i333.i, i64 %spec.store.select.i.i.i.i.i337.i)
-  %843 = icmp eq ptr %842, null
-  br i1 %843, label %then.i.i.i340.i, label %merge7.i.i.i.i.i338.i
+  %840 = tail call ptr @realloc(ptr %.pre.i.i.i.i333.i, i64 %spec.store.select.i.i.i.i.i337.i)
+  %841 = icmp eq ptr %840, null
+  br i1 %841, label %then.i.i.i340.i, label %merge7.i.i.i.i.i338.i
 
 merge7.i.i.i.i.i338.i:                            ; preds = %merge.i.i.i.i.i335.i
-  store ptr %842, ptr %0, align 8
+  store ptr %840, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i337.i, ptr %11, align 8
   %.pre10.i.i.i.i339.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i334.i"
 
 "$Vector.push.89.exit.thread.i.i.i334.i":         ; preds = %merge7.i.i.i.i.i338.i, %"$JsonWriter.integer_field.exit331.i"
-  %844 = phi i64 [ %.pre10.i.i.i.i339.i, %merge7.i.i.i.i.i338.i ], [ %838, %"$JsonWriter.integer_field.exit331.i" ]
-  %845 = phi ptr [ %842, %merge7.i.i.i.i.i338.i ], [ %.pre.i.i.i.i333.i, %"$JsonWriter.integer_field.exit331.i" ]
-  %846 = getelementptr i8, ptr %845, i64 %844
-  store i8 58, ptr %846, align 1
-  %847 = load i64, ptr %8, align 8
-  %848 = add i64 %847, 1
-  store i64 %848, ptr %8, align 8
+  %842 = phi i64 [ %.pre10.i.i.i.i339.i, %merge7.i.i.i.i.i338.i ], [ %836, %"$JsonWriter.integer_field.exit331.i" ]
+  %843 = phi ptr [ %840, %merge7.i.i.i.i.i338.i ], [ %.pre.i.i.i.i333.i, %"$JsonWriter.integer_field.exit331.i" ]
+  %844 = getelementptr i8, ptr %843, i64 %842
+  store i8 58, ptr %844, align 1
+  %845 = load i64, ptr %8, align 8
+  %846 = add i64 %845, 1
+  store i64 %846, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit341.i"
 
 then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.i
-  %849 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %849, align 1
+  %847 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %847, align 1
   br label %"$JsonWriter.integer_field.exit341.i"
 
 "$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.89.exit.thread.i.i.i334.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %837)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
-  %850 = load i64, ptr %8, align 8
-  %851 = add i64 %850, 1
-  %852 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i342.i = icmp slt i64 %852, %851
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %835)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
+  %848 = load i64, ptr %8, align 8
+  %849 = add i64 %848, 1
+  %850 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i342.i = icmp slt i64 %850, %849
   %.pre.i.i.i.i343.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i342.i, label %merge.i.i.i.i.i345.i, label %"$Vector.push.89.exit.thread.i.i.i344.i"
 
 merge.i.i.i.i.i345.i:                             ; preds = %"$JsonWriter.integer_field.exit341.i"
-  %853 = shl i64 %852, 1
-  %spec.select.i.i.i.i.i346.i = tail call i64 @llvm.smax.i64(i64 %853, i64 %851)
+  %851 = shl i64 %850, 1
+  %spec.select.i.i.i.i.i346.i = tail call i64 @llvm.smax.i64(i64 %851, i64 %849)
   %spec.store.select.i.i.i.i.i347.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i346.i, i64 8)
-  %854 = tail call ptr @realloc(ptr %.pre.i.i.i.i343.i, i64 %spec.store.select.i.i.i.i.i347.i)
-  %855 = icmp eq ptr %854, null
-  br i1 %855, label %then.i.i.i350.i, label %merge7.i.i.i.i.i348.i
+  %852 = tail call ptr @realloc(ptr %.pre.i.i.i.i343.i, i64 %spec.store.select.i.i.i.i.i347.i)
+  %853 = icmp eq ptr %852, null
+  br i1 %853, label %then.i.i.i350.i, label %merge7.i.i.i.i.i348.i
 
 merge7.i.i.i.i.i348.i:                            ; preds = %merge.i.i.i.i.i345.i
-  store ptr %854, ptr %0, align 8
+  store ptr %852, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i347.i, ptr %11, align 8
   %.pre10.i.i.i.i349.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i344.i"
 
 "$Vector.push.89.exit.thread.i.i.i344.i":         ; preds = %merge7.i.i.i.i.i348.i, %"$JsonWriter.integer_field.exit341.i"
-  %856 = phi i64 [ %.pre10.i.i.i.i349.i, %merge7.i.i.i.i.i348.i ], [ %850, %"$JsonWriter.integer_field.exit341.i" ]
-  %857 = phi ptr [ %854, %merge7.i.i.i.i.i348.i ], [ %.pre.i.i.i.i343.i, %"$JsonWriter.integer_field.exit341.i" ]
-  %858 = getelementptr i8, ptr %857, i64 %856
-  store i8 58, ptr %858, align 1
-  %859 = load i64, ptr %8, align 8
-  %860 = add i64 %859, 1
-  store i64 %860, ptr %8, align 8
+  %854 = phi i64 [ %.pre10.i.i.i.i349.i, %merge7.i.i.i.i.i348.i ], [ %848, %"$JsonWriter.integer_field.exit341.i" ]
+  %855 = phi ptr [ %852, %merge7.i.i.i.i.i348.i ], [ %.pre.i.i.i.i343.i, %"$JsonWriter.integer_field.exit341.i" ]
+  %856 = getelementptr i8, ptr %855, i64 %854
+  store i8 58, ptr %856, align 1
+  %857 = load i64, ptr %8, align 8
+  %858 = add i64 %857, 1
+  store i64 %858, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit351.i"
 
 then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.i
-  %861 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %861, align 1
+  %859 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %859, align 1
   br label %"$JsonWriter.integer_field.exit351.i"
 
 "$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.89.exit.thread.i.i.i344.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %837)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
-  %862 = load i64, ptr %8, align 8
-  %863 = add i64 %862, 1
-  %864 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i352.i = icmp slt i64 %864, %863
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %835)
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
+  %860 = load i64, ptr %8, align 8
+  %861 = add i64 %860, 1
+  %862 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i352.i = icmp slt i64 %862, %861
   %.pre.i.i.i.i353.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i352.i, label %merge.i.i.i.i.i355.i, label %"$Vector.push.89.exit.thread.i.i.i354.i"
 
 merge.i.i.i.i.i355.i:                             ; preds = %"$JsonWriter.integer_field.exit351.i"
-  %865 = shl i64 %864, 1
-  %spec.select.i.i.i.i.i356.i = tail call i64 @llvm.smax.i64(i64 %865, i64 %863)
+  %863 = shl i64 %862, 1
+  %spec.select.i.i.i.i.i356.i = tail call i64 @llvm.smax.i64(i64 %863, i64 %861)
   %spec.store.select.i.i.i.i.i357.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i356.i, i64 8)
-  %866 = tail call ptr @realloc(ptr %.pre.i.i.i.i353.i, i64 %spec.store.select.i.i.i.i.i357.i)
-  %867 = icmp eq ptr %866, null
-  br i1 %867, label %then.i.i.i360.i, label %merge7.i.i.i.i.i358.i
+  %864 = tail call ptr @realloc(ptr %.pre.i.i.i.i353.i, i64 %spec.store.select.i.i.i.i.i357.i)
+  %865 = icmp eq ptr %864, null
+  br i1 %865, label %then.i.i.i360.i, label %merge7.i.i.i.i.i358.i
 
 merge7.i.i.i.i.i358.i:                            ; preds = %merge.i.i.i.i.i355.i
-  store ptr %866, ptr %0, align 8
+  store ptr %864, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i357.i, ptr %11, align 8
   %.pre10.i.i.i.i359.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i354.i"
 
 "$Vector.push.89.exit.thread.i.i.i354.i":         ; preds = %merge7.i.i.i.i.i358.i, %"$JsonWriter.integer_field.exit351.i"
-  %868 = phi i64 [ %.pre10.i.i.i.i359.i, %merge7.i.i.i.i.i358.i ], [ %862, %"$JsonWriter.integer_field.exit351.i" ]
-  %869 = phi ptr [ %866, %merge7.i.i.i.i.i358.i ], [ %.pre.i.i.i.i353.i, %"$JsonWriter.integer_field.exit351.i" ]
-  %870 = getelementptr i8, ptr %869, i64 %868
-  store i8 58, ptr %870, align 1
-  %871 = load i64, ptr %8, align 8
-  %872 = add i64 %871, 1
-  store i64 %872, ptr %8, align 8
+  %866 = phi i64 [ %.pre10.i.i.i.i359.i, %merge7.i.i.i.i.i358.i ], [ %860, %"$JsonWriter.integer_field.exit351.i" ]
+  %867 = phi ptr [ %864, %merge7.i.i.i.i.i358.i ], [ %.pre.i.i.i.i353.i, %"$JsonWriter.integer_field.exit351.i" ]
+  %868 = getelementptr i8, ptr %867, i64 %866
+  store i8 58, ptr %868, align 1
+  %869 = load i64, ptr %8, align 8
+  %870 = add i64 %869, 1
+  store i64 %870, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit361.i"
 
 then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.i
-  %873 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %873, align 1
+  %871 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %871, align 1
   br label %"$JsonWriter.integer_field.exit361.i"
 
 "$JsonWriter.integer_field.exit361.i":            ; preds = %then.i.i.i360.i, %"$Vector.push.89.exit.thread.i.i.i354.i"
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
-  %874 = mul i64 %793, %shape.sroa.71.0.copyload.i
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
-  %875 = load i64, ptr %8, align 8
-  %876 = add i64 %875, 1
-  %877 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i362.i = icmp slt i64 %877, %876
+  %872 = mul i64 %791, %shape.sroa.71.0.copyload.i
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
+  %873 = load i64, ptr %8, align 8
+  %874 = add i64 %873, 1
+  %875 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i362.i = icmp slt i64 %875, %874
   %.pre.i.i.i.i363.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i362.i, label %merge.i.i.i.i.i365.i, label %"$Vector.push.89.exit.thread.i.i.i364.i"
 
 merge.i.i.i.i.i365.i:                             ; preds = %"$JsonWriter.integer_field.exit361.i"
-  %878 = shl i64 %877, 1
-  %spec.select.i.i.i.i.i366.i = tail call i64 @llvm.smax.i64(i64 %878, i64 %876)
+  %876 = shl i64 %875, 1
+  %spec.select.i.i.i.i.i366.i = tail call i64 @llvm.smax.i64(i64 %876, i64 %874)
   %spec.store.select.i.i.i.i.i367.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i366.i, i64 8)
-  %879 = tail call ptr @realloc(ptr %.pre.i.i.i.i363.i, i64 %spec.store.select.i.i.i.i.i367.i)
-  %880 = icmp eq ptr %879, null
-  br i1 %880, label %then.i.i.i370.i, label %merge7.i.i.i.i.i368.i
+  %877 = tail call ptr @realloc(ptr %.pre.i.i.i.i363.i, i64 %spec.store.select.i.i.i.i.i367.i)
+  %878 = icmp eq ptr %877, null
+  br i1 %878, label %then.i.i.i370.i, label %merge7.i.i.i.i.i368.i
 
 merge7.i.i.i.i.i368.i:                            ; preds = %merge.i.i.i.i.i365.i
-  store ptr %879, ptr %0, align 8
+  store ptr %877, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i367.i, ptr %11, align 8
   %.pre10.i.i.i.i369.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i364.i"
 
 "$Vector.push.89.exit.thread.i.i.i364.i":         ; preds = %merge7.i.i.i.i.i368.i, %"$JsonWriter.integer_field.exit361.i"
-  %881 = phi i64 [ %.pre10.i.i.i.i369.i, %merge7.i.i.i.i.i368.i ], [ %875, %"$JsonWriter.integer_field.exit361.i" ]
-  %882 = phi ptr [ %879, %merge7.i.i.i.i.i368.i ], [ %.pre.i.i.i.i363.i, %"$JsonWriter.integer_field.exit361.i" ]
-  %883 = getelementptr i8, ptr %882, i64 %881
-  store i8 58, ptr %883, align 1
-  %884 = load i64, ptr %8, align 8
-  %885 = add i64 %884, 1
-  store i64 %885, ptr %8, align 8
+  %879 = phi i64 [ %.pre10.i.i.i.i369.i, %merge7.i.i.i.i.i368.i ], [ %873, %"$JsonWriter.integer_field.exit361.i" ]
+  %880 = phi ptr [ %877, %merge7.i.i.i.i.i368.i ], [ %.pre.i.i.i.i363.i, %"$JsonWriter.integer_field.exit361.i" ]
+  %881 = getelementptr i8, ptr %880, i64 %879
+  store i8 58, ptr %881, align 1
+  %882 = load i64, ptr %8, align 8
+  %883 = add i64 %882, 1
+  store i64 %883, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit371.i"
 
 then.i.i.i370.i:                                  ; preds = %merge.i.i.i.i.i365.i
-  %886 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %886, align 1
+  %884 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %884, align 1
   br label %"$JsonWriter.integer_field.exit371.i"
 
 "$JsonWriter.integer_field.exit371.i":            ; preds = %then.i.i.i370.i, %"$Vector.push.89.exit.thread.i.i.i364.i"
   store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %874)
-  %887 = load i64, ptr %8, align 8
-  %888 = add i64 %887, 1
-  %889 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i372.i = icmp slt i64 %889, %888
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %872)
+  %885 = load i64, ptr %8, align 8
+  %886 = add i64 %885, 1
+  %887 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i372.i = icmp slt i64 %887, %886
   %.pre.i.i.i.i373.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i372.i, label %merge.i.i.i.i.i375.i, label %"$Vector.push.89.exit.thread.i.i.i374.i"
 
 merge.i.i.i.i.i375.i:                             ; preds = %"$JsonWriter.integer_field.exit371.i"
-  %890 = shl i64 %889, 1
-  %spec.select.i.i.i.i.i376.i = tail call i64 @llvm.smax.i64(i64 %890, i64 %888)
+  %888 = shl i64 %887, 1
+  %spec.select.i.i.i.i.i376.i = tail call i64 @llvm.smax.i64(i64 %888, i64 %886)
   %spec.store.select.i.i.i.i.i377.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i376.i, i64 8)
-  %891 = tail call ptr @realloc(ptr %.pre.i.i.i.i373.i, i64 %spec.store.select.i.i.i.i.i377.i)
-  %892 = icmp eq ptr %891, null
-  br i1 %892, label %then.i.i.i380.i, label %merge7.i.i.i.i.i378.i
+  %889 = tail call ptr @realloc(ptr %.pre.i.i.i.i373.i, i64 %spec.store.select.i.i.i.i.i377.i)
+  %890 = icmp eq ptr %889, null
+  br i1 %890, label %then.i.i.i380.i, label %merge7.i.i.i.i.i378.i
 
 merge7.i.i.i.i.i378.i:                            ; preds = %merge.i.i.i.i.i375.i
-  store ptr %891, ptr %0, align 8
+  store ptr %889, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i377.i, ptr %11, align 8
   %.pre10.i.i.i.i379.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i374.i"
 
 "$Vector.push.89.exit.thread.i.i.i374.i":         ; preds = %merge7.i.i.i.i.i378.i, %"$JsonWriter.integer_field.exit371.i"
-  %893 = phi i64 [ %.pre10.i.i.i.i379.i, %merge7.i.i.i.i.i378.i ], [ %887, %"$JsonWriter.integer_field.exit371.i" ]
-  %894 = phi ptr [ %891, %merge7.i.i.i.i.i378.i ], [ %.pre.i.i.i.i373.i, %"$JsonWriter.integer_field.exit371.i" ]
-  %895 = getelementptr i8, ptr %894, i64 %893
-  store i8 125, ptr %895, align 1
-  %896 = load i64, ptr %8, align 8
-  %897 = add i64 %896, 1
-  store i64 %897, ptr %8, align 8
+  %891 = phi i64 [ %.pre10.i.i.i.i379.i, %merge7.i.i.i.i.i378.i ], [ %885, %"$JsonWriter.integer_field.exit371.i" ]
+  %892 = phi ptr [ %889, %merge7.i.i.i.i.i378.i ], [ %.pre.i.i.i.i373.i, %"$JsonWriter.integer_field.exit371.i" ]
+  %893 = getelementptr i8, ptr %892, i64 %891
+  store i8 125, ptr %893, align 1
+  %894 = load i64, ptr %8, align 8
+  %895 = add i64 %894, 1
+  store i64 %895, ptr %8, align 8
   br label %"$write_buffers.exit"
 
 then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.i
-  %898 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %898, align 1
+  %896 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %896, align 1
   br label %"$write_buffers.exit"
 
 "$write_buffers.exit":                            ; preds = %"$Vector.push.89.exit.thread.i.i.i374.i", %then.i.i.i380.i
   store i8 1, ptr %22, align 1
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %4)
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
-  %899 = load i64, ptr %8, align 8
-  %900 = add i64 %899, 1
-  %901 = load i64, ptr %11, align 8
-  %.not.i.i.i.i = icmp slt i64 %901, %900
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
+  %897 = load i64, ptr %8, align 8
+  %898 = add i64 %897, 1
+  %899 = load i64, ptr %11, align 8
+  %.not.i.i.i.i = icmp slt i64 %899, %898
   %.pre.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$write_buffers.exit"
-  %902 = shl i64 %901, 1
-  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %902, i64 %900)
+  %900 = shl i64 %899, 1
+  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %900, i64 %898)
   %spec.store.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i, i64 8)
-  %903 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
-  %904 = icmp eq ptr %903, null
-  br i1 %904, label %then.i.i, label %merge7.i.i.i.i
+  %901 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
+  %902 = icmp eq ptr %901, null
+  br i1 %902, label %then.i.i, label %merge7.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  store ptr %903, ptr %0, align 8
+  store ptr %901, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i, ptr %11, align 8
   %.pre10.i.i.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i"
 
 "$Vector.push.89.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$write_buffers.exit"
-  %905 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %899, %"$write_buffers.exit" ]
-  %906 = phi ptr [ %903, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
-  %907 = getelementptr i8, ptr %906, i64 %905
-  store i8 58, ptr %907, align 1
-  %908 = load i64, ptr %8, align 8
-  %909 = add i64 %908, 1
-  store i64 %909, ptr %8, align 8
+  %903 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %897, %"$write_buffers.exit" ]
+  %904 = phi ptr [ %901, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
+  %905 = getelementptr i8, ptr %904, i64 %903
+  store i8 58, ptr %905, align 1
+  %906 = load i64, ptr %8, align 8
+  %907 = add i64 %906, 1
+  store i64 %907, ptr %8, align 8
   br label %"$JsonWriter.key.exit"
 
 then.i.i:                                         ; preds = %merge.i.i.i.i
-  %910 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %910, align 1
+  %908 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %908, align 1
   br label %"$JsonWriter.key.exit"
 
 "$JsonWriter.key.exit":                           ; preds = %"$Vector.push.89.exit.thread.i.i", %then.i.i
   store i8 0, ptr %22, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 91)
-  %911 = load i32, ptr %111, align 4
-  %912 = icmp sgt i32 %911, 0
-  br i1 %912, label %forbody.lr.ph, label %merge
+  %909 = load i32, ptr %111, align 4
+  %910 = icmp sgt i32 %909, 0
+  br i1 %910, label %forbody.lr.ph, label %merge
 
 forbody.lr.ph:                                    ; preds = %"$JsonWriter.key.exit"
-  %913 = getelementptr i8, ptr %1, i64 392
-  %914 = getelementptr i8, ptr %1, i64 408
-  %915 = getelementptr i8, ptr %1, i64 416
-  %916 = getelementptr i8, ptr %1, i64 328
-  %917 = getelementptr i8, ptr %0, i64 24
-  %wide.trip.count = zext nneg i32 %911 to i64
+  %911 = getelementptr i8, ptr %1, i64 392
+  %912 = getelementptr i8, ptr %1, i64 408
+  %913 = getelementptr i8, ptr %1, i64 416
+  %914 = getelementptr i8, ptr %1, i64 328
+  %915 = getelementptr i8, ptr %0, i64 24
+  %wide.trip.count = zext nneg i32 %909 to i64
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %"$write_rank.exit"
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %"$write_rank.exit" ]
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !113
-  %918 = load i64, ptr %913, align 8, !noalias !113
-  %919 = load i64, ptr %354, align 8, !noalias !113
-  %920 = load i32, ptr %368, align 4, !noalias !113
+  %916 = load i64, ptr %911, align 8, !noalias !113
+  %917 = load i64, ptr %352, align 8, !noalias !113
+  %918 = load i32, ptr %366, align 4, !noalias !113
   call void @llvm.lifetime.start.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !113
-  %921 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !113
+  %919 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !113
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !113
-  %922 = load i64, ptr %914, align 8, !noalias !113
-  %923 = icmp eq i64 %indvars.iv, 0
-  br i1 %923, label %then.i.i230, label %merge.i.i
+  %920 = load i64, ptr %912, align 8, !noalias !113
+  %921 = icmp eq i64 %indvars.iv, 0
+  br i1 %921, label %then.i.i191, label %merge.i.i
 
-then.i.i230:                                      ; preds = %forbody
-  %924 = load i64, ptr %915, align 8, !noalias !113
+then.i.i191:                                      ; preds = %forbody
+  %922 = load i64, ptr %913, align 8, !noalias !113
   br label %merge.i.i
 
-merge.i.i:                                        ; preds = %then.i.i230, %forbody
-  %result.sroa.9.0.i.i = phi i64 [ %924, %then.i.i230 ], [ 0, %forbody ]
-  %925 = load i64, ptr %430, align 8, !noalias !113
-  %926 = load i8, ptr %916, align 1, !noalias !113
-  %927 = trunc i8 %926 to i1
-  br i1 %927, label %then.i.i.i229, label %"$Plan.rank.exit.i"
+merge.i.i:                                        ; preds = %then.i.i191, %forbody
+  %result.sroa.9.0.i.i = phi i64 [ %922, %then.i.i191 ], [ 0, %forbody ]
+  %923 = load i64, ptr %428, align 8, !noalias !113
+  %924 = load i8, ptr %914, align 1, !noalias !113
+  %925 = trunc i8 %924 to i1
+  br i1 %925, label %then.i.i.i190, label %"$Plan.rank.exit.i"
 
-then.i.i.i229:                                    ; preds = %merge.i.i
-  %928 = load i32, ptr %111, align 4, !noalias !113
-  %929 = sext i32 %928 to i64
+then.i.i.i190:                                    ; preds = %merge.i.i
+  %926 = load i32, ptr %111, align 4, !noalias !113
+  %927 = sext i32 %926 to i64
   br label %"$Plan.rank.exit.i"
 
-"$Plan.rank.exit.i":                              ; preds = %then.i.i.i229, %merge.i.i
-  %common.ret.op.i.i.i169 = phi i64 [ %929, %then.i.i.i229 ], [ 1, %merge.i.i ]
-  %930 = sext i32 %920 to i64
-  %931 = mul i64 %919, %930
-  %932 = add i64 %931, %918
-  %933 = add i64 %932, %921
-  %934 = sdiv i64 %925, %common.ret.op.i.i.i169
+"$Plan.rank.exit.i":                              ; preds = %then.i.i.i190, %merge.i.i
+  %common.ret.op.i.i.i179 = phi i64 [ %927, %then.i.i.i190 ], [ 1, %merge.i.i ]
+  %928 = sext i32 %918 to i64
+  %929 = mul i64 %917, %928
+  %930 = add i64 %929, %916
+  %931 = add i64 %930, %919
+  %932 = sdiv i64 %923, %common.ret.op.i.i.i179
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
-  %935 = load i64, ptr %8, align 8
-  %936 = add i64 %935, 1
-  %937 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i.i170 = icmp slt i64 %937, %936
-  %.pre.i.i.i.i.i171 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i170, label %merge.i.i.i.i.i.i223, label %"$Vector.push.89.exit.thread.i.i.i.i172"
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
+  %933 = load i64, ptr %8, align 8
+  %934 = add i64 %933, 1
+  %935 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i.i180 = icmp slt i64 %935, %934
+  %.pre.i.i.i.i.i181 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i180, label %merge.i.i.i.i.i.i184, label %"$Vector.push.89.exit.thread.i.i.i.i182"
 
-merge.i.i.i.i.i.i223:                             ; preds = %"$Plan.rank.exit.i"
-  %938 = shl i64 %937, 1
-  %spec.select.i.i.i.i.i.i224 = call i64 @llvm.smax.i64(i64 %938, i64 %936)
-  %spec.store.select.i.i.i.i.i.i225 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i224, i64 8)
-  %939 = call ptr @realloc(ptr %.pre.i.i.i.i.i171, i64 %spec.store.select.i.i.i.i.i.i225)
-  %940 = icmp eq ptr %939, null
-  br i1 %940, label %then.i.i.i.i228, label %merge7.i.i.i.i.i.i226
+merge.i.i.i.i.i.i184:                             ; preds = %"$Plan.rank.exit.i"
+  %936 = shl i64 %935, 1
+  %spec.select.i.i.i.i.i.i185 = call i64 @llvm.smax.i64(i64 %936, i64 %934)
+  %spec.store.select.i.i.i.i.i.i186 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i185, i64 8)
+  %937 = call ptr @realloc(ptr %.pre.i.i.i.i.i181, i64 %spec.store.select.i.i.i.i.i.i186)
+  %938 = icmp eq ptr %937, null
+  br i1 %938, label %then.i.i.i.i189, label %merge7.i.i.i.i.i.i187
 
-merge7.i.i.i.i.i.i226:                            ; preds = %merge.i.i.i.i.i.i223
-  store ptr %939, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i225, ptr %11, align 8
-  %.pre10.i.i.i.i.i227 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i172"
+merge7.i.i.i.i.i.i187:                            ; preds = %merge.i.i.i.i.i.i184
+  store ptr %937, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i186, ptr %11, align 8
+  %.pre10.i.i.i.i.i188 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i182"
 
-"$Vector.push.89.exit.thread.i.i.i.i172":         ; preds = %merge7.i.i.i.i.i.i226, %"$Plan.rank.exit.i"
-  %941 = phi i64 [ %.pre10.i.i.i.i.i227, %merge7.i.i.i.i.i.i226 ], [ %935, %"$Plan.rank.exit.i" ]
-  %942 = phi ptr [ %939, %merge7.i.i.i.i.i.i226 ], [ %.pre.i.i.i.i.i171, %"$Plan.rank.exit.i" ]
-  %943 = getelementptr i8, ptr %942, i64 %941
-  store i8 58, ptr %943, align 1
-  %944 = load i64, ptr %8, align 8
-  %945 = add i64 %944, 1
-  store i64 %945, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit.i173"
+"$Vector.push.89.exit.thread.i.i.i.i182":         ; preds = %merge7.i.i.i.i.i.i187, %"$Plan.rank.exit.i"
+  %939 = phi i64 [ %.pre10.i.i.i.i.i188, %merge7.i.i.i.i.i.i187 ], [ %933, %"$Plan.rank.exit.i" ]
+  %940 = phi ptr [ %937, %merge7.i.i.i.i.i.i187 ], [ %.pre.i.i.i.i.i181, %"$Plan.rank.exit.i" ]
+  %941 = getelementptr i8, ptr %940, i64 %939
+  store i8 58, ptr %941, align 1
+  %942 = load i64, ptr %8, align 8
+  %943 = add i64 %942, 1
+  store i64 %943, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit.i183"
 
-then.i.i.i.i228:                                  ; preds = %merge.i.i.i.i.i.i223
-  store i8 1, ptr %917, align 1
-  br label %"$JsonWriter.integer_field.exit.i173"
+then.i.i.i.i189:                                  ; preds = %merge.i.i.i.i.i.i184
+  store i8 1, ptr %915, align 1
+  br label %"$JsonWriter.integer_field.exit.i183"
 
-"$JsonWriter.integer_field.exit.i173":            ; preds = %then.i.i.i.i228, %"$Vector.push.89.exit.thread.i.i.i.i172"
+"$JsonWriter.integer_field.exit.i183":            ; preds = %then.i.i.i.i189, %"$Vector.push.89.exit.thread.i.i.i.i182"
   store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
-  %946 = load i64, ptr %8, align 8
-  %947 = add i64 %946, 1
-  %948 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i11.i = icmp slt i64 %948, %947
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
+  %944 = load i64, ptr %8, align 8
+  %945 = add i64 %944, 1
+  %946 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i11.i = icmp slt i64 %946, %945
   %.pre.i.i.i.i12.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i11.i, label %merge.i.i.i.i.i14.i, label %"$Vector.push.89.exit.thread.i.i.i13.i"
 
-merge.i.i.i.i.i14.i:                              ; preds = %"$JsonWriter.integer_field.exit.i173"
-  %949 = shl i64 %948, 1
-  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %949, i64 %947)
+merge.i.i.i.i.i14.i:                              ; preds = %"$JsonWriter.integer_field.exit.i183"
+  %947 = shl i64 %946, 1
+  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %947, i64 %945)
   %spec.store.select.i.i.i.i.i16.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i15.i, i64 8)
-  %950 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
-  %951 = icmp eq ptr %950, null
-  br i1 %951, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
+  %948 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
+  %949 = icmp eq ptr %948, null
+  br i1 %949, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
 
 merge7.i.i.i.i.i17.i:                             ; preds = %merge.i.i.i.i.i14.i
-  store ptr %950, ptr %0, align 8
+  store ptr %948, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i16.i, ptr %11, align 8
   %.pre10.i.i.i.i18.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i13.i"
 
-"$Vector.push.89.exit.thread.i.i.i13.i":          ; preds = %merge7.i.i.i.i.i17.i, %"$JsonWriter.integer_field.exit.i173"
-  %952 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %946, %"$JsonWriter.integer_field.exit.i173" ]
-  %953 = phi ptr [ %950, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i173" ]
-  %954 = getelementptr i8, ptr %953, i64 %952
-  store i8 58, ptr %954, align 1
-  %955 = load i64, ptr %8, align 8
-  %956 = add i64 %955, 1
-  store i64 %956, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i13.i":          ; preds = %merge7.i.i.i.i.i17.i, %"$JsonWriter.integer_field.exit.i183"
+  %950 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %944, %"$JsonWriter.integer_field.exit.i183" ]
+  %951 = phi ptr [ %948, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i183" ]
+  %952 = getelementptr i8, ptr %951, i64 %950
+  store i8 58, ptr %952, align 1
+  %953 = load i64, ptr %8, align 8
+  %954 = add i64 %953, 1
+  store i64 %954, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit20.i"
 
 then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
-  store i8 1, ptr %917, align 1
+  store i8 1, ptr %915, align 1
   br label %"$JsonWriter.integer_field.exit20.i"
 
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.89.exit.thread.i.i.i13.i"
   store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %918)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
-  %957 = load i64, ptr %8, align 8
-  %958 = add i64 %957, 1
-  %959 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i21.i = icmp slt i64 %959, %958
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %916)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.809")
+  %955 = load i64, ptr %8, align 8
+  %956 = add i64 %955, 1
+  %957 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i21.i = icmp slt i64 %957, %956
   %.pre.i.i.i.i22.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.89.exit.thread.i.i.i23.i"
 
 merge.i.i.i.i.i24.i:                              ; preds = %"$JsonWriter.integer_field.exit20.i"
-  %960 = shl i64 %959, 1
-  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %960, i64 %958)
+  %958 = shl i64 %957, 1
+  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %958, i64 %956)
   %spec.store.select.i.i.i.i.i26.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i25.i, i64 8)
-  %961 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
-  %962 = icmp eq ptr %961, null
-  br i1 %962, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
+  %959 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
+  %960 = icmp eq ptr %959, null
+  br i1 %960, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
 
 merge7.i.i.i.i.i27.i:                             ; preds = %merge.i.i.i.i.i24.i
-  store ptr %961, ptr %0, align 8
+  store ptr %959, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i26.i, ptr %11, align 8
   %.pre10.i.i.i.i28.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i23.i"
 
 "$Vector.push.89.exit.thread.i.i.i23.i":          ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.integer_field.exit20.i"
-  %963 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %957, %"$JsonWriter.integer_field.exit20.i" ]
-  %964 = phi ptr [ %961, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
-  %965 = getelementptr i8, ptr %964, i64 %963
-  store i8 58, ptr %965, align 1
-  %966 = load i64, ptr %8, align 8
-  %967 = add i64 %966, 1
-  store i64 %967, ptr %8, align 8
+  %961 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %955, %"$JsonWriter.integer_field.exit20.i" ]
+  %962 = phi ptr [ %959, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
+  %963 = getelementptr i8, ptr %962, i64 %961
+  store i8 58, ptr %963, align 1
+  %964 = load i64, ptr %8, align 8
+  %965 = add i64 %964, 1
+  store i64 %965, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit30.i"
 
 then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
-  store i8 1, ptr %917, align 1
+  store i8 1, ptr %915, align 1
   br label %"$JsonWriter.integer_field.exit30.i"
 
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.89.exit.thread.i.i.i23.i"
   store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %931)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
-  %968 = load i64, ptr %8, align 8
-  %969 = add i64 %968, 1
-  %970 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i31.i = icmp slt i64 %970, %969
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %929)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.810")
+  %966 = load i64, ptr %8, align 8
+  %967 = add i64 %966, 1
+  %968 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i31.i = icmp slt i64 %968, %967
   %.pre.i.i.i.i32.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.89.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.integer_field.exit30.i"
-  %971 = shl i64 %970, 1
-  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %971, i64 %969)
+  %969 = shl i64 %968, 1
+  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %969, i64 %967)
   %spec.store.select.i.i.i.i.i36.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35.i, i64 8)
-  %972 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
-  %973 = icmp eq ptr %972, null
-  br i1 %973, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
+  %970 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
+  %971 = icmp eq ptr %970, null
+  br i1 %971, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
 
 merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
-  store ptr %972, ptr %0, align 8
+  store ptr %970, ptr %0, align 8
   store i64 %spec.store.select.i.i.i.i.i36.i, ptr %11, align 8
   %.pre10.i.i.i.i38.i = load i64, ptr %8, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i33.i"
 
 "$Vector.push.89.exit.thread.i.i.i33.i":          ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.integer_field.exit30.i"
-  %974 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %968, %"$JsonWriter.integer_field.exit30.i" ]
-  %975 = phi ptr [ %972, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
-  %976 = getelementptr i8, ptr %975, i64 %974
-  store i8 58, ptr %976, align 1
-  %977 = load i64, ptr %8, align 8
-  %978 = add i64 %977, 1
-  store i64 %978, ptr %8, align 8
+  %972 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %966, %"$JsonWriter.integer_field.exit30.i" ]
+  %973 = phi ptr [ %970, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
+  %974 = getelementptr i8, ptr %973, i64 %972
+  store i8 58, ptr %974, align 1
+  %975 = load i64, ptr %8, align 8
+  %976 = add i64 %975, 1
+  store i64 %976, ptr %8, align 8
   br label %"$JsonWriter.integer_field.exit40.i"
 
 then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
-  store i8 1, ptr %917, align 1
+  store i8 1, ptr %915, align 1
   br label %"$JsonWriter.integer_field.exit40.i"
 
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.89.exit.thread.i.i.i33.i"
   store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %921)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
-  %979 = load i64, ptr %8, align 8
-  %980 = add i64 %979, 1
-  %981 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i41.i174 = icmp slt i64 %981, %980
-  %.pre.i.i.i.i42.i175 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i41.i174, label %merge.i.i.i.i.i44.i217, label %"$Vector.push.89.exit.thread.i.i.i43.i176"
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %919)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.811")
+  %977 = load i64, ptr %8, align 8
+  %978 = add i64 %977, 1
+  %979 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i41.i = icmp slt i64 %979, %978
+  %.pre.i.i.i.i42.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i41.i, label %merge.i.i.i.i.i44.i, label %"$Vector.push.89.exit.thread.i.i.i43.i"
 
-merge.i.i.i.i.i44.i217:                           ; preds = %"$JsonWriter.integer_field.exit40.i"
-  %982 = shl i64 %981, 1
-  %spec.select.i.i.i.i.i45.i218 = call i64 @llvm.smax.i64(i64 %982, i64 %980)
-  %spec.store.select.i.i.i.i.i46.i219 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i218, i64 8)
-  %983 = call ptr @realloc(ptr %.pre.i.i.i.i42.i175, i64 %spec.store.select.i.i.i.i.i46.i219)
-  %984 = icmp eq ptr %983, null
-  br i1 %984, label %then.i.i.i49.i222, label %merge7.i.i.i.i.i47.i220
+merge.i.i.i.i.i44.i:                              ; preds = %"$JsonWriter.integer_field.exit40.i"
+  %980 = shl i64 %979, 1
+  %spec.select.i.i.i.i.i45.i = call i64 @llvm.smax.i64(i64 %980, i64 %978)
+  %spec.store.select.i.i.i.i.i46.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i, i64 8)
+  %981 = call ptr @realloc(ptr %.pre.i.i.i.i42.i, i64 %spec.store.select.i.i.i.i.i46.i)
+  %982 = icmp eq ptr %981, null
+  br i1 %982, label %then.i.i.i49.i, label %merge7.i.i.i.i.i47.i
 
-merge7.i.i.i.i.i47.i220:                          ; preds = %merge.i.i.i.i.i44.i217
-  store ptr %983, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i46.i219, ptr %11, align 8
-  %.pre10.i.i.i.i48.i221 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i43.i176"
+merge7.i.i.i.i.i47.i:                             ; preds = %merge.i.i.i.i.i44.i
+  store ptr %981, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i46.i, ptr %11, align 8
+  %.pre10.i.i.i.i48.i = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i43.i"
 
-"$Vector.push.89.exit.thread.i.i.i43.i176":       ; preds = %merge7.i.i.i.i.i47.i220, %"$JsonWriter.integer_field.exit40.i"
-  %985 = phi i64 [ %.pre10.i.i.i.i48.i221, %merge7.i.i.i.i.i47.i220 ], [ %979, %"$JsonWriter.integer_field.exit40.i" ]
-  %986 = phi ptr [ %983, %merge7.i.i.i.i.i47.i220 ], [ %.pre.i.i.i.i42.i175, %"$JsonWriter.integer_field.exit40.i" ]
-  %987 = getelementptr i8, ptr %986, i64 %985
-  store i8 58, ptr %987, align 1
+"$Vector.push.89.exit.thread.i.i.i43.i":          ; preds = %merge7.i.i.i.i.i47.i, %"$JsonWriter.integer_field.exit40.i"
+  %983 = phi i64 [ %.pre10.i.i.i.i48.i, %merge7.i.i.i.i.i47.i ], [ %977, %"$JsonWriter.integer_field.exit40.i" ]
+  %984 = phi ptr [ %981, %merge7.i.i.i.i.i47.i ], [ %.pre.i.i.i.i42.i, %"$JsonWriter.integer_field.exit40.i" ]
+  %985 = getelementptr i8, ptr %984, i64 %983
+  store i8 58, ptr %985, align 1
+  %986 = load i64, ptr %8, align 8
+  %987 = add i64 %986, 1
+  store i64 %987, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit50.i"
+
+then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
+  store i8 1, ptr %915, align 1
+  br label %"$JsonWriter.integer_field.exit50.i"
+
+"$JsonWriter.integer_field.exit50.i":             ; preds = %then.i.i.i49.i, %"$Vector.push.89.exit.thread.i.i.i43.i"
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %920)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.812")
   %988 = load i64, ptr %8, align 8
   %989 = add i64 %988, 1
-  store i64 %989, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit50.i177"
+  %990 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i51.i = icmp slt i64 %990, %989
+  %.pre.i.i.i.i52.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i51.i, label %merge.i.i.i.i.i54.i, label %"$Vector.push.89.exit.thread.i.i.i53.i"
 
-then.i.i.i49.i222:                                ; preds = %merge.i.i.i.i.i44.i217
-  store i8 1, ptr %917, align 1
-  br label %"$JsonWriter.integer_field.exit50.i177"
+merge.i.i.i.i.i54.i:                              ; preds = %"$JsonWriter.integer_field.exit50.i"
+  %991 = shl i64 %990, 1
+  %spec.select.i.i.i.i.i55.i = call i64 @llvm.smax.i64(i64 %991, i64 %989)
+  %spec.store.select.i.i.i.i.i56.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i, i64 8)
+  %992 = call ptr @realloc(ptr %.pre.i.i.i.i52.i, i64 %spec.store.select.i.i.i.i.i56.i)
+  %993 = icmp eq ptr %992, null
+  br i1 %993, label %then.i.i.i59.i, label %merge7.i.i.i.i.i57.i
 
-"$JsonWriter.integer_field.exit50.i177":          ; preds = %then.i.i.i49.i222, %"$Vector.push.89.exit.thread.i.i.i43.i176"
-  store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %922)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.809")
-  %990 = load i64, ptr %8, align 8
-  %991 = add i64 %990, 1
-  %992 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i51.i178 = icmp slt i64 %992, %991
-  %.pre.i.i.i.i52.i179 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i51.i178, label %merge.i.i.i.i.i54.i211, label %"$Vector.push.89.exit.thread.i.i.i53.i180"
+merge7.i.i.i.i.i57.i:                             ; preds = %merge.i.i.i.i.i54.i
+  store ptr %992, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i56.i, ptr %11, align 8
+  %.pre10.i.i.i.i58.i = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i53.i"
 
-merge.i.i.i.i.i54.i211:                           ; preds = %"$JsonWriter.integer_field.exit50.i177"
-  %993 = shl i64 %992, 1
-  %spec.select.i.i.i.i.i55.i212 = call i64 @llvm.smax.i64(i64 %993, i64 %991)
-  %spec.store.select.i.i.i.i.i56.i213 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i212, i64 8)
-  %994 = call ptr @realloc(ptr %.pre.i.i.i.i52.i179, i64 %spec.store.select.i.i.i.i.i56.i213)
-  %995 = icmp eq ptr %994, null
-  br i1 %995, label %then.i.i.i59.i216, label %merge7.i.i.i.i.i57.i214
+"$Vector.push.89.exit.thread.i.i.i53.i":          ; preds = %merge7.i.i.i.i.i57.i, %"$JsonWriter.integer_field.exit50.i"
+  %994 = phi i64 [ %.pre10.i.i.i.i58.i, %merge7.i.i.i.i.i57.i ], [ %988, %"$JsonWriter.integer_field.exit50.i" ]
+  %995 = phi ptr [ %992, %merge7.i.i.i.i.i57.i ], [ %.pre.i.i.i.i52.i, %"$JsonWriter.integer_field.exit50.i" ]
+  %996 = getelementptr i8, ptr %995, i64 %994
+  store i8 58, ptr %996, align 1
+  %997 = load i64, ptr %8, align 8
+  %998 = add i64 %997, 1
+  store i64 %998, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit60.i"
 
-merge7.i.i.i.i.i57.i214:                          ; preds = %merge.i.i.i.i.i54.i211
-  store ptr %994, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i56.i213, ptr %11, align 8
-  %.pre10.i.i.i.i58.i215 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i53.i180"
+then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
+  store i8 1, ptr %915, align 1
+  br label %"$JsonWriter.integer_field.exit60.i"
 
-"$Vector.push.89.exit.thread.i.i.i53.i180":       ; preds = %merge7.i.i.i.i.i57.i214, %"$JsonWriter.integer_field.exit50.i177"
-  %996 = phi i64 [ %.pre10.i.i.i.i58.i215, %merge7.i.i.i.i.i57.i214 ], [ %990, %"$JsonWriter.integer_field.exit50.i177" ]
-  %997 = phi ptr [ %994, %merge7.i.i.i.i.i57.i214 ], [ %.pre.i.i.i.i52.i179, %"$JsonWriter.integer_field.exit50.i177" ]
-  %998 = getelementptr i8, ptr %997, i64 %996
-  store i8 58, ptr %998, align 1
-  %999 = load i64, ptr %8, align 8
-  %1000 = add i64 %999, 1
-  store i64 %1000, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit60.i181"
-
-then.i.i.i59.i216:                                ; preds = %merge.i.i.i.i.i54.i211
-  store i8 1, ptr %917, align 1
-  br label %"$JsonWriter.integer_field.exit60.i181"
-
-"$JsonWriter.integer_field.exit60.i181":          ; preds = %then.i.i.i59.i216, %"$Vector.push.89.exit.thread.i.i.i53.i180"
+"$JsonWriter.integer_field.exit60.i":             ; preds = %then.i.i.i59.i, %"$Vector.push.89.exit.thread.i.i.i53.i"
   store i8 0, ptr %22, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.810")
-  %1001 = load i64, ptr %8, align 8
-  %1002 = add i64 %1001, 1
-  %1003 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i61.i182 = icmp slt i64 %1003, %1002
-  %.pre.i.i.i.i62.i183 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i61.i182, label %merge.i.i.i.i.i64.i205, label %"$Vector.push.89.exit.thread.i.i.i63.i184"
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.813")
+  %999 = load i64, ptr %8, align 8
+  %1000 = add i64 %999, 1
+  %1001 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i61.i = icmp slt i64 %1001, %1000
+  %.pre.i.i.i.i62.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i61.i, label %merge.i.i.i.i.i64.i, label %"$Vector.push.89.exit.thread.i.i.i63.i"
 
-merge.i.i.i.i.i64.i205:                           ; preds = %"$JsonWriter.integer_field.exit60.i181"
-  %1004 = shl i64 %1003, 1
-  %spec.select.i.i.i.i.i65.i206 = call i64 @llvm.smax.i64(i64 %1004, i64 %1002)
-  %spec.store.select.i.i.i.i.i66.i207 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i206, i64 8)
-  %1005 = call ptr @realloc(ptr %.pre.i.i.i.i62.i183, i64 %spec.store.select.i.i.i.i.i66.i207)
-  %1006 = icmp eq ptr %1005, null
-  br i1 %1006, label %then.i.i.i69.i210, label %merge7.i.i.i.i.i67.i208
+merge.i.i.i.i.i64.i:                              ; preds = %"$JsonWriter.integer_field.exit60.i"
+  %1002 = shl i64 %1001, 1
+  %spec.select.i.i.i.i.i65.i = call i64 @llvm.smax.i64(i64 %1002, i64 %1000)
+  %spec.store.select.i.i.i.i.i66.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i, i64 8)
+  %1003 = call ptr @realloc(ptr %.pre.i.i.i.i62.i, i64 %spec.store.select.i.i.i.i.i66.i)
+  %1004 = icmp eq ptr %1003, null
+  br i1 %1004, label %then.i.i.i69.i, label %merge7.i.i.i.i.i67.i
 
-merge7.i.i.i.i.i67.i208:                          ; preds = %merge.i.i.i.i.i64.i205
-  store ptr %1005, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i66.i207, ptr %11, align 8
-  %.pre10.i.i.i.i68.i209 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i63.i184"
+merge7.i.i.i.i.i67.i:                             ; preds = %merge.i.i.i.i.i64.i
+  store ptr %1003, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i66.i, ptr %11, align 8
+  %.pre10.i.i.i.i68.i = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i63.i"
 
-"$Vector.push.89.exit.thread.i.i.i63.i184":       ; preds = %merge7.i.i.i.i.i67.i208, %"$JsonWriter.integer_field.exit60.i181"
-  %1007 = phi i64 [ %.pre10.i.i.i.i68.i209, %merge7.i.i.i.i.i67.i208 ], [ %1001, %"$JsonWriter.integer_field.exit60.i181" ]
-  %1008 = phi ptr [ %1005, %merge7.i.i.i.i.i67.i208 ], [ %.pre.i.i.i.i62.i183, %"$JsonWriter.integer_field.exit60.i181" ]
-  %1009 = getelementptr i8, ptr %1008, i64 %1007
-  store i8 58, ptr %1009, align 1
+"$Vector.push.89.exit.thread.i.i.i63.i":          ; preds = %merge7.i.i.i.i.i67.i, %"$JsonWriter.integer_field.exit60.i"
+  %1005 = phi i64 [ %.pre10.i.i.i.i68.i, %merge7.i.i.i.i.i67.i ], [ %999, %"$JsonWriter.integer_field.exit60.i" ]
+  %1006 = phi ptr [ %1003, %merge7.i.i.i.i.i67.i ], [ %.pre.i.i.i.i62.i, %"$JsonWriter.integer_field.exit60.i" ]
+  %1007 = getelementptr i8, ptr %1006, i64 %1005
+  store i8 58, ptr %1007, align 1
+  %1008 = load i64, ptr %8, align 8
+  %1009 = add i64 %1008, 1
+  store i64 %1009, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit70.i"
+
+then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
+  store i8 1, ptr %915, align 1
+  br label %"$JsonWriter.integer_field.exit70.i"
+
+"$JsonWriter.integer_field.exit70.i":             ; preds = %then.i.i.i69.i, %"$Vector.push.89.exit.thread.i.i.i63.i"
+  store i8 0, ptr %22, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %931)
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.814")
   %1010 = load i64, ptr %8, align 8
   %1011 = add i64 %1010, 1
-  store i64 %1011, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit70.i185"
+  %1012 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i71.i = icmp slt i64 %1012, %1011
+  %.pre.i.i.i.i72.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i71.i, label %merge.i.i.i.i.i74.i, label %"$Vector.push.89.exit.thread.i.i.i73.i"
 
-then.i.i.i69.i210:                                ; preds = %merge.i.i.i.i.i64.i205
-  store i8 1, ptr %917, align 1
-  br label %"$JsonWriter.integer_field.exit70.i185"
+merge.i.i.i.i.i74.i:                              ; preds = %"$JsonWriter.integer_field.exit70.i"
+  %1013 = shl i64 %1012, 1
+  %spec.select.i.i.i.i.i75.i = call i64 @llvm.smax.i64(i64 %1013, i64 %1011)
+  %spec.store.select.i.i.i.i.i76.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i, i64 8)
+  %1014 = call ptr @realloc(ptr %.pre.i.i.i.i72.i, i64 %spec.store.select.i.i.i.i.i76.i)
+  %1015 = icmp eq ptr %1014, null
+  br i1 %1015, label %then.i.i.i79.i, label %merge7.i.i.i.i.i77.i
 
-"$JsonWriter.integer_field.exit70.i185":          ; preds = %then.i.i.i69.i210, %"$Vector.push.89.exit.thread.i.i.i63.i184"
+merge7.i.i.i.i.i77.i:                             ; preds = %merge.i.i.i.i.i74.i
+  store ptr %1014, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i76.i, ptr %11, align 8
+  %.pre10.i.i.i.i78.i = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i73.i"
+
+"$Vector.push.89.exit.thread.i.i.i73.i":          ; preds = %merge7.i.i.i.i.i77.i, %"$JsonWriter.integer_field.exit70.i"
+  %1016 = phi i64 [ %.pre10.i.i.i.i78.i, %merge7.i.i.i.i.i77.i ], [ %1010, %"$JsonWriter.integer_field.exit70.i" ]
+  %1017 = phi ptr [ %1014, %merge7.i.i.i.i.i77.i ], [ %.pre.i.i.i.i72.i, %"$JsonWriter.integer_field.exit70.i" ]
+  %1018 = getelementptr i8, ptr %1017, i64 %1016
+  store i8 58, ptr %1018, align 1
+  %1019 = load i64, ptr %8, align 8
+  %1020 = add i64 %1019, 1
+  store i64 %1020, ptr %8, align 8
+  br label %"$JsonWriter.integer_field.exit80.i"
+
+then.i.i.i79.i:                                   ; preds = %merge.i.i.i.i.i74.i
+  store i8 1, ptr %915, align 1
+  br label %"$JsonWriter.integer_field.exit80.i"
+
+"$JsonWriter.integer_field.exit80.i":             ; preds = %then.i.i.i79.i, %"$Vector.push.89.exit.thread.i.i.i73.i"
   store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %933)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.811")
-  %1012 = load i64, ptr %8, align 8
-  %1013 = add i64 %1012, 1
-  %1014 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i71.i186 = icmp slt i64 %1014, %1013
-  %.pre.i.i.i.i72.i187 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i71.i186, label %merge.i.i.i.i.i74.i199, label %"$Vector.push.89.exit.thread.i.i.i73.i188"
-
-merge.i.i.i.i.i74.i199:                           ; preds = %"$JsonWriter.integer_field.exit70.i185"
-  %1015 = shl i64 %1014, 1
-  %spec.select.i.i.i.i.i75.i200 = call i64 @llvm.smax.i64(i64 %1015, i64 %1013)
-  %spec.store.select.i.i.i.i.i76.i201 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i200, i64 8)
-  %1016 = call ptr @realloc(ptr %.pre.i.i.i.i72.i187, i64 %spec.store.select.i.i.i.i.i76.i201)
-  %1017 = icmp eq ptr %1016, null
-  br i1 %1017, label %then.i.i.i79.i204, label %merge7.i.i.i.i.i77.i202
-
-merge7.i.i.i.i.i77.i202:                          ; preds = %merge.i.i.i.i.i74.i199
-  store ptr %1016, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i76.i201, ptr %11, align 8
-  %.pre10.i.i.i.i78.i203 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i73.i188"
-
-"$Vector.push.89.exit.thread.i.i.i73.i188":       ; preds = %merge7.i.i.i.i.i77.i202, %"$JsonWriter.integer_field.exit70.i185"
-  %1018 = phi i64 [ %.pre10.i.i.i.i78.i203, %merge7.i.i.i.i.i77.i202 ], [ %1012, %"$JsonWriter.integer_field.exit70.i185" ]
-  %1019 = phi ptr [ %1016, %merge7.i.i.i.i.i77.i202 ], [ %.pre.i.i.i.i72.i187, %"$JsonWriter.integer_field.exit70.i185" ]
-  %1020 = getelementptr i8, ptr %1019, i64 %1018
-  store i8 58, ptr %1020, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %932)
   %1021 = load i64, ptr %8, align 8
   %1022 = add i64 %1021, 1
-  store i64 %1022, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit80.i189"
+  %1023 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i81.i = icmp slt i64 %1023, %1022
+  %.pre.i.i.i.i82.i = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i81.i, label %merge.i.i.i.i.i84.i, label %"$Vector.push.89.exit.thread.i.i.i83.i"
 
-then.i.i.i79.i204:                                ; preds = %merge.i.i.i.i.i74.i199
-  store i8 1, ptr %917, align 1
-  br label %"$JsonWriter.integer_field.exit80.i189"
+merge.i.i.i.i.i84.i:                              ; preds = %"$JsonWriter.integer_field.exit80.i"
+  %1024 = shl i64 %1023, 1
+  %spec.select.i.i.i.i.i85.i = call i64 @llvm.smax.i64(i64 %1024, i64 %1022)
+  %spec.store.select.i.i.i.i.i86.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i, i64 8)
+  %1025 = call ptr @realloc(ptr %.pre.i.i.i.i82.i, i64 %spec.store.select.i.i.i.i.i86.i)
+  %1026 = icmp eq ptr %1025, null
+  br i1 %1026, label %then.i.i.i89.i, label %merge7.i.i.i.i.i87.i
 
-"$JsonWriter.integer_field.exit80.i189":          ; preds = %then.i.i.i79.i204, %"$Vector.push.89.exit.thread.i.i.i73.i188"
-  store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %934)
-  %1023 = load i64, ptr %8, align 8
-  %1024 = add i64 %1023, 1
-  %1025 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i81.i190 = icmp slt i64 %1025, %1024
-  %.pre.i.i.i.i82.i191 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i81.i190, label %merge.i.i.i.i.i84.i193, label %"$Vector.push.89.exit.thread.i.i.i83.i192"
+merge7.i.i.i.i.i87.i:                             ; preds = %merge.i.i.i.i.i84.i
+  store ptr %1025, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i86.i, ptr %11, align 8
+  %.pre10.i.i.i.i88.i = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i83.i"
 
-merge.i.i.i.i.i84.i193:                           ; preds = %"$JsonWriter.integer_field.exit80.i189"
-  %1026 = shl i64 %1025, 1
-  %spec.select.i.i.i.i.i85.i194 = call i64 @llvm.smax.i64(i64 %1026, i64 %1024)
-  %spec.store.select.i.i.i.i.i86.i195 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i194, i64 8)
-  %1027 = call ptr @realloc(ptr %.pre.i.i.i.i82.i191, i64 %spec.store.select.i.i.i.i.i86.i195)
-  %1028 = icmp eq ptr %1027, null
-  br i1 %1028, label %then.i.i.i89.i198, label %merge7.i.i.i.i.i87.i196
-
-merge7.i.i.i.i.i87.i196:                          ; preds = %merge.i.i.i.i.i84.i193
-  store ptr %1027, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i86.i195, ptr %11, align 8
-  %.pre10.i.i.i.i88.i197 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i83.i192"
-
-"$Vector.push.89.exit.thread.i.i.i83.i192":       ; preds = %merge7.i.i.i.i.i87.i196, %"$JsonWriter.integer_field.exit80.i189"
-  %1029 = phi i64 [ %.pre10.i.i.i.i88.i197, %merge7.i.i.i.i.i87.i196 ], [ %1023, %"$JsonWriter.integer_field.exit80.i189" ]
-  %1030 = phi ptr [ %1027, %merge7.i.i.i.i.i87.i196 ], [ %.pre.i.i.i.i82.i191, %"$JsonWriter.integer_field.exit80.i189" ]
-  %1031 = getelementptr i8, ptr %1030, i64 %1029
-  store i8 125, ptr %1031, align 1
-  %1032 = load i64, ptr %8, align 8
-  %1033 = add i64 %1032, 1
-  store i64 %1033, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i83.i":          ; preds = %merge7.i.i.i.i.i87.i, %"$JsonWriter.integer_field.exit80.i"
+  %1027 = phi i64 [ %.pre10.i.i.i.i88.i, %merge7.i.i.i.i.i87.i ], [ %1021, %"$JsonWriter.integer_field.exit80.i" ]
+  %1028 = phi ptr [ %1025, %merge7.i.i.i.i.i87.i ], [ %.pre.i.i.i.i82.i, %"$JsonWriter.integer_field.exit80.i" ]
+  %1029 = getelementptr i8, ptr %1028, i64 %1027
+  store i8 125, ptr %1029, align 1
+  %1030 = load i64, ptr %8, align 8
+  %1031 = add i64 %1030, 1
+  store i64 %1031, ptr %8, align 8
   br label %"$write_rank.exit"
 
-then.i.i.i89.i198:                                ; preds = %merge.i.i.i.i.i84.i193
-  store i8 1, ptr %917, align 1
+then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
+  store i8 1, ptr %915, align 1
   br label %"$write_rank.exit"
 
-"$write_rank.exit":                               ; preds = %"$Vector.push.89.exit.thread.i.i.i83.i192", %then.i.i.i89.i198
+"$write_rank.exit":                               ; preds = %"$Vector.push.89.exit.thread.i.i.i83.i", %then.i.i.i89.i
   store i8 1, ptr %22, align 1
   %indvars.iv.next = add nuw nsw i64 %indvars.iv, 1
   %exitcond.not = icmp eq i64 %indvars.iv.next, %wide.trip.count
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %"$write_rank.exit", %"$JsonWriter.key.exit"
-  %1034 = load i64, ptr %8, align 8
-  %1035 = add i64 %1034, 1
-  %1036 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i231 = icmp slt i64 %1036, %1035
-  %.pre.i.i.i.i232 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i231, label %merge.i.i.i.i.i234, label %"$Vector.push.89.exit.thread.i.i.i233"
+  %1032 = load i64, ptr %8, align 8
+  %1033 = add i64 %1032, 1
+  %1034 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i192 = icmp slt i64 %1034, %1033
+  %.pre.i.i.i.i193 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i192, label %merge.i.i.i.i.i195, label %"$Vector.push.89.exit.thread.i.i.i194"
 
-merge.i.i.i.i.i234:                               ; preds = %merge
-  %1037 = shl i64 %1036, 1
-  %spec.select.i.i.i.i.i235 = call i64 @llvm.smax.i64(i64 %1037, i64 %1035)
-  %spec.store.select.i.i.i.i.i236 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i235, i64 8)
-  %1038 = call ptr @realloc(ptr %.pre.i.i.i.i232, i64 %spec.store.select.i.i.i.i.i236)
-  %1039 = icmp eq ptr %1038, null
-  br i1 %1039, label %then.i.i.i239, label %merge7.i.i.i.i.i237
+merge.i.i.i.i.i195:                               ; preds = %merge
+  %1035 = shl i64 %1034, 1
+  %spec.select.i.i.i.i.i196 = call i64 @llvm.smax.i64(i64 %1035, i64 %1033)
+  %spec.store.select.i.i.i.i.i197 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196, i64 8)
+  %1036 = call ptr @realloc(ptr %.pre.i.i.i.i193, i64 %spec.store.select.i.i.i.i.i197)
+  %1037 = icmp eq ptr %1036, null
+  br i1 %1037, label %then.i.i.i200, label %merge7.i.i.i.i.i198
 
-merge7.i.i.i.i.i237:                              ; preds = %merge.i.i.i.i.i234
-  store ptr %1038, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i236, ptr %11, align 8
-  %.pre10.i.i.i.i238 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i233"
+merge7.i.i.i.i.i198:                              ; preds = %merge.i.i.i.i.i195
+  store ptr %1036, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i197, ptr %11, align 8
+  %.pre10.i.i.i.i199 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i194"
 
-"$Vector.push.89.exit.thread.i.i.i233":           ; preds = %merge7.i.i.i.i.i237, %merge
-  %1040 = phi i64 [ %.pre10.i.i.i.i238, %merge7.i.i.i.i.i237 ], [ %1034, %merge ]
-  %1041 = phi ptr [ %1038, %merge7.i.i.i.i.i237 ], [ %.pre.i.i.i.i232, %merge ]
-  %1042 = getelementptr i8, ptr %1041, i64 %1040
-  store i8 93, ptr %1042, align 1
-  %1043 = load i64, ptr %8, align 8
-  %1044 = add i64 %1043, 1
-  store i64 %1044, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i194":           ; preds = %merge7.i.i.i.i.i198, %merge
+  %1038 = phi i64 [ %.pre10.i.i.i.i199, %merge7.i.i.i.i.i198 ], [ %1032, %merge ]
+  %1039 = phi ptr [ %1036, %merge7.i.i.i.i.i198 ], [ %.pre.i.i.i.i193, %merge ]
+  %1040 = getelementptr i8, ptr %1039, i64 %1038
+  store i8 93, ptr %1040, align 1
+  %1041 = load i64, ptr %8, align 8
+  %1042 = add i64 %1041, 1
+  store i64 %1042, ptr %8, align 8
   br label %"$JsonWriter.end_array.exit"
 
-then.i.i.i239:                                    ; preds = %merge.i.i.i.i.i234
-  %1045 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1045, align 1
+then.i.i.i200:                                    ; preds = %merge.i.i.i.i.i195
+  %1043 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1043, align 1
   %.pre = load i64, ptr %8, align 8
   br label %"$JsonWriter.end_array.exit"
 
-"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.89.exit.thread.i.i.i233", %then.i.i.i239
-  %1046 = phi i64 [ %1044, %"$Vector.push.89.exit.thread.i.i.i233" ], [ %.pre, %then.i.i.i239 ]
+"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.89.exit.thread.i.i.i194", %then.i.i.i200
+  %1044 = phi i64 [ %1042, %"$Vector.push.89.exit.thread.i.i.i194" ], [ %.pre, %then.i.i.i200 ]
   store i8 1, ptr %22, align 1
-  %1047 = add i64 %1046, 1
-  %1048 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i240 = icmp slt i64 %1048, %1047
-  %.pre.i.i.i.i241 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i240, label %merge.i.i.i.i.i243, label %"$Vector.push.89.exit.thread.i.i.i242"
+  %1045 = add i64 %1044, 1
+  %1046 = load i64, ptr %11, align 8
+  %.not.i.i.i.i.i201 = icmp slt i64 %1046, %1045
+  %.pre.i.i.i.i202 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i201, label %merge.i.i.i.i.i204, label %"$Vector.push.89.exit.thread.i.i.i203"
 
-merge.i.i.i.i.i243:                               ; preds = %"$JsonWriter.end_array.exit"
-  %1049 = shl i64 %1048, 1
-  %spec.select.i.i.i.i.i244 = call i64 @llvm.smax.i64(i64 %1049, i64 %1047)
-  %spec.store.select.i.i.i.i.i245 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i244, i64 8)
-  %1050 = call ptr @realloc(ptr %.pre.i.i.i.i241, i64 %spec.store.select.i.i.i.i.i245)
-  %1051 = icmp eq ptr %1050, null
-  br i1 %1051, label %then.i.i.i248, label %merge7.i.i.i.i.i246
+merge.i.i.i.i.i204:                               ; preds = %"$JsonWriter.end_array.exit"
+  %1047 = shl i64 %1046, 1
+  %spec.select.i.i.i.i.i205 = call i64 @llvm.smax.i64(i64 %1047, i64 %1045)
+  %spec.store.select.i.i.i.i.i206 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i205, i64 8)
+  %1048 = call ptr @realloc(ptr %.pre.i.i.i.i202, i64 %spec.store.select.i.i.i.i.i206)
+  %1049 = icmp eq ptr %1048, null
+  br i1 %1049, label %then.i.i.i209, label %merge7.i.i.i.i.i207
 
-merge7.i.i.i.i.i246:                              ; preds = %merge.i.i.i.i.i243
-  store ptr %1050, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i245, ptr %11, align 8
-  %.pre10.i.i.i.i247 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i242"
+merge7.i.i.i.i.i207:                              ; preds = %merge.i.i.i.i.i204
+  store ptr %1048, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i206, ptr %11, align 8
+  %.pre10.i.i.i.i208 = load i64, ptr %8, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i203"
 
-"$Vector.push.89.exit.thread.i.i.i242":           ; preds = %merge7.i.i.i.i.i246, %"$JsonWriter.end_array.exit"
-  %1052 = phi i64 [ %.pre10.i.i.i.i247, %merge7.i.i.i.i.i246 ], [ %1046, %"$JsonWriter.end_array.exit" ]
-  %1053 = phi ptr [ %1050, %merge7.i.i.i.i.i246 ], [ %.pre.i.i.i.i241, %"$JsonWriter.end_array.exit" ]
-  %1054 = getelementptr i8, ptr %1053, i64 %1052
-  store i8 125, ptr %1054, align 1
-  %1055 = load i64, ptr %8, align 8
-  %1056 = add i64 %1055, 1
-  store i64 %1056, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i203":           ; preds = %merge7.i.i.i.i.i207, %"$JsonWriter.end_array.exit"
+  %1050 = phi i64 [ %.pre10.i.i.i.i208, %merge7.i.i.i.i.i207 ], [ %1044, %"$JsonWriter.end_array.exit" ]
+  %1051 = phi ptr [ %1048, %merge7.i.i.i.i.i207 ], [ %.pre.i.i.i.i202, %"$JsonWriter.end_array.exit" ]
+  %1052 = getelementptr i8, ptr %1051, i64 %1050
+  store i8 125, ptr %1052, align 1
+  %1053 = load i64, ptr %8, align 8
+  %1054 = add i64 %1053, 1
+  store i64 %1054, ptr %8, align 8
   br label %"$JsonWriter.end_object.exit"
 
-then.i.i.i248:                                    ; preds = %merge.i.i.i.i.i243
-  %1057 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1057, align 1
+then.i.i.i209:                                    ; preds = %merge.i.i.i.i.i204
+  %1055 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1055, align 1
   br label %"$JsonWriter.end_object.exit"
 
-"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.89.exit.thread.i.i.i242", %then.i.i.i248
+"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.89.exit.thread.i.i.i203", %then.i.i.i209
   store i8 1, ptr %22, align 1
   ret void
 }
@@ -50840,7 +50885,7 @@ then.i.i:                                         ; preds = %"$Loop.enter_turn.e
   br i1 %.not23.i.i, label %"$Engine.begin_profile.exit", label %then2.i.i15
 
 then2.i.i15:                                      ; preds = %then.i.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.812", i64 42, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(42) %1, ptr noundef nonnull align 1 dereferenceable(42) @"$string.815", i64 42, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -50898,7 +50943,7 @@ or.lhs.false1.i.i.i:                              ; preds = %merge.i.i
   br i1 %or.cond.i.i.i12, label %then.i.i.i14, label %merge.i.i.i13
 
 then3.i.i.i:                                      ; preds = %then.i.i.i14
-  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.813", i32 %60)
+  %78 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.816", i32 %60)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %79 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %79, i64 1023)
@@ -51169,7 +51214,7 @@ then:                                             ; preds = %entry
   br i1 %.not25, label %common.ret, label %then3
 
 then3:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.814", ptr nonnull @"$string.815")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.817", ptr nonnull @"$string.818")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -51306,7 +51351,7 @@ then.i:                                           ; preds = %"$Loop.enter_turn.e
   br i1 %.not.i, label %"$Engine.end_profile.exit", label %then3.i
 
 then3.i:                                          ; preds = %then.i
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.816", i64 39, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(39) %2, ptr noundef nonnull align 1 dereferenceable(39) @"$string.819", i64 39, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %59 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %59, i64 1023)
@@ -51352,7 +51397,7 @@ then.i3.i.i.i:                                    ; preds = %else.i
   store i8 0, ptr %64, align 8
   %69 = getelementptr i8, ptr %57, i64 1600
   %70 = load i64, ptr %69, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.817")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.820")
   %71 = load i64, ptr %65, align 8
   %72 = add i64 %71, 1
   %73 = load i64, ptr %66, align 8
@@ -51430,7 +51475,7 @@ then2.i.i.i.i.i.i:                                ; preds = %merge.i.i.i.i82.i.i
 
 "$JsonWriter.integer.exit.i.i":                   ; preds = %then2.i.i.i.i.i.i, %merge.i.i.i.i82.i.i, %then.i.i.i.i.i.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i.i.i)
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.818")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.821")
   %95 = load i64, ptr %65, align 8
   %96 = add i64 %95, 1
   %97 = load i64, ptr %66, align 8
@@ -51635,7 +51680,7 @@ then.i.i.i14.i.i:                                 ; preds = %merge.i.i.i.i.i9.i.
   call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr readonly %140)
   %151 = getelementptr i8, ptr %122, i64 8
   %152 = load i64, ptr %151, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.819")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.822")
   %153 = load i64, ptr %65, align 8
   %154 = add i64 %153, 1
   %155 = load i64, ptr %66, align 8
@@ -51713,7 +51758,7 @@ then2.i.i.i.i139.i.i:                             ; preds = %merge.i.i.i.i138.i.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %digits.i.i135.i.i)
   %175 = getelementptr i8, ptr %122, i64 16
   %176 = load i64, ptr %175, align 8
-  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.820")
+  call fastcc void @"$JsonWriter.string"(ptr nonnull %out.i.i, ptr nonnull readonly @"$string.823")
   %177 = load i64, ptr %65, align 8
   %178 = add i64 %177, 1
   %179 = load i64, ptr %66, align 8
@@ -51948,7 +51993,7 @@ then:                                             ; preds = %entry
   br i1 %.not23, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.814", ptr nonnull @"$string.821")
+  %4 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.817", ptr nonnull @"$string.824")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %5 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %5, i64 1023)
@@ -52108,7 +52153,7 @@ merge:                                            ; preds = %entry
   %5 = load i64, ptr %4, align 8
   %spec.store.select = tail call i64 @llvm.smin.i64(i64 %5, i64 8000000000)
   %6 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.822", ptr %6, align 8
+  store ptr @"$string.825", ptr %6, align 8
   %7 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %7, align 4
   %8 = getelementptr i8, ptr %0, i64 2064
@@ -52272,7 +52317,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %or.cond.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$Loop.enter_turn.exit.i"
-  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.823", i32 %1, i32 %.pre.i)
+  %52 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.826", i32 %1, i32 %.pre.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %53 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %53, i64 1023)
@@ -52449,7 +52494,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.i.i.i.i.i.p
   br i1 %171, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %"$Scheduler.count_references.exit.i.i.i.i"
-  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.824", i32 %1, i64 %.lcssa36)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.827", i32 %1, i64 %.lcssa36)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56.i.i.i.i)
   %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i57.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %173, i64 1023)
@@ -52576,7 +52621,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   br label %merge12.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %and.rhs.i.i.i.i.i, %"$power_above.exit.i.i.i.i.i"
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.825", i64 %184)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.828", i64 %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i60.i.i.i.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i61.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -52662,7 +52707,7 @@ forbody.i69.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i, 
 
 then.i71.i.i.i.i:                                 ; preds = %forbody.i69.i.i.i.i
   %261 = load i64, ptr %251, align 8
-  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.826", i32 %1, i64 %261, i32 %259)
+  %262 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.829", i32 %1, i64 %261, i32 %259)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i66.i.i.i.i)
   %263 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i73.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %263, i64 1023)
@@ -52734,7 +52779,7 @@ and.lhs.true.i42.i.i:                             ; preds = %whilebody.i.i5.i
   br i1 %.not.i.i, label %then2.i.i14, label %merge1.i.i
 
 then2.i.i14:                                      ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
-  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.827", i32 %289, i32 %1)
+  %290 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.830", i32 %289, i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %291 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %291, i64 1023)
@@ -53929,7 +53974,7 @@ then:                                             ; preds = %forbody
 
 then.i:                                           ; preds = %then
   %35 = load i64, ptr %28, align 8
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.828", i64 %30, i64 %35)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %message, i64 1024, ptr nonnull @"$string.831", i64 %30, i64 %35)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %message)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -54339,7 +54384,7 @@ entry:
   br i1 %18, label %then, label %else
 
 then:                                             ; preds = %entry
-  store ptr @"$string.829", ptr %19, align 8
+  store ptr @"$string.832", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %25 = load i64, ptr %21, align 8
   %26 = add i64 %25, 1
@@ -54372,7 +54417,7 @@ then2:                                            ; preds = %then
   br label %common.ret
 
 else:                                             ; preds = %entry
-  store ptr @"$string.830", ptr %19, align 8
+  store ptr @"$string.833", ptr %19, align 8
   store i32 -1, ptr %20, align 4
   %37 = load i64, ptr %21, align 8
   %38 = add i64 %37, 1
@@ -54402,7 +54447,7 @@ then6:                                            ; preds = %else
 
 merge:                                            ; preds = %else, %then
   %49 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.831", ptr %49, align 8
+  store ptr @"$string.834", ptr %49, align 8
   %50 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %50, align 4
   %51 = getelementptr i8, ptr %0, i64 2064
@@ -54458,7 +54503,7 @@ entry:
 
 then:                                             ; preds = %entry
   %13 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.832", ptr %13, align 8
+  store ptr @"$string.835", ptr %13, align 8
   %14 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %14, align 4
   %15 = getelementptr i8, ptr %0, i64 2064
@@ -54507,7 +54552,7 @@ merge:                                            ; preds = %entry, %then
   %39 = getelementptr inbounds i8, ptr %args, i64 24
   store ptr %38, ptr %39, align 8
   %40 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.797", ptr %40, align 8
+  store ptr @"$string.800", ptr %40, align 8
   %41 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %41, align 4
   %42 = getelementptr i8, ptr %0, i64 2064
@@ -54549,7 +54594,7 @@ entry:
   %3 = getelementptr i8, ptr %0, i64 2072
   store ptr %3, ptr %args, align 8
   %4 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.833", ptr %4, align 8
+  store ptr @"$string.836", ptr %4, align 8
   %5 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %5, align 4
   %6 = getelementptr i8, ptr %0, i64 2064
@@ -54771,7 +54816,7 @@ merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   br i1 %.not1.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i12
-  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.835", i64 %51)
+  %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.838", i64 %51)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %69 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %69, i64 1023)
@@ -54797,7 +54842,7 @@ merge.i.i.i.i:                                    ; preds = %merge.i.i.i12
   br i1 %.not43.i.i.i.i, label %merge4.i.i.i.i, label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.836", i32 %66, i64 %51, i32 %74)
+  %75 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.839", i32 %66, i64 %51, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i46.i.i.i.i)
   %76 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i47.i.i.i.i = call i64 @llvm.smin.i64(i64 %76, i64 1023)
@@ -54823,7 +54868,7 @@ merge4.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   br i1 %82, label %then13.i.i.i.i, label %merge4.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %merge4.i.i.i.i
-  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.837", i32 %66, i64 %51, i32 %81)
+  %83 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %own.i.i, i64 1024, ptr nonnull @"$string.840", i32 %66, i64 %51, i32 %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i50.i.i.i.i)
   %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %own.i.i)
   %spec.select.i.i51.i.i.i.i = call i64 @llvm.smin.i64(i64 %84, i64 1023)
@@ -54913,7 +54958,7 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.834", i32 %2)
+  %116 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.837", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %117 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -55081,7 +55126,7 @@ then.i.i.i14:                                     ; preds = %"$status.clear.exit
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.838", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.841", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
@@ -55110,7 +55155,7 @@ then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.839", i32 %59, i32 208)
+  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.842", i32 %59, i32 208)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i113.i.i.i)
   %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i114.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
@@ -55149,7 +55194,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.842", i32 %72)
+  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.845", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
@@ -55179,7 +55224,7 @@ then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.843", i32 %81, i32 %72)
+  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.846", i32 %81, i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i96.i.i.i.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i97.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -55209,7 +55254,7 @@ then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.844", i64 %89)
+  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.847", i64 %89)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i100.i.i.i.i)
   %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i101.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -55239,7 +55284,7 @@ then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.845", i32 %98)
+  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.848", i32 %98)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -55257,7 +55302,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
   br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.846", i32 %98, i32 %42)
+  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.849", i32 %98, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -55280,7 +55325,7 @@ then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i117.i.i.i
 
 then2.i.i117.i.i.i:                               ; preds = %then.i.i.i.i.i
-  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.847", i32 %113, i32 %48, i32 %50)
+  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.850", i32 %113, i32 %48, i32 %50)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %116 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %116, i64 1023)
@@ -55317,7 +55362,7 @@ then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.857", i32 %124, i32 20)
+  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.860", i32 %124, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
@@ -55331,14 +55376,14 @@ then30.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then34.i.i.i
 
 then34.i.i.i:                                     ; preds = %then30.i.i.i
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.858", i32 %128)
+  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.861", i32 %128)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge29.i.i.i:                                    ; preds = %merge21.i.i.i
   %131 = getelementptr i8, ptr %1, i64 72
   %132 = load ptr, ptr %131, align 8
-  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.859", ptr %132, i32 %128, i32 %42, ptr %3)
+  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.862", ptr %132, i32 %128, i32 %42, ptr %3)
   %.not106.i.i.i = icmp eq i32 %133, 0
   br i1 %.not106.i.i.i, label %merge38.i.i.i, label %"$Loop.submit.exit"
 
@@ -55349,7 +55394,7 @@ merge38.i.i.i:                                    ; preds = %merge29.i.i.i
   %137 = load ptr, ptr %136, align 8
   %138 = getelementptr i8, ptr %1, i64 80
   %139 = load i32, ptr %138, align 4
-  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.865", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
+  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.868", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
   %.not107.i.i.i = icmp eq i32 %140, 0
   br i1 %.not107.i.i.i, label %merge43.i.i.i, label %"$Loop.submit.exit"
 
@@ -56089,7 +56134,7 @@ and.lhs.true.i.i60.i.i.i:                         ; preds = %forcond.i.i.i70.i.i
   %463 = load i64, ptr %447, align 8
   %.not.i.i.i.i61.i.i.i = icmp slt i64 %463, %462
   %.pre.i.i.i62.i.i.i = load ptr, ptr %445, align 8
-  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.877.exit.thread.i.i.i.i.i"
+  br i1 %.not.i.i.i.i61.i.i.i, label %merge.i.i.i.i64.i.i.i, label %"$Vector.push.880.exit.thread.i.i.i.i.i"
 
 merge.i.i.i.i64.i.i.i:                            ; preds = %and.lhs.true.i.i60.i.i.i
   %464 = shl i64 %463, 1
@@ -56104,9 +56149,9 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store ptr %466, ptr %445, align 8
   store i64 %spec.store.select.i.i.i.i66.i.i.i, ptr %447, align 8
   %.pre10.i.i.i68.i.i.i = load i64, ptr %446, align 8
-  br label %"$Vector.push.877.exit.thread.i.i.i.i.i"
+  br label %"$Vector.push.880.exit.thread.i.i.i.i.i"
 
-"$Vector.push.877.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
+"$Vector.push.880.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
   %468 = phi i64 [ %.pre10.i.i.i68.i.i.i, %merge7.i.i.i.i67.i.i.i ], [ %461, %and.lhs.true.i.i60.i.i.i ]
   %469 = phi ptr [ %466, %merge7.i.i.i.i67.i.i.i ], [ %.pre.i.i.i62.i.i.i, %and.lhs.true.i.i60.i.i.i ]
   %470 = getelementptr %112, ptr %469, i64 %468
@@ -56116,7 +56161,7 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
   store i64 %472, ptr %446, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.877.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.880.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i73.i.i.i", %forbody.lr.ph.i.i.i69.i.i.i
   %473 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
   %exitcond.not.i.i63.i.i.i = icmp eq i64 %473, %441
   br i1 %exitcond.not.i.i63.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i59.i.i.i
@@ -56260,7 +56305,7 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %533 = load i32, ptr %68, align 4
-  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.879", i32 %533)
+  %534 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.882", i32 %533)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %535 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %535, i64 1023)
@@ -56293,7 +56338,7 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.880", i64 %541, i32 %46)
+  %544 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.883", i64 %541, i32 %46)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i62.i.i)
   %545 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i63.i.i = tail call i64 @llvm.smin.i64(i64 %545, i64 1023)
@@ -56364,7 +56409,7 @@ then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.847", i32 %569, i32 %561, i32 %562)
+  %571 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.850", i32 %569, i32 %561, i32 %562)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   %572 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %572, i64 1023)
@@ -56401,7 +56446,7 @@ then2.i76.i.i:                                    ; preds = %then.i75.i.i
   %583 = load i32, ptr %582, align 4
   %584 = getelementptr i8, ptr %25, i64 6668
   %585 = load i32, ptr %584, align 4
-  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.881", i64 %578, i32 %583, i32 %585)
+  %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.884", i64 %578, i32 %583, i32 %585)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   %587 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %587, i64 1023)
@@ -56450,7 +56495,7 @@ then2.i84.i.i:                                    ; preds = %merge.i.i37.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i38.i
 
 then5.i.i38.i:                                    ; preds = %then2.i84.i.i
-  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.882", i32 %597)
+  %606 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.885", i32 %597)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   %607 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %607, i64 1023)
@@ -56492,7 +56537,7 @@ then2.i91.i.i:                                    ; preds = %merge.i89.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
   %620 = call ptr @strerror(i32 %618)
-  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.886", ptr %620)
+  %621 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.889", ptr %620)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   %622 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %622, i64 1023)
@@ -56604,7 +56649,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.840", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.843", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -56639,7 +56684,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.841", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.844", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -56684,7 +56729,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.848", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.851", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -56722,7 +56767,7 @@ then.i:                                           ; preds = %merge
 
 then2.i:                                          ; preds = %then.i
   %17 = fpext float %14 to double
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.849", ptr nonnull @"$string.850", double %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.852", ptr nonnull @"$string.853", double %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -56756,7 +56801,7 @@ then.i108:                                        ; preds = %merge4
 
 then2.i110:                                       ; preds = %then.i108
   %28 = fpext float %25 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.849", ptr nonnull @"$string.851", double %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.852", ptr nonnull @"$string.854", double %28)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i105)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i111 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -56787,7 +56832,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.852", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.855", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56806,7 +56851,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.853", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.856", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56823,7 +56868,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.854", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.857", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56840,7 +56885,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.855", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.858", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -56856,7 +56901,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.856", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.859", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -56879,7 +56924,7 @@ then:                                             ; preds = %entry
   br i1 %.not73, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.860", ptr %0, i32 %3, i32 %4)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.863", ptr %0, i32 %3, i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -56917,7 +56962,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %17 = add nuw nsw i32 %3, 1
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.861", ptr %0, i32 %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.864", ptr %0, i32 %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i75 = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -56951,7 +56996,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not71, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.862", ptr %0, i32 %24)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.865", ptr %0, i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i79 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -56991,7 +57036,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %36 = trunc nuw nsw i64 %indvars.iv to i32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.863", ptr %0, i32 %36, i32 %34)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.866", ptr %0, i32 %36, i32 %34)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -57012,7 +57057,7 @@ then2.i.i84:                                      ; preds = %then30
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.864", ptr %0)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.867", ptr %0)
   %44 = getelementptr i32, ptr %1, i64 %wide.trip.count
   %45 = load i32, ptr %44, align 4
   %46 = load i32, ptr %5, align 4
@@ -57036,7 +57081,7 @@ then:                                             ; preds = %entry
   br i1 %.not34, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.866", i32 %4)
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.869", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -57064,7 +57109,7 @@ merge:                                            ; preds = %entry
   %12 = getelementptr i8, ptr %0, i64 160
   %13 = load ptr, ptr %12, align 8
   %14 = load i32, ptr %1, align 4
-  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.867", ptr %13, i32 %4, i32 %14, ptr %2)
+  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.870", ptr %13, i32 %4, i32 %14, ptr %2)
   %.not = icmp eq i32 %15, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -57075,7 +57120,7 @@ merge4:                                           ; preds = %merge
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr i8, ptr %0, i64 156
   %21 = load i32, ptr %20, align 4
-  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.868", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
+  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.871", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
   %.not33 = icmp eq i32 %22, 0
   br i1 %.not33, label %merge9, label %common.ret
 
@@ -57090,7 +57135,7 @@ then.i:                                           ; preds = %merge9
   br i1 %.not36.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.869", i32 %24)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.872", i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -57131,7 +57176,7 @@ or.lhs.false.i:                                   ; preds = %merge4.i
 
 then13.i:                                         ; preds = %then9.i
   %37 = load i32, ptr %1, align 4
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.870", i32 %34, i32 %37)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.873", i32 %34, i32 %37)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i37.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i38.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -57153,7 +57198,7 @@ then2.i.i39.i:                                    ; preds = %then13.i
 
 merge8.i:                                         ; preds = %or.lhs.false.i
   %44 = getelementptr i8, ptr %0, i64 196
-  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.871", ptr %44, i32 1, i32 %36, ptr %2)
+  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.874", ptr %44, i32 1, i32 %36, ptr %2)
   br label %common.ret
 }
 
@@ -57178,7 +57223,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.872", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.875", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -57206,7 +57251,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.873", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.876", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -57226,7 +57271,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.874", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.877", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -57277,7 +57322,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.875", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.878", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -57299,7 +57344,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.876", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.879", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -64693,7 +64738,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.937", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.940", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -64718,7 +64763,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %2, ptr noundef nonnull align 1 dereferenceable(57) @"$string.895", i64 57, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %2, ptr noundef nonnull align 1 dereferenceable(57) @"$string.898", i64 57, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -64753,7 +64798,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.896", i64 44, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.899", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -64793,7 +64838,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.897", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.900", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -64979,7 +65024,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.896", i64 44, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.899", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -65035,7 +65080,7 @@ then2.i:                                          ; preds = %merge.i
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 5657
   %14 = getelementptr i8, ptr %0, i64 6169
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.898", ptr %12, ptr %13, ptr %14)
+  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.901", ptr %12, ptr %13, ptr %14)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
@@ -65139,7 +65184,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.899", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.902", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -65311,7 +65356,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.900", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.903", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -65349,7 +65394,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.901", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.904", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -65632,7 +65677,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 2041
   %39 = getelementptr i8, ptr %0, i64 2184
   %40 = getelementptr i8, ptr %0, i64 2200
-  store ptr @"$string.902", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -65649,7 +65694,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.902", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -65667,7 +65712,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.902", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -65685,7 +65730,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.902", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -65703,7 +65748,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.902", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -65735,7 +65780,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2168
-  store ptr @"$string.902", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -65765,7 +65810,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.902", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -65795,7 +65840,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.902", ptr %34, align 8
+  store ptr @"$string.905", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -65832,7 +65877,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2136
-  store ptr @"$string.903", ptr %34, align 8
+  store ptr @"$string.906", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -65864,7 +65909,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 176
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.904", ptr %34, align 8
+  store ptr @"$string.907", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -65903,7 +65948,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.905", ptr %34, align 8
+  store ptr @"$string.908", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -65938,7 +65983,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.906", ptr %34, align 8
+  store ptr @"$string.909", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -66013,7 +66058,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
   %215 = mul i64 %212, %214
-  store ptr @"$string.903", ptr %34, align 8
+  store ptr @"$string.906", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %216 = load i64, ptr %36, align 8
   %217 = add i64 %216, 1
@@ -66066,7 +66111,7 @@ merge7:                                           ; preds = %merge14.i
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.907", ptr %34, align 8
+  store ptr @"$string.910", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %240 = load i64, ptr %36, align 8
   %241 = add i64 %240, 1
@@ -66219,14 +66264,14 @@ forbody:                                          ; preds = %entry, %forbody
   %84 = mul i64 %reass.mul.i, %reass.add.i
   %85 = getelementptr i8, ptr %2, i64 %84
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %.sroa.3.i)
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %13, ptr nonnull readonly %4, ptr %85)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %13, ptr nonnull readonly %4, ptr %85)
   %86 = getelementptr i8, ptr %13, i64 224
   call void @llvm.lifetime.start.p0(i64 28, ptr nonnull %narrow.i.i)
   %87 = load i32, ptr %6, align 4, !noalias !143
   store i32 %87, ptr %narrow.i.i, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(24) %.sroa.2.0.narrow.sroa_idx.i.i, ptr noundef nonnull readonly align 4 dereferenceable(24) %6, i64 24, i1 false)
   %88 = load ptr, ptr %13, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %86, ptr nonnull %narrow.i.i, ptr %88)
   %89 = getelementptr i8, ptr %13, i64 192
   %90 = getelementptr i8, ptr %13, i64 416
   %91 = load <4 x ptr>, ptr %89, align 8
@@ -66400,7 +66445,7 @@ and.rhs.i:                                        ; preds = %entry
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr i8, ptr %0, i64 2120
   %25 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.903", ptr %25, align 8
+  store ptr @"$string.906", ptr %25, align 8
   %26 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %26, align 4
   %27 = getelementptr i8, ptr %0, i64 2064
@@ -66459,7 +66504,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %50 = load i32, ptr %0, align 4
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.908", i32 %50, i64 %48, i64 %49)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.911", i32 %50, i64 %48, i64 %49)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -66575,7 +66620,7 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.910", i32 %72)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.913", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -67054,7 +67099,7 @@ then5.i:                                          ; preds = %then2.i
 then.i27.i:                                       ; preds = %then5.i
   %312 = getelementptr i8, ptr %305, i64 28
   %313 = load i32, ptr %312, align 4
-  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.911", ptr nonnull @"$string.418", i32 %313, ptr nonnull %cause.i.i103)
+  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.914", ptr nonnull @"$string.418", i32 %313, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %311)
   %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
@@ -67330,9 +67375,9 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.486", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
   %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.917.exit.i.i.i", label %"$layout.place.exit.thread"
+  br i1 %.not80.i.i.i.i, label %"$place_attention.920.exit.i.i.i", label %"$layout.place.exit.thread"
 
-"$place_attention.917.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+"$place_attention.920.exit.i.i.i":                ; preds = %merge25.i.i.i.i
   %393 = getelementptr i8, ptr %356, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
   %394 = getelementptr i8, ptr %356, i64 88
@@ -67351,7 +67396,7 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %.not.i.i.i123 = icmp eq i32 %400, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.917.exit.i.i.i"
+merge.i.i.i124:                                   ; preds = %"$place_attention.920.exit.i.i.i"
   %401 = load i8, ptr %356, align 1
   %402 = trunc i8 %401 to i1
   br i1 %402, label %merge1.i.i.i128, label %then2.i.i.i125
@@ -67404,7 +67449,7 @@ merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   store i64 %419, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
   %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.494", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.916.exit.i.i"
+  br label %"$place_layer.919.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
@@ -67468,7 +67513,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).918.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).921.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
@@ -67549,9 +67594,9 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.499", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).918.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).921.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).918.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).921.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %472 = load i32, ptr %352, align 8
   %473 = load i32, ptr %353, align 4
@@ -67567,8 +67612,8 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %.not40.i.i.i.i = icmp eq i32 %476, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).918.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).918.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).921.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).921.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$layout.place.exit.thread"
@@ -67634,14 +67679,14 @@ merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   store i64 %497, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
   %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.504", ptr nonnull %part.i24.i46.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.916.exit.i.i"
+  br label %"$place_layer.919.exit.i.i"
 
-"$place_layer.916.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
+"$place_layer.919.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
   %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
 
-merge19.i.i:                                      ; preds = %"$place_layer.916.exit.i.i", %merge6.i.i.i
+merge19.i.i:                                      ; preds = %"$place_layer.919.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
   %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
@@ -67655,8 +67700,8 @@ merge17.i.i:                                      ; preds = %merge19.i.i, %merge
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.916.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.917.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.916.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.917.exit.i.i.i" ]
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.919.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.920.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.919.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.920.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
@@ -67671,7 +67716,7 @@ merge16:                                          ; preds = %"$layout.place.exit
   %503 = getelementptr i8, ptr %0, i64 2104
   %504 = load <2 x ptr>, ptr %502, align 8
   store <2 x ptr> %504, ptr %503, align 8
-  store ptr @"$string.920", ptr %25, align 8
+  store ptr @"$string.923", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %505 = load i64, ptr %27, align 8
   %506 = add i64 %505, 1
@@ -67762,7 +67807,7 @@ then.i:                                           ; preds = %then
   %28 = load ptr, ptr %0, align 8
   %29 = getelementptr i8, ptr %28, i64 28
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.911", ptr nonnull @"$string.418", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.914", ptr nonnull @"$string.418", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -67859,7 +67904,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.911", ptr nonnull @"$string.912", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.914", ptr nonnull @"$string.915", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -68170,7 +68215,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.914", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.917", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -68227,7 +68272,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.915", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.918", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -68631,7 +68676,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.921", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.924", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -69049,7 +69094,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.922", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.925", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -69097,7 +69142,7 @@ common.ret:                                       ; preds = %common.ret.loopexit
 
 merge:                                            ; preds = %entry
   %99 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %99, ptr nonnull %1, ptr nonnull %79)
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %99, ptr nonnull %1, ptr nonnull %79)
   %100 = getelementptr i8, ptr %0, i64 296
   %101 = load ptr, ptr %80, align 8
   %102 = getelementptr i8, ptr %101, i64 %69
@@ -69245,7 +69290,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.923", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.926", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -69309,7 +69354,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.924", ptr %24, align 8
+  store ptr @"$string.927", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -69351,7 +69396,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.924", ptr %24, align 8
+  store ptr @"$string.927", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -69387,7 +69432,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.925", ptr %67, align 8
+  store ptr @"$string.928", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2064
@@ -70465,7 +70510,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.922", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.925", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
@@ -70701,7 +70746,7 @@ then.i.i:                                         ; preds = %merge.i47.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %173 = load i32, ptr %129, align 4
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", i32 %173)
+  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %173)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %175 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %175, i64 1023)
@@ -70735,7 +70780,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %182 = call ptr @__errno_location()
   %183 = load i32, ptr %182, align 4
   %184 = call ptr @strerror(i32 %183)
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", ptr %184)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", ptr %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
@@ -70763,7 +70808,7 @@ merge.i:                                          ; preds = %merge.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %193, ptr noundef nonnull align 4 dereferenceable(28) %191, i64 28, i1 false)
   %194 = getelementptr i8, ptr %0, i64 8704
   %195 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).720"(ptr %194, ptr %193, ptr %195)
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %194, ptr %193, ptr %195)
   %196 = getelementptr i8, ptr %0, i64 8928
   %197 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
   %198 = getelementptr i8, ptr %0, i64 8944
@@ -70852,7 +70897,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", i32 %243, i32 %245)
+  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.933", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %248 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -70886,7 +70931,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %253, i32 %255)
+  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.934", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %258 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %258, i64 1023)
@@ -70995,7 +71040,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", i32 %253, i32 %255)
+  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.935", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %303 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %303, i64 1023)
@@ -71222,7 +71267,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %405, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.933", i32 %253, i32 %255)
+  %406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.936", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %407 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %407, i64 1023)
@@ -71254,7 +71299,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %413 = call ptr @__errno_location()
   %414 = load i32, ptr %413, align 4
   %415 = call ptr @strerror(i32 %414)
-  %416 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", ptr %415)
+  %416 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", ptr %415)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %417 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %417, i64 1023)
@@ -71353,21 +71398,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %453 = getelementptr i8, ptr %0, i64 8448
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
-  %456 = call fastcc zeroext i1 @"$Vector.reserve.935"(ptr %453, i64 %455)
+  %456 = call fastcc zeroext i1 @"$Vector.reserve.938"(ptr %453, i64 %455)
   br i1 %456, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %457 = getelementptr i8, ptr %0, i64 8400
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
-  %460 = call fastcc zeroext i1 @"$Vector.reserve.927"(ptr %457, i64 %459)
+  %460 = call fastcc zeroext i1 @"$Vector.reserve.930"(ptr %457, i64 %459)
   br i1 %460, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %461 = getelementptr i8, ptr %0, i64 8376
   %462 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %463 = sext i32 %462 to i64
-  %464 = call fastcc zeroext i1 @"$Vector.reserve.927"(ptr %461, i64 %463)
+  %464 = call fastcc zeroext i1 @"$Vector.reserve.930"(ptr %461, i64 %463)
   br i1 %464, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i40.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -71503,7 +71548,7 @@ merge7.i60.i.i.i.i:                               ; preds = %merge.i57.i.i.i.i
   %519 = getelementptr i8, ptr %0, i64 8472
   %520 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %521 = sext i32 %520 to i64
-  %522 = call fastcc zeroext i1 @"$Vector.reserve.935"(ptr %519, i64 %521)
+  %522 = call fastcc zeroext i1 @"$Vector.reserve.938"(ptr %519, i64 %521)
   br i1 %522, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i57.i.i.i.i, %merge.i50.i.i.i.i, %merge.i43.i.i.i.i, %merge.i37.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i34.i.i.i.i
@@ -71511,7 +71556,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.936", i32 %233)
+  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.939", i32 %233)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %524 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %524, i64 1023)
@@ -71577,7 +71622,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.927"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.930"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -71607,7 +71652,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.935"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.938"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -71655,7 +71700,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.814", ptr nonnull @"$string.938")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.817", ptr nonnull @"$string.941")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -71853,7 +71898,7 @@ merge2.i.i:                                       ; preds = %merge.i.i
   br i1 %91, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.847", i32 %90, i32 %83, i32 %85)
+  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.850", i32 %90, i32 %83, i32 %85)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
@@ -71882,7 +71927,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6660
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.940", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.943", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -71926,7 +71971,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %115 = load i32, ptr %78, align 4
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.941", i32 %115)
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.944", i32 %115)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %117 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -72018,7 +72063,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.943", i64 43, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.946", i64 43, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %157, i64 1023)
@@ -72618,7 +72663,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.948", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.951", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -72736,7 +72781,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.949", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.952", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -73309,7 +73354,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.950", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.953", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -73339,7 +73384,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.951", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.954", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -73462,7 +73507,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.944", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.947", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -73495,7 +73540,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.945", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.948", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -73525,7 +73570,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.946", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.949", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -73566,7 +73611,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.947", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.950", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
@@ -73635,9 +73680,6 @@ declare i64 @llvm.vector.reduce.add.v4i64(<4 x i64>) #27
 ; Function Attrs: nocallback nofree nosync nounwind speculatable willreturn memory(none)
 declare i32 @llvm.vector.reduce.add.v4i32(<4 x i32>) #27
 
-; Function Attrs: nocallback nofree nosync nounwind willreturn memory(argmem: read)
-declare ptr @llvm.load.relative.i64(ptr, i64) #30
-
 attributes #0 = { nofree nounwind }
 attributes #1 = { mustprogress nofree nounwind willreturn memory(argmem: read) }
 attributes #2 = { mustprogress nocallback nofree nounwind willreturn memory(argmem: readwrite) }
@@ -73668,7 +73710,6 @@ attributes #26 = { nofree nounwind willreturn memory(argmem: read) }
 attributes #27 = { nocallback nofree nosync nounwind speculatable willreturn memory(none) }
 attributes #28 = { nocallback nofree nounwind willreturn memory(argmem: readwrite) }
 attributes #29 = { nocallback nofree nosync nounwind willreturn memory(argmem: readwrite) }
-attributes #30 = { nocallback nofree nosync nounwind willreturn memory(argmem: read) }
 
 !0 = distinct !{!0, !1}
 !1 = !{!"llvm.loop.unroll.disable"}

@@ -116,6 +116,15 @@ def test_a_full_context_ends_with_one_line(chat):
     assert line.count("\n") == 1
 
 
+def test_an_answer_longer_than_the_context_is_refused(chat):
+    limits = ("--max-seq", 64, "--max-tokens")
+    code, output, line = chat(*CPU, *limits, 500, FRANCE)
+    assert (code, output, line.count("\n")) == (2, "", 1)
+    assert line.startswith("glm: the context length is 64 tokens; this conversation needs 5")
+    assert "in the prompt, 500 to generate): lower --max-tokens" in line
+    assert chat(*CPU, *limits, 16, FRANCE) == (0, "Paris.\n", "")
+
+
 @pytest.mark.parametrize(("arguments", "reason"), REFUSED)
 def test_refused_options(chat, arguments, reason):
     code, output, line = chat(*arguments, lines=[FRANCE])

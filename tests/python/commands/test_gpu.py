@@ -1,11 +1,12 @@
 """What the commands do on a machine whose driver says that a GPU is here, and where it is not."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from glm_engine import layout
+from glm_engine import cli, layout
 from glm_engine.commands.smoke import way_to_cuda
 from glm_engine.libraries import find_engine_library
 from tests.nvidia_driver import DEVICE_FILES, write_driver
@@ -15,7 +16,7 @@ no_device_file = pytest.mark.skipif(
     any(Path(name).exists() for name in DEVICE_FILES),
     reason="an NVIDIA driver's device file is here",
 )
-REFUSAL = "device auto chose cuda because this machine has an NVIDIA GPU (use device cpu "
+REFUSAL = "device auto chose cuda because this machine has an NVIDIA GPU (use --device cpu "
 
 
 @pytest.fixture
@@ -92,11 +93,28 @@ def test_doctor_names_the_least_driver_where_an_older_one_is(driver):
 def test_a_wheel_leads_to_the_gpu_without_the_checkouts_tools(monkeypatch):
     monkeypatch.setenv("GLM_ENGINE_LIBRARY", ENVIRONMENT["GLM_ENGINE_LIBRARY"])
     monkeypatch.setattr(layout, "IS_WHEEL", True)
-    install = "install the wheel whose version has no +cpu"
+    install = "install the wheel whose version does not end in +cpu"
     assert way_to_cuda() == f"{install}, then `glm smoke --device cuda`"
     library = find_engine_library().path.parent / "libglm_cuda.so"
     library.write_bytes(b"")
     assert way_to_cuda() == "`glm smoke --device cuda`"
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_wheel_without_cuda_says_so(monkeypatch, capsys):
+    monkeypatch.setenv("GLM_ENGINE_LIBRARY", ENVIRONMENT["GLM_ENGINE_LIBRARY"])
+    monkeypatch.setattr(layout, "IS_WHEEL", True)
+    assert cli.main(["smoke", "--device", "cuda"]) == 3
+    line = capsys.readouterr().err
+    assert "cannot open the library for device cuda: libglm_cuda.so" in line
+    advice = "This wheel has no CUDA support; install the wheel whose version does not end in +cpu"
+    assert line.endswith(f". {advice}\n")
+    assert "checkout" not in line
+    (find_engine_library().path.parent / "libglm_cuda.so").write_bytes(b"")
+    assert cli.main(["smoke", "--device", "cuda"]) == 3
+    line = capsys.readouterr().err
+    assert "libglm_cuda.so: file too short" in line
+    assert not re.search("checkout|wheel has", line)
 
 
 def test_smoke_on_the_cpu_says_in_one_line_how_to_get_the_gpu(driver):

@@ -70,7 +70,7 @@ SERVE = {
         (("-m", HERE), "model_dir", HERE),
         (("-hf", HERE), "model_dir", HERE),
         (("-c", "4096"), "max_seq", 4096),
-        (("--ctx-size", "0"), "max_seq", None),
+        (("--ctx-size", "0"), "max_seq", 0),
         (("-np", "4"), "max_batch", 4),
         (("--parallel", "-1"), "max_batch", None),
         (("-t", "8"), "num_threads", 8),
@@ -210,21 +210,21 @@ def test_the_machine_has_as_much_memory_as_the_engine_says():
         (("--kv-cache-dtype", "fp8_e5m2"), "for '--kv-cache-dtype': 'fp8_e5m2' is not one of"),
         (("--kv-dtype", "fp8_e5m2"), "for '--kv-dtype': 'fp8_e5m2' is not one of"),
         (("--context-length", "0.5q"), "for '--context-length': expected a whole number"),
-        (("--tp", "0"), "for '--tp': expected 1 to"),
+        (("--tp", "-1"), "for '--tp': expected 0 to"),
         (("--ep-size", "many"), "'many' is not a number of GPUs"),
-        (("--tensor-parallel-size", "0"), "expected 1 to 2147483647, got 0"),
+        (("--tensor-parallel-size", "-1"), "expected 0 to 2147483647, got -1"),
         (("--tensor-parallel-size", ""), "--tensor-parallel-size: expected a value"),
         (("--tensor-parallel-size",), "'--tensor-parallel-size' requires an argument"),
         (("--allowed-origins", "[1]"), "'[1]' is not a JSON list of strings"),
-        (("--tensor-parallel-sizes", "2"), "Did you mean --tensor-parallel-size?"),
-        (("--max-bach", "2"), "Did you mean --max-batch?"),
+        (("--tensor-parallel-sizes", "2"), "Did you mean '--tensor-parallel-size'?"),
+        (("--max-bach", "2"), "Did you mean '--max-batch'?"),
         (("--frobnicate",), "No such option '--frobnicate'.\n"),
         (("--max-tokens", "2"), "glm: `glm serve` has no --max-tokens; set max_tokens in each"),
         (("--n-predict", "2"), "No such option '--n-predict': `glm serve` has no --max-tokens;"),
         (("--temperature", "1"), "glm: `glm serve` has no --temperature; set it in each request"),
         (
             ("--max_model_len", "2"),
-            "No such option '--max_model_len'. Did you mean --max-model-len?",
+            "No such option '--max_model_len'. Did you mean '--max-model-len'?",
         ),
         (("--n_predict", "2"), "No such option '--n_predict': `glm serve` has no --max-tokens;"),
         (("--ngl", "40"), "No such option '--ngl': glm runs the whole model on either"),
@@ -350,7 +350,7 @@ def test_variables_and_files_are_told_our_names(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize(("name", "meant"), [("generat", "generate"), ("servee", "serve")])
 def test_a_misspelt_command_gets_the_nearest(name, meant, capsys):
-    assert line_of(capsys, name) == f"glm: No such command {name!r}: did you mean `glm {meant}`?\n"
+    assert line_of(capsys, name) == f"glm: No such command {name!r}. Did you mean {meant!r}?\n"
 
 
 def all_names():

@@ -6,7 +6,7 @@ import pytest
 
 from glm_engine import cli
 from tests.nvidia_driver import skip_where_a_gpu_is
-from tests.python.commands.running import CONFIGS, CPU, glm, glm_json, refused
+from tests.python.commands.running import CONFIGS, CPU, ENVIRONMENT, glm, glm_json, refused
 
 GLM_4_7 = {
     "num_parameters": 352_797_829_024,
@@ -64,7 +64,7 @@ def test_a_limit_above_the_memory_that_is_planned_for_is_refused(capsys):
     assert cli.main([*arguments, "100MB"]) == 0
     capsys.readouterr()
     assert cli.main([*arguments, "101MB"]) == 1
-    said = "Does not fit: memory_limit_bytes is 101.00 MB, which is 1.00 MB more than the"
+    said = "Does not fit: --memory-limit is 101.00 MB, which is 1.00 MB more than the"
     assert capsys.readouterr().out.startswith(said)
 
 
@@ -111,7 +111,26 @@ def test_plan_lists_its_buffers():
 
 def test_a_cache_of_codes_on_the_cpu():
     line = refused("plan", *CPU, "--kv-dtype", "fp8_e4m3", code=3)
-    assert "the device does not support KV cache pages with kv_dtype F8_E4M3" in line
+    assert line == "glm: device cpu does not support --kv-dtype fp8_e4m3; use float32\n"
+
+
+def test_a_cache_of_float32_on_a_gpu():
+    line = refused("plan", *FOUR_H200, "--kv-dtype", "float32", code=3)
+    use = "use bfloat16 or fp8_e4m3"
+    assert line == f"glm: device cuda does not support --kv-dtype float32; {use}\n"
+
+
+@pytest.mark.parametrize("name", ["-c", "--max-batch", "--max-step-tokens", "--world-size"])
+def test_zero_means_the_default(name):
+    arguments = ("plan", "glm-4.7-fp8", "--device-memory", "141GB")
+    assert glm_json(*arguments, name, 0) == glm_json(*arguments)
+
+
+@pytest.mark.parametrize("name", ["-c", "--max-seq", "--max-model-len"])
+def test_a_context_of_zero_is_the_models(name, monkeypatch):
+    monkeypatch.setitem(ENVIRONMENT, "GLM_MAX_SEQ", "64")
+    planned = glm_json("plan", *CPU, name, 0)
+    assert planned["max_seq"] == planned["model_max_seq"]
 
 
 def test_device_memory_means_a_gpu():
