@@ -33,8 +33,8 @@ SHOWN_FOR_UNKNOWN = "\ufffd".encode()
 def command(model_dir, synthetic, tokenizer_dir, served_names, **values):
     """Serve a model over an OpenAI- and Anthropic-compatible HTTP API.
 
-    On SIGTERM, SIGHUP or Ctrl-C, the server finishes its running requests, for at most
-    --drain-seconds, then stops.
+    On SIGTERM, SIGHUP or Ctrl-C, the server gives running requests up to --drain-seconds to
+    finish, then exits.
     """
     from glm_engine.server import lifecycle, logs
 
