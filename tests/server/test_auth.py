@@ -5,12 +5,20 @@ import hashlib
 import openai
 import pytest
 
+from glm_engine.commands.serve import command
 from glm_engine.errors import BadInputError
-from glm_engine.server.auth import KeyRing
+from glm_engine.server.auth import LOGGED_DIGITS, KeyRing
 from glm_engine.server.errors import ApiError
-from tests.server.serving import MODEL, QUESTION
+from tests.server.serving import MODEL, QUESTION, ROOT
 
 PATH = "/v1/completions"
+
+
+def test_help_and_page_explain_the_key_in_the_log() -> None:
+    params = {one.name: one for one in command.params}
+    assert f"first {LOGGED_DIGITS} digits of its SHA-256" in params["api_key_file"].help
+    page = (ROOT / "docs" / "serving.md").read_text("utf-8")
+    assert f"the first {LOGGED_DIGITS} digits of the key's SHA-256 digest" in page
 
 
 def bearer(key):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.python.commands.running import ENVIRONMENT, GLM, ROOT, glm_json
+from tests.python.commands.running import ENVIRONMENT, GLM, ROOT, glm, glm_json
 from tests.server.raw import connect, post
 from tests.server.serving import ENDLESS
 
@@ -32,6 +32,17 @@ def test_a_shared_prefix_is_cached(server):
     [point] = glm_json("load", server.url, *SMALL, *arguments)["points"]
     assert point["cached_tokens"] == point["server"]["cached_prompt_tokens"]
     assert point["cached_tokens"] >= 12 * 48
+
+
+def test_a_context_that_is_too_short_is_all_that_is_said(start_server):
+    server = start_server("--max-seq", "64")
+    load = glm("load", server.url, *EIGHT, "--outputs", "100")
+    assert load.returncode == 1
+    reason = "requests refused because the context length is 64 tokens"
+    first, advice, *messages = load.stdout.splitlines()
+    assert first == f"At rate inf, {reason}: 8 of 8"
+    assert advice.startswith("Lower --prompts and --outputs")
+    assert all(line.startswith("  400: this model's maximum context") for line in messages)
 
 
 def start_load(url, num_tokens):

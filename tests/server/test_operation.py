@@ -117,7 +117,10 @@ def test_each_metric_says_what_it_means(server, client) -> None:
     ours = {name: one for name, one in described.items() if name.startswith(("glm_", "vllm:"))}
     assert len(ours) == len(metric_texts.TEXTS)
     assert [name for name, one in ours.items() if not one.endswith(".")] == []
-    assert ours["glm_preemptions_total"].startswith("Requests preempted")
+    for name in ("glm_preemptions_total", "vllm:num_preemptions_total"):
+        assert ours[name].startswith("Requests preempted")
+        assert "continues with the same tokens" in ours[name]
+        assert "raise --memory-limit or lower --max-batch" in ours[name]
 
 
 def test_tokens_that_came_together_are_counted_and_took_no_time() -> None:

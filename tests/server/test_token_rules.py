@@ -101,9 +101,9 @@ def test_other_interfaces_take_them(http) -> None:
     [
         ({"allowed_token_ids": []}, "allowed_token_ids", "at least 1 item"),
         ({"allowed_token_ids": [1, VOCAB_SIZE]}, "allowed_token_ids", "token id 2048 is outside"),
-        ({"allowed_token_ids": [-1]}, "allowed_token_ids.0", "greater than or equal to 0"),
-        ({"allowed_token_ids": ["1"]}, "allowed_token_ids.0", "valid integer"),
-        ({"bad_words": "Paris"}, "bad_words", "valid list"),
+        ({"allowed_token_ids": [-1]}, "allowed_token_ids.0", "a number of at least 0"),
+        ({"allowed_token_ids": ["1"]}, "allowed_token_ids.0", "a whole number"),
+        ({"bad_words": "Paris"}, "bad_words", "expected a list"),
         ({"bad_words": ["a", ""]}, "bad_words.1", "at least 1 character"),
         ({"bad_words": ["a"] * 513}, "bad_words", "at most 512 items"),
     ],

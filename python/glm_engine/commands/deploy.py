@@ -20,7 +20,7 @@ ORDER = "Runs the earlier steps first, unless --only is given."
 STAGES = {
     "download": "Download the checkpoint.",
     "build": "Check the installation, as `glm doctor` does.",
-    "validate": "Check the shards, tokenizer and memory, and the answers to known questions.",
+    "validate": "Check the weights, tokenizer, memory and a few known answers.",
     "smoke": "Complete “The capital of France is” and check for “Paris”.",
     "benchmark": "Measure prefill and decode speed.",
 }
@@ -83,7 +83,7 @@ def stage_command(name, help_text):
 @with_options(WHERE, LOCAL, MODAL)
 @click.pass_context
 def plan_command(context, is_local, as_json, **values):
-    """Show the memory use, contents and cost of a deployment."""
+    """Show the memory use, containers and cost of a deployment."""
     refuse_foreign(context, is_local)
     is_alone = values["is_alone"]
     if is_local:

@@ -15,7 +15,7 @@ def command(as_json):
     """List the models on this machine: name, size, download date and state.
 
     The states are: ready; incomplete (run `glm pull` again); unchecked (downloaded by another
-    tool; run `glm pull` to check it); config only (only config.json was downloaded, for
+    tool; run `glm pull` to verify it); config only (only config.json was downloaded, for
     `glm plan`); unsupported (glm cannot run this model). HF_HOME and HF_HUB_CACHE set
     the cache folder that glm lists.
     """

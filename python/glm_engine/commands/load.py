@@ -40,7 +40,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 @click.option(
     "--seconds",
     type=options.Finite(min=0, min_open=True),
-    help="How many seconds to send requests for at each rate, instead of --requests.",
+    help="Send requests for this many seconds at each rate, instead of --requests.",
 )
 @click.option(
     "--max-concurrency",
@@ -71,7 +71,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "--burstiness",
     type=options.Finite(LEAST_BURSTINESS, MOST_BURSTINESS),
     default=1.0,
-    help="Shape of the gamma distribution of the times between requests: 1 gives a Poisson process;"
+    help="Burstiness of the arrivals (shape of a gamma distribution): 1 gives a Poisson process;"
     " lower values give burstier traffic.",
 )
 @click.option(
@@ -120,7 +120,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     "num_workers",
     type=options.Whole(1, 64),
     default=1,
-    help="Number of client processes to spread the requests over.",
+    help="Number of client processes to send the requests from.",
 )
 @click.option(
     "--served-model-name",
@@ -137,7 +137,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
     help="Seed for the prompts and arrival times.",
 )
 @click.option("--output", type=click.Path(), help="Write the report to this JSON file.")
-@click.option("--plot", type=click.Path(), help="Plot the report to PATH.png and PATH.svg.")
+@click.option("--plot", type=click.Path(), help="Plot the results to PATH.png and PATH.svg.")
 @click.option("--show", "shown", type=click.Path(), help="Print a report saved with --output.")
 @click.option(
     "--engine",
@@ -150,10 +150,10 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 @options.engine_options
 @options.JSON
 def command(shown, output, plot, as_json, **values):
-    """Send requests to the server at URL at given mean rates; measure throughput and latency.
+    """Load-test the server at URL: send requests at given rates, measure throughput and latency.
 
-    Each request is sent when it is due, even if earlier answers are not complete. With --engine,
-    the requests go to an engine in this process instead; the model and engine options below
+    Requests are sent on schedule, without waiting for earlier ones to finish. With --engine, they
+    go to an engine in this process instead of a server; the model and engine options below
     configure it.
     """
     from glm_engine.files import prepare_target, write_report

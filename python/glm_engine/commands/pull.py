@@ -24,8 +24,8 @@ MOST_WORKERS = 64
 def command(name, revision, max_workers, as_json):
     """Download the model ORG/NAME from the Hugging Face hub, or resume an interrupted download.
 
-    You can also give the URL of the model's page. glm checks each file against the hash that the
-    hub lists. HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as they do for
+    You can also give the URL of the model's page. glm verifies each file against its hash on the
+    hub. HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as they do for
     the `hf` command.
     """
     from glm_engine.hub.pull import pull

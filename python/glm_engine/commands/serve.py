@@ -1,6 +1,7 @@
 """`glm serve`: OpenAI's HTTP interface over one engine."""
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 from glm_engine import options
@@ -32,8 +33,8 @@ SHOWN_FOR_UNKNOWN = "\ufffd".encode()
 def command(model_dir, synthetic, tokenizer_dir, served_names, **values):
     """Serve a model over an OpenAI- and Anthropic-compatible HTTP API.
 
-    On SIGTERM, SIGHUP or Ctrl-C, the server finishes its running requests, for at most
-    --drain-seconds, then stops.
+    On SIGTERM, SIGHUP or Ctrl-C, the server gives running requests up to --drain-seconds to
+    finish, then exits.
     """
     from glm_engine.server import lifecycle, logs
 
@@ -41,13 +42,15 @@ def command(model_dir, synthetic, tokenizer_dir, served_names, **values):
     max_queue, num_layers = values.pop("max_queue"), values.pop("num_layers")
     stated_keys = values.pop("api_keys"), values.pop("api_key_file")
     defaults = request_defaults(values)
-    source, chosen = chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue)
-    settings = Settings(model_names=names_of(served_names, source), **values)
-    chosen.kv_events = wants_kv_events(settings, chosen)
+    settings = Settings(**values)
+    is_published = wants_kv_events(settings, engine_values["prefix_cache"])
     logs.configure(settings.log_level, settings.log_format)
     keys = key_ring(*stated_keys)
-    folder = tokenizer_of(tokenizer_dir, str(options.CAPITALS) if synthetic else source)
     with lifecycle.bind(settings) as listener, kv_event_publisher(settings) as publisher:
+        source, chosen = chosen_engine(model_dir, synthetic, num_layers, engine_values, max_queue)
+        chosen.kv_events = is_published
+        settings = replace(settings, model_names=names_of(served_names, source))
+        folder = tokenizer_of(tokenizer_dir, str(options.CAPITALS) if synthetic else source)
         return run(settings, chosen, folder, defaults, keys, listener, publisher)
 
 
@@ -77,9 +80,9 @@ def request_defaults(values):
     }
 
 
-def wants_kv_events(settings, chosen):
+def wants_kv_events(settings, prefix_cache):
     """Say whether to publish events of the prefix cache; BadInputError where there can be none."""
-    if settings.kv_events and chosen.prefix_cache is False:
+    if settings.kv_events and prefix_cache is False:
         raise BadInputError("--kv-events needs the prefix cache: remove --no-prefix-cache")
     if settings.kv_events_replay and not settings.kv_events:
         raise BadInputError("--kv-events-replay needs --kv-events")

@@ -15,6 +15,7 @@ LIMITED = ("ttft", "tpot", "e2e")
 DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s)")
 MILLISECONDS = 1e3
 SHOWN_MESSAGES = 3
+CONTEXT = re.compile(r"context length(?: \(max_seq\))? is (\d{1,9})\b", re.IGNORECASE)
 
 
 def parse_goodput(text):
@@ -64,6 +65,7 @@ def counts(records, done, num_lost):
         "num_completed": len(done),
         "outcomes": dict(became.most_common()),
         "messages": [text for text, _ in messages.most_common(SHOWN_MESSAGES)],
+        "exceeded_context": exceeded_context(failed),
         "prompt_tokens": sum(record.prompt_tokens for record in done),
         "cached_tokens": sum(record.cached_tokens for record in done),
         "output_tokens": sum(record.completion_tokens for record in done),
@@ -74,6 +76,12 @@ def counts(records, done, num_lost):
         "num_without_usage": sum(not record.has_usage for record in done),
         "peak_concurrency": peak_concurrency(records),
     }
+
+
+def exceeded_context(failed):
+    """Return the context length that every failed request exceeded, None if one had not."""
+    found = [CONTEXT.search(record.message) for record in failed]
+    return int(found[0][1]) if found and all(found) else None
 
 
 def rates(records, done, duration, start):

@@ -24,6 +24,7 @@ GAUGES = {
     "waiting_requests": ("requests waiting", "{:,.1f}"),
 }
 ENGINE = "engine"
+TOO_LONG_ADVICE = "Lower --prompts and --outputs, or raise the context length (--max-seq)."
 SUMMARY = ("mean", "p50", "p90", "p99", "max")
 
 
@@ -62,29 +63,27 @@ def print_report(report):
     fields, tables, complaints = shown(report)
     if line := interruption_of(report):
         print(coloured(line, "warning", sys.stdout))
-    if not tables:
-        return
-    print_fields(fields)
+    if tables:
+        print_fields(fields)
     for table in tables:
         print()
         print_table(table)
-    for line in complaints:
-        print(coloured(line, "warning", sys.stdout))
+    for at, lines in enumerate(complaints):
+        if tables or at:
+            print()
+        for line in lines:
+            print(coloured(line, "warning", sys.stdout))
 
 
 def shown(report):
-    """Return the fields, the tables and the lines below them; no tables if no request ended."""
-    points = [point for point in report["points"] if num_ended(point) or not is_cut(point)]
+    """Return the fields, the tables of rates at which a request succeeded, and complaints."""
+    points = [point for point in report["points"] if point["num_completed"]]
     process = "process" if report["target"]["endpoint"] == ENGINE else "server"
     tables = [requests_table(points), tokens_table(points, process), latency_table(points)]
     if watched := [point for point in points if point.get("gauges")]:
         tables.append(gauges_table(watched))
-    complaints = [line for point in points for line in complaints_of(point)]
+    complaints = [lines for point in report["points"] for lines in complaints_of(point)]
     return fields_of(report), tables if points else [], complaints
-
-
-def is_cut(point):
-    return point["is_interrupted"]
 
 
 def num_ended(point):
@@ -101,10 +100,14 @@ def interruption_of(report):
     sent, asked, rate = last["num_sent"], last["num_asked"], rate_text(last)
     if ended := num_ended(last):
         count = f"{ended:,} of {asked:,} requests finished ({sent:,} sent) at rate {rate}"
-        rest = "the figures below cover the finished ones"
     else:
         count = f"{sent:,} of {asked:,} requests sent at rate {rate}, none finished"
-        rest = "the figures below cover earlier rates" if earlier else "there are no figures"
+    if last["num_completed"]:
+        rest = "the figures below cover the finished ones"
+    elif any(point["num_completed"] for point in earlier):
+        rest = "the figures below cover earlier rates"
+    else:
+        rest = "there are no figures"
     return f"Interrupted: {count}; {rest}."
 
 
@@ -202,16 +205,25 @@ def gauges_table(points):
 
 
 def complaints_of(point):
-    """Return lines about requests of one rate that failed or were answered incompletely."""
-    rate = rate_text(point)
+    """Return groups of lines about requests of one rate that failed or were cut short."""
+    rate, groups = rate_text(point), [failures_of(point)]
+    if number := point["num_shorter"]:
+        groups.append([f"At rate {rate}, answers shorter than requested: {number}"])
+    if number := point.get("num_without_usage"):
+        groups.append([f"At rate {rate}, answers without usage from the server: {number}"])
+    return [lines for lines in groups if lines]
+
+
+def failures_of(point):
+    """Return the lines about the failed requests of one rate."""
+    rate, messages = rate_text(point), [f"  {message}" for message in point["messages"]]
+    if context := point.get("exceeded_context"):
+        ended, failed = num_ended(point), num_ended(point) - point["num_completed"]
+        reason = f"refused because the context length is {context:,} tokens"
+        count = f"At rate {rate}, requests {reason}: {failed:,} of {ended:,}"
+        return [count, TOO_LONG_ADVICE, *messages]
     fine = (COMPLETED, INTERRUPTED)
     wrong = [
         f"{count} with {name}" for name, count in point["outcomes"].items() if name not in fine
     ]
-    lines = [f"\nAt rate {rate}, requests failed: {', '.join(wrong)}"] if wrong else []
-    lines += [f"  {message}" for message in point["messages"]]
-    if number := point["num_shorter"]:
-        lines.append(f"\nAt rate {rate}, answers shorter than requested: {number}")
-    if number := point.get("num_without_usage"):
-        lines.append(f"\nAt rate {rate}, answers without usage from the server: {number}")
-    return lines
+    return [f"At rate {rate}, requests failed: {', '.join(wrong)}", *messages] if wrong else []

@@ -17,7 +17,7 @@ MAX_MESSAGE_CHARACTERS = 2048
 MAX_PARAM_CHARACTERS = 256
 MAX_VALUE_CHARACTERS = 512
 CUT = " [cut] "
-UNKNOWN_FIELD = "unknown_field"
+JSON_WORDS = {None: "null", True: "true", False: "false"}
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 RETRY = {"retry-after": "5"}
 NO_RETRY = {"x-should-retry": "false"}
@@ -99,6 +99,14 @@ def quoted(value):
     return reprlib.repr(value)
 
 
+def received(value):
+    """Return a value of JSON as a message shows it: a short text or number, else its kind."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    is_word = value is None or isinstance(value, bool)
+    return JSON_WORDS[value] if is_word else reprlib.repr(value)
+
+
 def openai_body(error):
     return {"error": error.as_dict()}
 
@@ -144,45 +152,6 @@ def of_bad_input(error, param=None):
     return ApiError(400, str(error), param)
 
 
-def of_validation(error):
-    """Name the first field that pydantic refused, and count the others."""
-    found = error.errors()
-    first = found[0]
-    path = place_of(first, error.body)
-    if first["type"] == UNKNOWN_FIELD:
-        path.append(first["ctx"]["name"])
-    if first["type"] == "json_invalid":
-        message = f"the request body is not valid JSON: {first['ctx']['error']}"
-        return ApiError(400, message, code="invalid_json")
-    param = ".".join(path) or None
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return ApiError(400, f"{param or 'the request body'}: {plain_message(first)}{more}", param)
-
-
-def place_of(found, body):
-    """Return where an error is, without the names that pydantic gives to the kinds of a union.
-
-    Those are no key of the body; no more is a field that is missing, but it stands last.
-    """
-    path, here = [], {"body": body}
-    for part in found["loc"]:
-        if isinstance(part, int):
-            is_index = isinstance(here, list) and part < len(here)
-            here = here[part] if is_index else None
-        elif isinstance(here, dict) and part in here:
-            here = here[part]
-        elif found["type"] != "missing" or part is not found["loc"][-1]:
-            continue
-        path.append(shortened(str(part), MAX_PARAM_CHARACTERS))
-    return path[1:]
-
-
-def plain_message(found):
-    if found["type"] == UNKNOWN_FIELD:
-        return "unknown field, which --strict-fields rejects"
-    return found["msg"].removeprefix("Value error, ")
-
-
 def of_http(error):
     """Give Starlette's own errors (no such route, wrong method) the same form."""
     if isinstance(error, ApiError):
@@ -194,6 +163,8 @@ def of_http(error):
 def register(app, settings):
     """Give every exception that a handler may raise its answer."""
     from fastapi.exceptions import RequestValidationError
+
+    from glm_engine.server.validation import of_validation
 
     def handler_of(convert):
         async def handle(request, error):

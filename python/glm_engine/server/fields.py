@@ -22,10 +22,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from glm_engine.server.errors import quoted
+from glm_engine.server.errors import quoted, received
 from glm_engine.server.visits import current
 
 log = structlog.get_logger("server")
+UNKNOWN_FIELD = "unknown_field"
 MAX_CHOICES = 128
 MAX_STOPS = 32
 MAX_STOP_CHARACTERS = 1024
@@ -63,7 +64,7 @@ class UnknownFields:
     def take(self, owner, names):
         """Refuse fields of a model, or name those of them in the log that never came before."""
         if self.are_refused:
-            raise PydanticCustomError("unknown_field", "not known", {"name": names[0]})
+            raise PydanticCustomError(UNKNOWN_FIELD, "not known", {"name": names[0]})
         new = {(owner, name[:MAX_NAME_CHARACTERS]) for name in names} - self.named
         if new and len(self.named) < MAX_NAMED:
             self.named |= new
@@ -117,9 +118,24 @@ def only(*neutral, reason="not supported"):
     return Annotated[Any, PlainValidator(check), WithJsonSchema({"enum": [None, *neutral]})]
 
 
+def wrong_kind(wanted, value):
+    """Return the error of a value that is of no kind that its field takes."""
+    return ValueError(f"expected {wanted}, got {received(value)}")
+
+
 def list_of(item, most, least=0):
     """Return the type of a list of so many items, whose first wrong one is its only error."""
     return Annotated[list[item], Field(fail_fast=True, min_length=least, max_length=most)]
+
+
+def check_type(name, item, known):
+    """Refuse an item of a list, called `name`, that does not state one of the known types."""
+    if not isinstance(item, dict):
+        raise ValueError(f"{name}: expected an object, got {received(item)}")
+    kind = item.get("type")
+    if not isinstance(kind, str) or kind not in known:
+        stated = "no type" if kind is None else f"type {quoted(kind)}"
+        raise ValueError(f"{name} has {stated}; supported types: {', '.join(known)}")
 
 
 def list_by_type(most, noun, whole_of_text=None, /, **models):
@@ -130,11 +146,10 @@ def list_by_type(most, noun, whole_of_text=None, /, **models):
 
     def check(value):
         items = [whole_of_text(value)] if whole_of_text and isinstance(value, str) else value
-        for at, item in enumerate(items if isinstance(items, list) else ()):
-            kind = item.get("type") if isinstance(item, dict) else None
-            if not isinstance(kind, str) or kind not in models:
-                known = ", ".join(models)
-                raise ValueError(f"{noun} {at} has type {quoted(kind)}; supported types: {known}")
+        if not isinstance(items, list):
+            raise wrong_kind(f"a {'string or a ' if whole_of_text else ''}list of {noun}s", items)
+        for at, item in enumerate(items):
+            check_type(f"{noun} {at}", item, models)
         return items
 
     kinds = set(models.values())
@@ -147,7 +162,9 @@ def list_by_type(most, noun, whole_of_text=None, /, **models):
 
 def stop_list(value):
     texts = [value] if isinstance(value, str) else value
-    return [] if texts is None else texts
+    if not isinstance(texts, list | None):
+        raise wrong_kind("a string or a list of strings", texts)
+    return texts or []
 
 
 StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
@@ -189,7 +206,7 @@ Harmless = Any
 def bias_table(value):
     """JSON's keys are texts; return {token id: bias}."""
     if not isinstance(value, dict):
-        return value
+        raise wrong_kind("an object that maps token ids to numbers", value)
     if len(value) > MAX_BIASES:
         raise ValueError(f"expected at most {MAX_BIASES} token ids, got {len(value)}")
     wrong = [key for key in value if not (isinstance(key, str) and TOKEN_ID.fullmatch(key))]

@@ -1,5 +1,9 @@
 """What each metric means, as Prometheus's HELP lines say it."""
 
+PREEMPTIONS = (
+    "Requests preempted because the KV cache was full; a preempted request waits, then continues"
+    " with the same tokens. If this rises, raise --memory-limit or lower --max-batch."
+)
 TEXTS = {
     "glm_requests": "HTTP requests by endpoint and outcome.",
     "glm_http_cpu_seconds": "CPU time used by the HTTP thread, in seconds.",
@@ -7,7 +11,7 @@ TEXTS = {
     "glm_cached_prompt_tokens": "Prompt tokens taken from the prefix cache.",
     "glm_generated_tokens": "Generated tokens.",
     "glm_steps": "Forward passes of the engine.",
-    "glm_preemptions": "Requests preempted because the KV cache was full.",
+    "glm_preemptions": PREEMPTIONS,
     "glm_evictions": "Pages evicted from the prefix cache.",
     "glm_late_masks": "Forward-pass rows wasted because their grammar mask came too late.",
     "glm_mask_wait_seconds": "Seconds that forward passes spent waiting for grammar masks.",
@@ -30,7 +34,7 @@ TEXTS = {
     "vllm:prompt_tokens": "Prompt tokens of requests that have started to generate.",
     "vllm:prompt_tokens_cached": "Prompt tokens taken from the prefix cache.",
     "vllm:generation_tokens": "Generated tokens.",
-    "vllm:num_preemptions": "Requests preempted because the KV cache was full.",
+    "vllm:num_preemptions": PREEMPTIONS,
     "vllm:prefix_cache_queries": "Prompt tokens looked up in the prefix cache.",
     "vllm:prefix_cache_hits": "Prompt tokens found in the prefix cache.",
     "vllm:request_success": "Finished answers by finish reason.",

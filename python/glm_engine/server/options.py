@@ -99,7 +99,8 @@ SERVER = (
         type=click.Path(),
         show_default="no keys",
         help="File with one API key per line, either plain or as sha256:HEX. Keys in GLM_API_KEYS, "
-        "separated by spaces, are also accepted.",
+        "separated by spaces, are also accepted. The log identifies a key by the first 8 digits of"
+        " its SHA-256 digest.",
     ),
     server_option(
         "--allowed-host",
@@ -137,7 +138,7 @@ SERVER = (
         "--drain-seconds",
         "drain_seconds",
         SECONDS,
-        "Seconds to let running requests finish after SIGTERM, SIGHUP or Ctrl-C.",
+        "Seconds to wait for running requests to finish after SIGTERM, SIGHUP or Ctrl-C.",
     ),
 )
 DEFAULTS = (
@@ -216,7 +217,7 @@ LIMITS = (
         "--request-timeout",
         "request_seconds",
         POSITIVE_SECONDS,
-        "Maximum time for a request in seconds, including time in the queue.",
+        "Maximum time per request, in seconds, including time in the queue.",
         shown="no limit",
     ),
     limit(
@@ -245,7 +246,7 @@ LIMITS = (
     ),
 )
 LOGS = (
-    log_option("--log-level", "log_level", click.Choice(LOG_LEVELS), "Minimum level to log."),
+    log_option("--log-level", "log_level", click.Choice(LOG_LEVELS), "Minimum log level."),
     log_option(
         "--log-format",
         "log_format",

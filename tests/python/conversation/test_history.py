@@ -104,4 +104,4 @@ def test_tools_are_checked(tmp_path):
     path.write_text("{}")
     with pytest.raises(BadInputError) as caught:
         read_tools(path)
-    assert str(caught.value) == f"{path}: Input should be a valid list"
+    assert str(caught.value) == f"{path}: expected a list, got an object"

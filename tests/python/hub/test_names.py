@@ -20,7 +20,7 @@ TAKES_A_MODEL = {
     "inspect": [],
     "plan": [],
     "bench": ["--model"],
-    "serve": ["--model"],
+    "serve": ["--port", "0", "--model"],
     "load": ["--engine", "--model"],
     "chat": ["--model"],
 }

@@ -1,6 +1,7 @@
 """Commands download a model that they need: config.json first, the weights only if needed."""
 
 import json
+import socket
 
 import pytest
 
@@ -139,3 +140,22 @@ def test_a_tokenizer_comes_without_weights(hub, here, name):
 
 def name_of(name):
     return f"models--{name.replace('/', '--')}"
+
+
+def test_a_port_in_use_is_found_before_the_download(hub, nursery, name):
+    hub.repositories[name] = random_model(name)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        ended = nursery.run("serve", name, "--port", str(port))
+    assert ended.code == 2
+    reason = "Address already in use; choose another port with --port"
+    assert ended.line() == f"glm: cannot listen on 127.0.0.1:{port}: {reason}\n"
+    assert not hub.asked
+
+
+def test_a_wrong_key_file_is_found_before_the_download(hub, nursery, name, tmp_path):
+    hub.repositories[name] = random_model(name)
+    ended = nursery.run("serve", name, "--api-key-file", str(tmp_path / "absent"))
+    assert ended.code == 2
+    assert "cannot read the API key file" in ended.line()
+    assert not hub.asked

@@ -120,6 +120,54 @@ def cut(*outcomes, rate=math.inf):
     return point | {"num_asked": 10, "server": None}
 
 
+def refused_at(rate, *messages, outcome="400", completed=0):
+    """The point of a rate whose requests were refused with these messages."""
+    records = [record() for _ in range(completed)]
+    for message in messages:
+        records.append(record())
+        records[-1].outcome, records[-1].message = outcome, message
+    return make_figures(rate, [Outcome(100.0, records, 0.1)], {}) | {
+        "num_asked": len(records),
+        "server": None,
+    }
+
+
+TOO_LONG = (
+    "this model's maximum context length is 512 tokens; this request needs 640 tokens",
+    "This model's maximum context length is 512 tokens. However, you requested 700 tokens",
+    "the prompt has 640 tokens, but the context length (max_seq) is 512",
+)
+REFUSED = "requests refused because the context length is 512 tokens"
+ADVICE = "Lower --prompts and --outputs, or raise the context length (--max-seq)."
+
+
+@pytest.mark.parametrize("message", TOO_LONG)
+def test_requests_longer_than_the_context_are_told_first_and_without_tables(capsys, message):
+    lines = printed(capsys, refused_at(math.inf, message, message), is_interrupted=False)
+    assert lines == [f"At rate inf, {REFUSED}: 2 of 2", ADVICE, f"  400: {message}"]
+
+
+def test_rates_without_a_success_are_left_out_of_the_tables(capsys):
+    lines = printed(capsys, whole(2.0), refused_at(4.0, TOO_LONG[0]), is_interrupted=False)
+    rows = {line.split()[0] for line in lines if line.strip()}
+    assert "2" in rows
+    assert "4" not in rows
+    assert f"At rate 4, {REFUSED}: 1 of 1" in lines
+
+
+def test_some_requests_longer_than_the_context_get_the_advice_below_the_tables(capsys):
+    lines = printed(capsys, refused_at(4.0, TOO_LONG[0], completed=2), is_interrupted=False)
+    assert lines[0].startswith("target")
+    told = lines.index(ADVICE)
+    assert lines[told - 1] == f"At rate 4, {REFUSED}: 1 of 3"
+
+
+def test_other_failures_get_no_advice(capsys):
+    lines = printed(capsys, refused_at(4.0, TOO_LONG[0], "no"), is_interrupted=False)
+    assert lines[0] == "At rate 4, requests failed: 2 with 400"
+    assert ADVICE not in lines
+
+
 def whole(rate):
     point = make_figures(rate, [Outcome(100.0, [record()], 0.1)], {})
     return point | {"num_asked": 1, "server": None}

@@ -9,7 +9,14 @@ from fastapi import APIRouter, Request
 from pydantic import PlainValidator, WithJsonSchema
 
 from glm_engine.server.constraints import compiled
-from glm_engine.server.fields import MAX_LOGPROBS, MAX_TOKENS, SamplingFields, only, whole
+from glm_engine.server.fields import (
+    MAX_LOGPROBS,
+    MAX_TOKENS,
+    SamplingFields,
+    only,
+    whole,
+    wrong_kind,
+)
 from glm_engine.server.generation import Job
 from glm_engine.server.limits import JsonRoute
 from glm_engine.server.logprob_rows import LogprobRows
@@ -46,9 +53,8 @@ def prompt_list(value):
     if not isinstance(prompts, list) or not all(
         isinstance(one, str) or is_ids(one) for one in prompts
     ):
-        raise ValueError(
-            "expected a string, a list of strings, a list of token ids, or a list of token id lists"
-        )
+        wanted = "a string, a list of strings, a list of token ids, or a list of token id lists"
+        raise wrong_kind(wanted, value)
     if not 1 <= len(prompts) <= MAX_PROMPTS:
         raise ValueError(f"expected 1 to {MAX_PROMPTS} prompts, got {len(prompts)}")
     return prompts

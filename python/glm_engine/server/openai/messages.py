@@ -6,14 +6,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from glm_engine.dialogue import whole_members
-from glm_engine.server.errors import ApiError, quoted
+from glm_engine.server.errors import ApiError
 from glm_engine.server.fields import (
     MAX_MESSAGES,
     MAX_TOOLS,
     Harmless,
     LenientModel,
     StrictModel,
+    check_type,
     list_of,
+    wrong_kind,
 )
 from glm_engine.server.json_bounds import check_arguments
 from glm_engine.server.parts import text_of
@@ -42,15 +44,12 @@ class RefusalPart(LenientModel):
 def check_parts(value):
     """Name what is no text: a text model must not be led to answer about what it cannot read."""
     if value is not None and not isinstance(value, str | list):
-        raise ValueError("expected a string or a list of parts")
+        raise wrong_kind("a string or a list of parts", value)
     parts = value if isinstance(value, list) else ()
     if len(parts) > MAX_PARTS:
         raise ValueError(f"expected at most {MAX_PARTS} parts, got {len(parts)}")
     for at, part in enumerate(parts):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in PART_TYPES:
-            known = ", ".join(PART_TYPES)
-            raise ValueError(f"part {at} has type {quoted(kind)}; supported types: {known}")
+        check_type(f"part {at}", part, PART_TYPES)
     return value
 
 

@@ -148,9 +148,9 @@ def test_arguments_that_are_no_object():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (5, "valid list"),
+        (5, "expected a string or a list of items, got 5"),
         ([], "at least 1"),
-        ([5], "item 0 has type None"),
+        ([5], "item 0: expected an object, got 5"),
         ([user(), {"type": "item_reference", "id": "x"}], "item 1 is an item_reference"),
         ([{"type": "web_search_call", "id": "x"}], "item 0 has type 'web_search_call'"),
         ([{"type": [], "role": "user"}], r"item 0 has type \[\]"),

@@ -86,18 +86,8 @@ AnyTool = Annotated[FunctionTool | Namespace, Field(discriminator="type")]
 Tool = Annotated[AnyTool, BeforeValidator(known_tool, AnyTool)]
 
 
-def function_choice(value):
-    if isinstance(value, dict) and value.get("type") not in ("function", "allowed_tools"):
-        kind = value.get("type")
-        raise ValueError(
-            f"type {quoted(kind)} is not supported; expected 'function' or 'allowed_tools'"
-        )
-    return value
-
-
 ObjectChoice = Annotated[NamedTool | AllowedTools, Field(discriminator="type")]
-AnyChoice = Literal["none", "auto", "required"] | ObjectChoice
-ToolChoice = Annotated[AnyChoice, BeforeValidator(function_choice, AnyChoice)]
+ToolChoice = Literal["none", "auto", "required"] | ObjectChoice
 
 
 class Format(StrictModel):

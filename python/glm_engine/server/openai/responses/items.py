@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from glm_engine.server.fields import LenientModel, list_by_type
+from glm_engine.server.fields import LenientModel, list_by_type, wrong_kind
 from glm_engine.server.openai.messages import MAX_PARTS, RefusalPart
 from glm_engine.server.parts import Unread
 
@@ -88,7 +88,7 @@ def typed_items(value):
     """Return a list of items that all say their type; a message need not."""
     items = [{"role": "user", "content": value}] if isinstance(value, str) else value
     if not isinstance(items, list):
-        return items
+        raise wrong_kind("a string or a list of items", items)
     for at, item in enumerate(items):
         if isinstance(item, dict) and item.get("type") == REFERENCE:
             raise ValueError(
