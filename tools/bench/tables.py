@@ -126,7 +126,7 @@ def decode() -> list[str]:
     titles = (*titles, *(f"prefill of {count:,}, ms" for count in PROMPTS))
     table = [titles, *(decode_row(one) for one in DECODES)]
     names = [name for one in DECODES for name in one.files]
-    return [*markdown(table), "", f"{source('GPUs as named', names)}: the linked files."]
+    return [*markdown(table), "", f"{source('GPUs as named', names)}: linked above."]
 
 
 def decode_row(one: Decode) -> Sequence[str]:
@@ -212,7 +212,7 @@ def exchanges() -> list[str]:
 
 
 def serving() -> list[str]:
-    titles = ("256 streams", "server, tokens/s", "engine alone", "share", "HTTP, µs per token")
+    titles = ("256 streams", "server, tokens/s", "engine alone", "share", "CPU of HTTP, µs per token")
     named = {
         f"{AIR}, one H200": "serving-h200-acceptance-cuda",
         "`capitals`, one CPU thread": "serving-h200-acceptance-cpu",
