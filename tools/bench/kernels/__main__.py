@@ -147,7 +147,10 @@ def parsed() -> argparse.Namespace:
 
 
 def opened_device() -> KernelDevice:
-    """The CUDA device, or one line that says why there is none."""
+    """The CUDA device, or one line that says why there is none.
+
+    Kernels load when they are first called; otherwise all of PyTorch's would load at the start.
+    """
     os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
     if not library_path("cuda").exists():
         sys.exit(f"kernels: {library_path('cuda')} is not built")
