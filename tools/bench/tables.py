@@ -212,7 +212,13 @@ def exchanges() -> list[str]:
 
 
 def serving() -> list[str]:
-    titles = ("256 streams", "server, tokens/s", "engine alone", "share", "CPU of HTTP, µs per token")
+    titles = (
+        "256 streams",
+        "server, tokens/s",
+        "engine alone",
+        "share",
+        "CPU of HTTP, µs per token",
+    )
     named = {
         f"{AIR}, one H200": "serving-h200-acceptance-cuda",
         "`capitals`, one CPU thread": "serving-h200-acceptance-cpu",
