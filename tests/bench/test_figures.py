@@ -1,90 +1,73 @@
-"""Limits, verdicts and the three forms of the report."""
+"""The page of figures: its tables are those of the files, and no file lies unused."""
 
 import json
-import math
+import re
+from pathlib import Path
 
-import pytest
+from click.testing import CliRunner
 
-from tools.bench import report
-from tools.bench.figures import Bound, Figure, Section, readable
+from tests.bench.refusals import expect_one_line
+from tools.bench import tables
+from tools.bench.figures import PAGE, main
+from tools.bench.tables import ABSENT, Decode, decode_row
 
-MACHINE = {
-    "date": "2026-01-01 00:00 UTC",
-    "commit": "0123abcd",
-    "processor": "a processor",
-    "cores": 2,
-    "memory_gib": 24.0,
-    "system": "Linux 6",
-    "load_average": 0.1,
-    "versions": {"python": "3.11.2"},
-}
-
-
-def figure(value: float, bound: Bound = Bound.AT_MOST, limit: float | None = 150.0) -> Figure:
-    return Figure("planning", value, "µs", bound, limit, "a note")
+PATTERN = re.compile(r"`(\*-\S+\.json)`")
+POINTS = [
+    {"batch": 1, "context": 128, "tokens_per_second": 200.0, "floor_tokens_per_second": 400.0},
+    {"batch": 8, "context": 128, "tokens_per_second": 1234.5, "share_of_floor": 0.614},
+    {"batch": 16, "context": 8192, "tokens_per_second": 700.0, "share_of_floor": 0.9},
+    {"batch": 64, "context": 128, "skipped": "needs pages"},
+]
 
 
-def section(*figures: Figure) -> Section:
-    return Section("planning", "Planning one step", "How it is measured.", figures, {"runs": [1.0]})
+def run(page: Path, *options: str):
+    return CliRunner().invoke(main, ["--page", str(page), *options])
 
 
-@pytest.mark.parametrize(
-    ("bound", "value", "is_kept"),
-    [
-        (Bound.AT_MOST, 149.9, True),
-        (Bound.AT_MOST, 150.0, True),
-        (Bound.AT_MOST, 150.1, False),
-        (Bound.AT_MOST, math.nan, False),
-        (Bound.AT_LEAST, 150.1, True),
-        (Bound.AT_LEAST, 150.0, True),
-        (Bound.AT_LEAST, 149.9, False),
-        (Bound.AT_LEAST, math.nan, False),
-    ],
-)
-def test_limits_include_their_own_value(bound, value, is_kept):
-    assert figure(value, bound).is_kept is is_kept
-    assert len(report.missed([section(figure(value, bound))])) == (0 if is_kept else 1)
+def test_the_committed_page_is_what_the_command_makes():
+    result = run(PAGE)
+    assert result.exit_code == 0, result.output
 
 
-def test_a_figure_without_a_limit_is_always_kept():
-    free = Figure("prefill", math.nan, "tokens/s")
-    assert free.is_kept
-    assert report.row(free)[2:4] == ("", "")
+def test_a_changed_number_is_seen_and_written_anew(tmp_path):
+    page, text = tmp_path / "page.md", PAGE.read_text(encoding="utf-8")
+    page.write_text(text.replace("| 238 |", "| 239 |"), encoding="utf-8")
+    result = run(page)
+    assert result.exit_code == 1
+    assert "its tables are not those of the files; use --write" in result.stderr
+    assert run(page, "--write").exit_code == 0
+    assert page.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(6.8734, "6.873 µs"), (150, "150 µs"), (5054.7, "5,055 µs"), (0.05, "0.05 µs")],
-)
-def test_readable_numbers(value, text):
-    assert readable(value, "µs") == text
+def test_a_page_without_one_of_the_tables_is_refused(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text(encoding="utf-8").replace("<!--kernels-->", ""))
+    expect_one_line(main, ["--page", str(page)], "expected the tables peers-decode, ")
 
 
-def test_json_holds_figures_machine_and_series():
-    content = json.loads(report.as_json("scons bench", MACHINE, [section(figure(200.0))]))
-    assert content["command"] == "scons bench"
-    assert content["machine"] == MACHINE
-    (row,) = content["sections"][0]["figures"]
-    assert (row["value"], row["limit"], row["bound"], row["is_kept"]) == (200.0, 150.0, "≤", False)
-    assert content["sections"][0]["series"] == {"runs": [1.0]}
+def test_every_file_of_the_benchmarks_is_one_that_the_page_names():
+    text = PAGE.read_text(encoding="utf-8")
+    named = {PAGE.parent / name for name in re.findall(r"\((benchmarks/\S+)\)", text)}
+    for pattern in PATTERN.findall(text):
+        named |= set((tables.FOLDER / tables.PEERS).glob(pattern))
+    drawn = tables.FOLDER / "comparison.svg"
+    lying = {path for path in tables.FOLDER.rglob("*") if path.suffix in (".json", ".png", ".svg")}
+    assert lying == named | {drawn}
 
 
-def test_markdown_names_command_machine_method_and_verdict(tmp_path):
-    plots = [tmp_path / "acceptance-planning.svg", tmp_path / "acceptance-planning.png"]
-    page = report.as_markdown("scons bench", MACHINE, [section(figure(200.0))], plots)
-    for words in (
-        "| command | `scons bench` |",
-        "a processor, 2 cores, 24.0 GiB, Linux 6",
-        "How it is measured.",
-        "| planning | 200 µs | ≤ 150 µs | missed | a note |",
-        "![Planning one step](acceptance-planning.svg)",
-    ):
-        assert words in page
-
-
-def test_the_table_shows_each_figure(capsys):
-    report.print_section(section(figure(6.5), Figure("other", 1.0, "s")))
-    printed = capsys.readouterr().out
-    assert "6.5 µs" in printed
-    assert "≤ 150 µs" in printed
-    assert "kept" in printed
+def test_a_row_of_decode_holds_the_fastest_rates_and_their_share_of_the_floor(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tables, "FOLDER", tmp_path)
+    ours = {"decode": POINTS, "prefill": [{"tokens": 1024, "seconds": 0.0123}]}
+    other = {"rows": [{"batch": 1, "decode_tok_s": 210.0}, {"batch": 8, "decode_tok_s": 9.0}]}
+    for name, content in (("ours", ours), ("other", other)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    link = "[a](benchmarks/ours.json)"
+    none, rest = ABSENT, [ABSENT] * 4
+    alone = [link, "200 (50%)", "1,234 (61%)", *rest, "12.3", none]
+    assert list(decode_row(Decode("a", ["ours"]))) == alone
+    both = [f"{link}, [2](benchmarks/other.json)", "210", "1,234 (61%)", *rest, "12.3", none]
+    assert list(decode_row(Decode("a", ["ours", "other"]))) == both
+    long = list(decode_row(Decode("a", ["ours"], 8192)))
+    assert long == [link, none, none, "700 (90%)", none, none, none, none, none]

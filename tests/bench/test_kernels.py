@@ -91,19 +91,11 @@ def test_without_a_ceiling_there_is_no_share():
     assert f"{CEILINGS[READ]}: failed" in report.ceiling_lines({READ: None})
 
 
-def test_files_are_whole_after_each_line(tmp_path):
-    for count in (1, 2):
-        lines = [line(READ, 5e6)] * count
-        report.write(tmp_path / "out", DESCRIBED, lines)
-        stored = json.loads((tmp_path / "out" / "kernels.json").read_text())
-        assert len(stored["lines"]) == count
-        assert stored["lines"][0]["share"] == pytest.approx(0.5)
-        table = (tmp_path / "out" / "kernels.md").read_text().splitlines()
-        assert sum(row.startswith("| Air |") for row in table) == count
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "kernels.json",
-        "kernels.md",
-    ]
+def test_the_report_holds_each_line():
+    content = report.as_dict(DESCRIBED, [line(READ, 5e6)] * 2)
+    assert content["ceilings"] == RATES
+    assert [one["share"] for one in content["lines"]] == pytest.approx([0.5, 0.5])
+    assert [report.Line(**one) for one in content["lines"]] == [line(READ, 5e6)] * 2
 
 
 def test_the_plan_names_each_line_once():
@@ -180,7 +172,7 @@ def refuse() -> float:
     raise RuntimeError("linear: expected 1, got 2\nmore")
 
 
-def run_of(calls, num_answers: int, folder: Path):
+def run_of(calls, num_answers: int, output: Path):
     """(Run, whether the device answered to the end) of one line for each call."""
     groups.imported("torch")
     from tools.bench.kernels.__main__ import Run
@@ -189,13 +181,13 @@ def run_of(calls, num_answers: int, folder: Path):
     def build(call):
         return lambda: Case("linear", "4x4", 3, 5e6, [call])
 
-    run = Run(Answering(num_answers), DESCRIBED, folder)
+    run = Run(Answering(num_answers), DESCRIBED, output)
     lines = [Planned("Air", "linear", f"line {i}", build(call)) for i, call in enumerate(calls)]
     return run, run.measure_all(lines, 60)
 
 
 def test_a_line_that_fails_is_named_and_the_next_is_measured(tmp_path, capsys):
-    run, answers = run_of([lambda: 10.0, refuse, lambda: 5.0], 9, tmp_path)
+    run, answers = run_of([lambda: 10.0, refuse, lambda: 5.0], 9, tmp_path / "kernels.json")
     assert answers
     assert [each.microseconds for each in run.lines] == [10.0, 5.0]
     named = capsys.readouterr().err
@@ -204,7 +196,7 @@ def test_a_line_that_fails_is_named_and_the_next_is_measured(tmp_path, capsys):
 
 
 def test_a_lost_device_ends_the_run_and_keeps_its_lines(tmp_path, capsys):
-    run, answers = run_of([lambda: 10.0, refuse, lambda: 5.0], 1, tmp_path)
+    run, answers = run_of([lambda: 10.0, refuse, lambda: 5.0], 1, tmp_path / "kernels.json")
     assert not answers
     assert len(run.lines) == 1
     assert "the device was lost in linear line 1" in capsys.readouterr().err

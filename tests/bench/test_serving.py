@@ -7,18 +7,20 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tools.bench.figures import Bound
-from tools.bench.serving.__main__ import main, parse_cores
-from tools.bench.serving.limits import figures_of
-from tools.bench.serving.sides import (
+from tools.bench.report import Bound
+from tools.bench.serving import (
     READY,
     Cores,
     RunFailedError,
     at_server,
+    figures_of,
     in_engine,
+    main,
+    parse_cores,
+    pin,
     running_server,
+    thread_ids,
 )
-from tools.bench.serving.threads import pin, thread_ids
 
 CPU = ["--device", "cpu", "--threads", "1", "--max-seq", "128"]
 SMALL = ["--requests", "6", "--prompts", "fixed:8", "--outputs", "fixed:5", "--seed", "1"]
@@ -51,7 +53,7 @@ def test_cores():
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(monkeypatch):
-    monkeypatch.setattr("tools.bench.serving.__main__.at_server", None)
+    monkeypatch.setattr("tools.bench.serving.at_server", None)
     result = CliRunner().invoke(main, ["--output", "/proc/absent"])
     assert result.exit_code == 2
     assert "/proc/absent: cannot be written" in result.output

@@ -1,4 +1,4 @@
-"""`python -m tools.bench`: measure, print, write build/bench, fail when a limit is missed."""
+"""`python -m tools.bench`: measure, print, write a report, fail when a limit is missed."""
 
 import sys
 from collections.abc import Sequence
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from tools.bench import decoding, index, machine, memory, planning, plots, report
+from glm_engine.files import prepare_target, write_report
+from tools.bench import decoding, index, machine, memory, planning, report
 from tools.bench.processes import ROOT
 
 SECTIONS = {
@@ -15,7 +16,7 @@ SECTIONS = {
     "memory": memory.run,
     "decoding": decoding.run,
 }
-FOLDER = ROOT / "build" / "bench"
+REPORT = ROOT / "build" / "bench" / "acceptance.json"
 MISSED, NO_MEASURE = 1, 2
 
 
@@ -23,18 +24,8 @@ def command_line() -> str:
     return " ".join(["scons bench", *sys.argv[1:]])
 
 
-def write(folder: Path, described: dict, sections: list) -> None:
-    """acceptance.json, acceptance.md and the plots."""
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn = [path for section in sections for path in plots.draw(section, folder)]
-    text = report.as_json(command_line(), described, sections)
-    (folder / "acceptance.json").write_text(text, encoding="utf-8")
-    page = report.as_markdown(command_line(), described, sections, drawn)
-    (folder / "acceptance.md").write_text(page, encoding="utf-8")
-
-
 def require_packages(names: Sequence[str]) -> None:
-    wanted = ["matplotlib", *(["torch", "transformers"] if "decoding" in names else [])]
+    wanted = ("torch", "transformers") if "decoding" in names else ()
     absent = [name for name in wanted if not machine.is_installed(name)]
     if absent:
         command = "tools/develop --with oracle scons bench"
@@ -53,18 +44,19 @@ def require_packages(names: Sequence[str]) -> None:
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="Folder for the results [default: build/bench].",
+    help="Write the figures to this file as JSON [default: build/bench/acceptance.json].",
 )
 def main(names: Sequence[str], output: Path | None) -> None:
     """Measure the acceptance figures; exit with 1 when a limit is missed."""
     chosen = names or tuple(SECTIONS)
     require_packages(chosen)
+    target = prepare_target(output or REPORT) if output or not names else None
     described, sections = machine.describe(), []
     for name in chosen:
         sections.append(SECTIONS[name]())
         report.print_section(sections[-1])
-    if output or not names:
-        write(output or FOLDER, described, sections)
+    if target is not None:
+        write_report(report.as_dict(command_line(), described, sections), target)
     failures = report.missed(sections)
     for figure in failures:
         name, value, limit, *_ = report.row(figure)

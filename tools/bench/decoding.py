@@ -2,9 +2,9 @@
 
 from statistics import median
 
-from tools.bench.figures import Bound, Figure, Section
 from tools.bench.machine import num_cores
 from tools.bench.processes import Worker
+from tools.bench.report import Bound, Figure, Section
 
 BATCHES = (1, 8, 32)
 GATED_BATCH = 32

@@ -1,70 +1,56 @@
-"""A measured number beside the limit that it must keep."""
+"""`python -m tools.bench.figures`: the tables of docs/figures.md, from the JSON files beside it.
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from enum import Enum
+The text of the page is written by hand. Between its lines `<!--NAME-->` and `<!--end-->` is what
+`tables.TABLES[NAME]` makes of the files in docs/benchmarks.
+"""
 
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
-class Bound(Enum):
-    """On which side of its limit a figure must lie."""
+import click
 
-    AT_MOST = "≤"
-    AT_LEAST = "≥"
-    NONE = ""
+from tools.bench.one_line import errors_in_one_line
+from tools.bench.processes import ROOT
+from tools.bench.tables import TABLES
 
-
-@dataclass(frozen=True)
-class Figure:
-    """One row of the table. `limit` is None where the number is for information."""
-
-    name: str
-    value: float
-    unit: str
-    bound: Bound = Bound.NONE
-    limit: float | None = None
-    note: str = ""
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether the limit holds; a number that is none (NaN) keeps no limit."""
-        if self.bound is Bound.AT_MOST:
-            return self.value <= self.limit
-        if self.bound is Bound.AT_LEAST:
-            return self.value >= self.limit
-        return True
-
-    def as_dict(self) -> dict:
-        return {**asdict(self), "bound": self.bound.value, "is_kept": self.is_kept}
+PAGE = ROOT / "docs" / "figures.md"
+PART = re.compile(r"^<!--([a-z-]+)-->\n.*?^<!--end-->$", re.M | re.S)
+STALE = 1
 
 
-@dataclass(frozen=True)
-class Section:
-    """The figures of one benchmark, how they came about, and the data of its plot."""
+def renewed(text: str, tables: dict[str, Callable[[], list[str]]]) -> str:
+    """The text of a page with its tables made anew; raises `ValueError` unless it has each once."""
+    names = [found[1] for found in PART.finditer(text)]
+    if sorted(names) != sorted(tables):
+        raise ValueError(f"expected the tables {', '.join(tables)}, got {', '.join(names)}")
 
-    name: str
-    title: str
-    method: str
-    figures: Sequence[Figure]
-    series: dict
+    def made(found: re.Match) -> str:
+        return "\n".join([f"<!--{found[1]}-->", "", *tables[found[1]](), "", "<!--end-->"])
 
-    def as_dict(self) -> dict:
-        rows = [figure.as_dict() for figure in self.figures]
-        return {
-            "name": self.name,
-            "title": self.title,
-            "method": self.method,
-            "figures": rows,
-            "series": self.series,
-        }
+    return PART.sub(made, text)
 
 
-def readable(value: float, unit: str) -> str:
-    """A number with four significant digits, whole from 1,000 on, and its unit."""
-    digits = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return f"{digits} {unit}".strip()
+@click.command()
+@click.option("--write", "is_written", is_flag=True, help="Write the page.")
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path),
+    default=PAGE,
+    help="Page with the tables [default: docs/figures.md].",
+)
+def main(is_written: bool, page: Path) -> None:
+    """Make the tables of docs/figures.md; without --write, end with 1 where the page has others."""
+    with errors_in_one_line("tools.bench.figures", OSError, ValueError):
+        text = page.read_text(encoding="utf-8")
+        wanted = renewed(text, TABLES)
+        if is_written:
+            page.write_text(wanted, encoding="utf-8")
+        elif wanted != text:
+            click.echo(f"{page}: its tables are not those of the files; use --write", err=True)
+            sys.exit(STALE)
 
 
-def readable_limit(figure: Figure) -> str:
-    if figure.bound is Bound.NONE:
-        return ""
-    return f"{figure.bound.value} {readable(figure.limit, figure.unit)}"
+if __name__ == "__main__":
+    main()

@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from tools.bench.figures import Bound, Figure, Section
 from tools.bench.processes import ROOT, ask_once
+from tools.bench.report import Bound, Figure, Section
 from tools.checkpoint.layout import LayoutOptions
 from tools.checkpoint.synthetic import GLM_4_7_FP8_SHARDS, write_sparse_checkpoint
 

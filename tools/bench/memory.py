@@ -2,9 +2,9 @@
 
 import json
 
-from tools.bench.figures import Bound, Figure, Section
 from tools.bench.processes import ask_once
 from tools.bench.prompts import CAPITALS
+from tools.bench.report import Bound, Figure, Section
 
 WORKER = "tools.bench.memory_worker"
 ALLOWANCE_BYTES = 150e6

@@ -19,8 +19,8 @@ from glm_engine.commands.bench import NumberList
 from glm_engine.engine import Engine
 from glm_engine.files import prepare_target, write_report
 from glm_engine.requests import EngineOptions, Request
-from tools.bench.figures import Bound, Figure
 from tools.bench.one_line import errors_in_one_line
+from tools.bench.report import Bound, Figure
 
 CONTEXT = 128
 STEPS_FOR_EACH = 16

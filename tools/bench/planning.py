@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from statistics import median, quantiles
 
-from tools.bench.figures import Bound, Figure, Section
 from tools.bench.processes import ROOT
+from tools.bench.report import Bound, Figure, Section
 
 IR = ROOT / "build" / "lowered" / "x86-64-v3" / "debug.ll"
 PROBE = "scheduler_measure_plan"

@@ -1,14 +1,72 @@
-"""The table on the terminal, and the same as JSON and Markdown."""
+"""A measured number beside the limit that it must keep: on the terminal, as JSON, in a table."""
 
-import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-
-from tools.bench.figures import Figure, Section, readable, readable_limit
+from dataclasses import asdict, dataclass
+from enum import Enum
 
 WIDTH = 140
 KEPT, MISSED = "kept", "missed"
+Table = Sequence[Sequence[str]]
+"""Rows of cells; the first row holds the titles."""
+
+
+class Bound(Enum):
+    """On which side of its limit a figure must lie."""
+
+    AT_MOST = "≤"
+    AT_LEAST = "≥"
+    NONE = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of the table. `limit` is None where the number is for information."""
+
+    name: str
+    value: float
+    unit: str
+    bound: Bound = Bound.NONE
+    limit: float | None = None
+    note: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the limit holds; a number that is none (NaN) keeps no limit."""
+        if self.bound is Bound.AT_MOST:
+            return self.value <= self.limit
+        if self.bound is Bound.AT_LEAST:
+            return self.value >= self.limit
+        return True
+
+    def as_dict(self) -> dict:
+        return {**asdict(self), "bound": self.bound.value, "is_kept": self.is_kept}
+
+
+@dataclass(frozen=True)
+class Section:
+    """The figures of one benchmark, how they came about, and what was measured."""
+
+    name: str
+    title: str
+    method: str
+    figures: Sequence[Figure]
+    series: dict
+
+    def as_dict(self) -> dict:
+        return {**asdict(self), "figures": [figure.as_dict() for figure in self.figures]}
+
+
+def readable(value: float, unit: str) -> str:
+    """A number with four significant digits, whole from 1,000 on, and its unit."""
+    digits = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{digits} {unit}".strip()
+
+
+def readable_limit(figure: Figure) -> str:
+    if figure.bound is Bound.NONE:
+        return ""
+    return f"{figure.bound.value} {readable(figure.limit, figure.unit)}"
 
 
 def verdict(figure: Figure) -> str:
@@ -43,50 +101,17 @@ def missed(sections: list[Section]) -> list[Figure]:
     return [figure for section in sections for figure in section.figures if not figure.is_kept]
 
 
-def as_json(command: str, machine: dict, sections: list[Section]) -> str:
-    content = {
-        "command": command,
-        "machine": machine,
-        "sections": [section.as_dict() for section in sections],
-    }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+def as_dict(command: str, machine: dict, sections: list[Section]) -> dict:
+    made = [section.as_dict() for section in sections]
+    return {"command": command, "machine": machine, "sections": made}
 
 
-def without_folders(text: str) -> str:
-    """The text with the last part of each absolute path alone."""
-    return " ".join(Path(word).name if word.startswith("/") else word for word in text.split())
+def markdown(table: Table) -> list[str]:
+    titles, *rows = ["| " + " | ".join(cells) + " |" for cells in table]
+    return [titles, "|" + "---|" * len(table[0]), *rows]
 
 
-def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [titles, tuple("---" for _ in titles), *rows]
-    return ["| " + " | ".join(cells) + " |" for cells in lines]
-
-
-def machine_lines(command: str, machine: dict) -> list[str]:
-    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
-    cores, memory = machine["cores"], machine["memory_gib"]
-    rows = [
-        ("command", f"`{command}`"),
-        ("date", machine["date"]),
-        ("commit", machine["commit"]),
-        ("machine", f"{machine['processor']}, {cores} cores, {memory} GiB, {machine['system']}"),
-        ("load average at the start", str(machine["load_average"])),
-        ("versions", versions),
-    ]
-    return markdown_table(("", ""), rows)
-
-
-def as_markdown(command: str, machine: dict, sections: list[Section], plots: list[Path]) -> str:
-    """A page with the machine, a table for each section with its method, and its plot."""
-    lines = ["# Acceptance figures on the CPU device", "", *machine_lines(command, machine)]
-    for section in sections:
-        lines += ["", f"## {section.title}", "", section.method, ""]
-        rows = [row(figure) for figure in section.figures]
-        lines += markdown_table(("figure", "value", "limit", "", "note"), rows)
-        lines += [
-            line
-            for plot in plots
-            if plot.stem == f"acceptance-{section.name}" and plot.suffix == ".svg"
-            for line in ("", f"![{section.title}]({plot.name})")
-        ]
-    return "\n".join(lines) + "\n"
+def counted(first: str, form: str, counts: Sequence[int]) -> Sequence[str]:
+    """The titles of a table whose columns are counts, of which the first says what is counted."""
+    numbers = [f"{count:,}" for count in counts]
+    return first, *(form.format(number) for number in numbers[:1]), *numbers[1:]

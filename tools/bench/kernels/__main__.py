@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
-from tools.bench import report as figures
-from tools.bench.kernels import ceilings, library, report, wanted
+from glm_engine.errors import BadInputError
+from glm_engine.files import prepare_target, write_report
+from tools.bench.kernels import ceilings, library, report
 from tools.bench.kernels.case import DEVICE, HOST, LIBRARY, Case
 from tools.bench.kernels.device import KernelDevice
 from tools.bench.kernels.models import MODELS
@@ -77,7 +78,7 @@ class Run:
         self.lines.append(done)
         print("  ".join(done.cells()), flush=True)
         if self.output is not None:
-            report.write(self.output, self.described, self.lines)
+            write_report(report.as_dict(self.described, self.lines), self.output)
 
     def measure_all(self, lines: list[Planned], seconds: float) -> bool:
         """False where the GPU answers no more."""
@@ -120,13 +121,6 @@ def machine() -> dict:
     }
 
 
-def summary(lines: list[report.Line]) -> str:
-    """What is asked for beside what was measured."""
-    rows = [("asked", "measured", "limit", "", "note")]
-    rows += [figures.row(figure) for figure in wanted.figures(lines)]
-    return report.columns(rows)
-
-
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", help="measure only this operation (repeatable)")
@@ -136,17 +130,27 @@ def parsed() -> argparse.Namespace:
         choices=MODELS,
         help="measure only the shapes of this model (repeatable)",
     )
-    parser.add_argument("--output", type=Path, help="folder for kernels.json and kernels.md")
+    parser.add_argument(
+        "--output", type=Path, help="write the lines to this file as JSON, after each"
+    )
     parser.add_argument(
         "--seconds", type=float, default=300, help="start no new line after this many seconds"
     )
     options = parser.parse_args()
     options.model = options.model or list(MODELS)
+    try:
+        if options.output is not None:
+            prepare_target(options.output)
+    except BadInputError as error:
+        parser.error(str(error))
     return options
 
 
 def opened_device() -> KernelDevice:
-    """The CUDA device, or one line that says why there is none."""
+    """The CUDA device, or one line that says why there is none.
+
+    Kernels load when they are first called; otherwise all of PyTorch's would load at the start.
+    """
     os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
     if not library_path("cuda").exists():
         sys.exit(f"kernels: {library_path('cuda')} is not built")
@@ -169,7 +173,6 @@ def main() -> None:
     lines = planned(device, options.model, options.only or ())
     answers = run.measure_all(lines, options.seconds)
     print(report.text_table(run.lines))
-    print(summary(run.lines))
     if not answers:
         sys.exit(1)
     device.close()

@@ -1,9 +1,7 @@
-"""Lines of the table, and the same as JSON and Markdown."""
+"""Lines of the table, and the same as JSON."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from tools.bench.kernels.case import CEILINGS, PRODUCTS, Case
 
@@ -112,31 +110,9 @@ def ceiling_lines(rates: dict[str, float | None]) -> list[str]:
     ]
 
 
-def markdown(described: Described, lines: Sequence[Line]) -> str:
-    table = [TITLES, ["---"] * len(TITLES), *(line.cells() for line in lines)]
-    machine = [f"- {key}: {value}" for key, value in described.machine.items()]
-    ceilings = [f"- {text}" for text in ceiling_lines(described.rates)]
-    rows = ["| " + " | ".join(cells) + " |" for cells in table]
-    head = ["# Kernels", "", f"`{described.command}`", "", *machine, "", "Ceilings:", ""]
-    return "\n".join([*head, *ceilings, "", *rows, ""])
-
-
 def as_dict(described: Described, lines: Sequence[Line]) -> dict:
     named = {"command": described.command, "machine": described.machine}
     return {**named, "ceilings": described.rates, "lines": [asdict(line) for line in lines]}
-
-
-def write(folder: Path, described: Described, lines: Sequence[Line]) -> None:
-    """kernels.json and kernels.md, each replaced as a whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = {
-        "kernels.json": json.dumps(as_dict(described, lines), indent=1, ensure_ascii=False) + "\n",
-        "kernels.md": markdown(described, lines),
-    }
-    for name, text in texts.items():
-        part = folder / f"{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(folder / name)
 
 
 def text_table(lines: Sequence[Line]) -> str:

@@ -12,6 +12,7 @@ import click
 from tools.bench.peers import checkpoint, loads, picture, results
 from tools.bench.peers.decode import BATCHES, Meter
 from tools.bench.peers.servers import SERVERS, PeerError, Place, running, version_of
+from tools.bench.report import markdown
 
 CONFIG = "glm-4.5-air-fp8"
 DECODE = "decode"
@@ -93,10 +94,9 @@ def main(
 
 
 def show(sides: dict[str, results.Side], device: str, drawn: Path | None) -> None:
-    decoded = {name: side for name, side in sides.items() if side.decode}
-    if decoded:
-        click.echo("\n".join(results.decode_table(decoded)) + "\n")
-    click.echo("\n".join(results.load_tables(sides)))
+    for table in (results.decode_table, results.load_table, results.flood_table):
+        if len(made := table(sides)) > 1:
+            click.echo("\n".join(markdown(made)) + "\n")
     if drawn is not None:
         picture.draw(sides, device, drawn)
 

@@ -7,10 +7,19 @@ from pathlib import Path
 
 from tools.bench.peers.loads import LOADS
 from tools.bench.peers.servers import SERVERS, PeerError
-from tools.bench.report import markdown_table
+from tools.bench.report import Table, counted
 
 MODEL_TITLE = "GLM-4.5-Air-FP8"
-HEADS = ("first token p50", "time per token p50", "time per token p99", "goodput, requests/s")
+LOAD_TITLES = (
+    "load",
+    "engine",
+    "first token p50, ms",
+    "time per token p50, ms",
+    "time per token p99, ms",
+    "goodput, requests/s",
+)
+FLOOD = "flood"
+FLOOD_TITLES = ("flood", "tokens/s")
 
 
 @dataclass(frozen=True)
@@ -73,35 +82,41 @@ def named(side: Side) -> str:
     return f"{side.title} {side.version}".strip()
 
 
-def decode_table(sides: dict[str, Side]) -> list[str]:
+def decode_table(sides: dict[str, Side]) -> Table:
     """Tokens/s of each engine at the batch sizes that all have."""
-    batches = sorted(set.intersection(*(set(side.decode) for side in sides.values())))
-    titles = ("decode, tokens/s", *(f"batch {batch}" for batch in batches))
+    decoded = [side for side in sides.values() if side.decode]
+    batches = sorted(set.intersection(*(set(side.decode) for side in decoded)) if decoded else ())
+    rows = [[named(side), *(f"{side.decode[batch]:,.0f}" for batch in batches)] for side in decoded]
+    return [counted("decode, tokens/s", "batch {}", batches), *rows]
+
+
+def load_table(sides: dict[str, Side]) -> Table:
+    """One row for each rate of each load and each engine."""
     rows = [
-        [named(side), *(f"{side.decode[batch]:,.0f}" for batch in batches)]
-        for side in sides.values()
+        (f"{load}, {point['rate']:g}/s", side.title, *cells(point))
+        for load in LOADS
+        for points in zip(*(side.loads[load] for side in having(sides, load)), strict=True)
+        for side, point in zip(having(sides, load), points, strict=True)
+        if point["rate"] is not None
     ]
-    return markdown_table(titles, rows)
+    return [LOAD_TITLES, *rows]
 
 
-def load_tables(sides: dict[str, Side]) -> list[str]:
-    """One row for each rate of each load and each engine, and the flood's tokens/s."""
-    titles = ("load", "engine", *HEADS)
-    rows, flood = [], []
-    for load in LOADS:
-        shown = [side for side in sides.values() if load in side.loads]
-        for points in zip(*(side.loads[load] for side in shown), strict=True):
-            for side, point in zip(shown, points, strict=True):
-                if point["rate"] is None:
-                    flood.append([named(side), f"{point['output_tokens_per_second']:,.0f}"])
-                else:
-                    rows.append([f"{load}, {point['rate']:g}/s", named(side), *cells(point)])
-    made = markdown_table(titles, rows) if rows else []
-    return [*made, "", *markdown_table(("flood", "tokens/s"), flood)] if flood else made
+def flood_table(sides: dict[str, Side]) -> Table:
+    """Output tokens/s of each engine that answered the flood."""
+    rows = [
+        (named(side), f"{side.loads[FLOOD][0]['output_tokens_per_second']:,.0f}")
+        for side in having(sides, FLOOD)
+    ]
+    return [FLOOD_TITLES, *rows]
+
+
+def having(sides: dict[str, Side], load: str) -> list[Side]:
+    return [side for side in sides.values() if load in side.loads]
 
 
 def cells(point: dict) -> Sequence[str]:
     times = [point["ttft_ms"]["p50"], point["tpot_ms"]["p50"], point["tpot_ms"]["p99"]]
     digits = (0, 1, 1)
-    shown = [f"{time:.{count}f} ms" for time, count in zip(times, digits, strict=True)]
+    shown = [f"{time:.{count}f}" for time, count in zip(times, digits, strict=True)]
     return [*shown, f"{point['goodput']['requests_per_second']:.1f}"]

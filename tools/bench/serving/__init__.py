@@ -1,1 +1,0 @@
-"""Throughput through `glm serve` beside the engine's own, on the same requests."""
