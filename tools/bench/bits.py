@@ -22,7 +22,12 @@ from tools.bench.one_line import errors_in_one_line
 
 TOOL = "tools.bench.bits"
 NUM_SHOWN = 20
-REFUSALS = (Status.GLM_NOT_SUPPORTED, Status.GLM_INVALID_ARGUMENT, Status.GLM_INVALID_CHECKPOINT)
+REFUSALS = (
+    Status.GLM_NOT_SUPPORTED,
+    Status.GLM_INVALID_ARGUMENT,
+    Status.GLM_INVALID_CHECKPOINT,
+    Status.GLM_NUMERIC_ERROR,
+)
 ONLY = "Only rows whose name contains TEXT (repeatable: one of them)."
 
 
@@ -34,30 +39,26 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def refusal(error: EngineError) -> Row:
-    return {"refused": name_of(error.status)}
-
-
 def rows_of_run(model: Model, run: Run, place: Path, extra: dict) -> Iterator[tuple[str, Row]]:
-    """The rows of one engine; an engine that the device refuses is one row that says so."""
+    """The rows of one engine; what it refuses is a row that says so, and the last one."""
     device = extra["device"]
     courses = COURSES[device, model.courses]
     chosen = courses.options() | engine_options(run.options) | extra
     chosen |= {"synthetic": bool(model.synthetic), "num_layers": model.num_layers or None}
+    name = "opened"
     try:
-        engine = Engine(EngineOptions(place, **chosen))
+        with Engine(EngineOptions(place, **chosen)) as engine:
+            recorder = Recorder(engine)
+            for name, compute in recorder.rows(courses):
+                yield f"{run.label} {name}", compute()
     except EngineError as error:
         if error.status not in REFUSALS:
             raise
-        say(f"{run.label}: {error}")
-        yield f"{run.label} opened", refusal(error)
+        say(f"{run.label} {name}: {error}")
+        yield f"{run.label} {name}", {"refused": name_of(error.status)}
         return
-    with engine:
-        recorder = Recorder(engine)
-        for name, compute in recorder.rows(courses):
-            yield f"{run.label} {name}", compute()
-        for remark in recorder.remarks:
-            say(f"{run.label}: {remark}")
+    for remark in recorder.remarks:
+        say(f"{run.label}: {remark}")
 
 
 def record_model(model: Model, num_gpus: int, only: Sequence[str], extra: dict) -> dict[str, Row]:
