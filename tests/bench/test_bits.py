@@ -127,6 +127,15 @@ def test_a_model_that_the_device_refuses_is_a_row(tmp_path, monkeypatch):
     assert {next(iter(rows[name])) for name in refused} == {"refused"}
 
 
+def test_logits_that_are_no_numbers_are_a_row(tmp_path, monkeypatch):
+    config = small_config(False) | {"initializer_range": 1e30}
+    model = {"config": config, "seed": 1, "courses": "small"}
+    use_models(monkeypatch, tmp_path / "models.json", own=model)
+    rows = recorded(tmp_path / "rows.json", "own")
+    assert rows["own cpu W=1 prefill 1"] == {"refused": "GLM_NUMERIC_ERROR"}
+    assert rows.keys() == {"own files", "own cpu W=1 prefill 1"}
+
+
 def test_a_request_that_fails_is_no_row():
     records, _ = event_records(1)
     records["kind"], records["status"], records["message"] = abi.EVENT_FAILED, 8, b"not finite"
@@ -204,7 +213,7 @@ def test_every_model_has_courses_where_it_runs():
 def test_arguments_that_are_none_are_refused(tmp_path):
     expect_refused(main, ["record"], "OUTPUT")
     expect_refused(main, ["record", str(tmp_path / "x"), "--gpus", "3"], "--gpus")
-    expect_one_line(main, ["record", str(tmp_path / "x"), "--only", "no such"], "no run has a name")
+    expect_refused(main, ["record", str(tmp_path / "x"), "--only", "no such"], "no run has a name")
     expect_one_line(main, ["compare", str(tmp_path / "x"), str(tmp_path / "x")], "x")
 
 
@@ -213,7 +222,7 @@ def test_a_disk_that_takes_no_checkpoint_is_trouble_and_no_difference(tmp_path, 
         raise bits_models.CheckpointWriteError("no room")
 
     monkeypatch.setattr(bits_models, "write_random_model", refuse)
-    expect_one_line(main, ["record", str(tmp_path / "x"), "--only", RUN], "no room")
+    expect_refused(main, ["record", str(tmp_path / "x"), "--only", RUN], "no room")
 
 
 def test_an_interrupt_has_a_status_of_its_own(tmp_path, monkeypatch):

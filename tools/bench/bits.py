@@ -16,6 +16,7 @@ import click
 from glm_engine.engine import Engine, EngineOptions
 from glm_engine.errors import BadInputError, EngineError, Status, name_of
 from glm_engine.files import prepare_target, read_object, write_whole
+from glm_engine.libraries import find_engine_library
 from tools.bench.bits_courses import COURSES, Recorder, Row, engine_options
 from tools.bench.bits_models import Model, Run, hash_of_files, models, runs_of
 from tools.bench.one_line import errors_in_one_line
@@ -118,6 +119,7 @@ def record(output, device, num_gpus, num_threads, only) -> None:
     with errors_in_one_line(TOOL, OSError):
         target, rows = prepare_target(output), {}
         extra = {"device": device, "num_threads": num_threads}
+        say(f"recording {find_engine_library().path}")
         for model in models():
             found = record_model(model, int(num_gpus), only, extra)
             if found:
