@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from glm_engine import abi
-from glm_engine.errors import EngineError
+from glm_engine.errors import EngineError, Status
 from glm_engine.records import event_records
 from tests.bench.refusals import expect_one_line, expect_refused
 from tests.engine import test_mixed_types, test_world_sizes
@@ -57,7 +57,7 @@ def test_a_build_records_the_same_bits_again(tmp_path):
     assert set(first) == {"bf16_small files", *(f"{RUN} {course}" for course in COURSES)}
     assert recorded(tmp_path / "second.json") == first
     status, said = run("compare", tmp_path / "first.json", tmp_path / "second.json")
-    assert (status, said) == (0, "9 rows are equal, 0 differ or are missing\n")
+    assert (status, said) == (0, "8 rows are equal, 0 differ or are missing\n")
 
 
 def test_threads_do_not_change_the_bits(tmp_path):
@@ -91,7 +91,7 @@ ROWS = {"a cpu": {"logits": "00", "tokens": "11"}, "b cpu": {"logits": "22", "to
     [
         ({"b cpu": {"logits": "22", "tokens": "34"}}, "b cpu: tokens differ"),
         ({"a cpu": {"logits": "00"}}, "a cpu: tokens differ"),
-        ({"a cpu": {"refused": "GLM_NOT_SUPPORTED"}}, "a cpu: logits, refused, tokens differ"),
+        ({"a cpu": {"logits": "00", "tokens": "11", "alone": "5"}}, "a cpu: alone differ"),
         ({"c cpu": {"logits": "44"}}, "c cpu: only in the second"),
     ],
 )
@@ -114,26 +114,34 @@ def test_rows_that_are_missing_are_named_unless_left_out(tmp_path):
 
 def test_no_rows_are_no_agreement(tmp_path):
     empty = written(tmp_path / "1", {})
+    files = written(tmp_path / "3", {"a files": {"files": "00"}})
     assert run("compare", empty, empty)[0] == 1
+    assert run("compare", files, files)[0] == 1
     assert run("compare", written(tmp_path / "2", ROWS), empty, "--only", "z")[0] == 1
 
 
-def test_a_model_that_the_device_refuses_is_a_row(tmp_path, monkeypatch):
-    model = {"config": small_config(False, num_key_value_heads=1), "seed": 1, "courses": "small"}
-    use_models(monkeypatch, tmp_path / "models.json", own=model | {"most_ranks": 2})
-    rows = recorded(tmp_path / "rows.json", "own cpu W=2")
-    refused = {f"own cpu W=2 {layout} opened" for layout in bits_models.LAYOUTS}
-    assert rows.keys() == {"own files", *refused}
-    assert {next(iter(rows[name])) for name in refused} == {"refused"}
+def test_an_engine_that_fails_is_no_row_and_ends_with_1(tmp_path, monkeypatch):
+    good = {"config": small_config(False), "seed": 1, "courses": "small"}
+    loud = good | {"config": small_config(False) | {"initializer_range": 1e30}}
+    halved = good | {"config": small_config(False, num_key_value_heads=1), "most_ranks": 2}
+    use_models(monkeypatch, tmp_path / "models.json", good=good, loud=loud, halved=halved)
+    status, said = run("record", tmp_path / "rows.json")
+    assert (status, said.split(", ")[1]) == (1, "3 engines failed\n")
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    computed = {name for name in rows if not name.endswith(" files")}
+    assert {name.split(" cpu W=1 ")[0] for name in computed} == {"good", "halved"}
+    use_models(monkeypatch, tmp_path / "models.json", loud=loud, good=good)
+    assert run("record", tmp_path / "rows.json")[0] == 3
 
 
-def test_logits_that_are_no_numbers_are_a_row(tmp_path, monkeypatch):
-    config = small_config(False) | {"initializer_range": 1e30}
-    model = {"config": config, "seed": 1, "courses": "small"}
-    use_models(monkeypatch, tmp_path / "models.json", own=model)
-    rows = recorded(tmp_path / "rows.json", "own")
-    assert rows["own cpu W=1 prefill 1"] == {"refused": "GLM_NUMERIC_ERROR"}
-    assert rows.keys() == {"own files", "own cpu W=1 prefill 1"}
+def test_a_device_that_is_not_here_ends_the_recording(tmp_path, monkeypatch):
+    monkeypatch.setattr(bits, "Engine", refuse_to_open)
+    assert run("record", tmp_path / "rows.json", "--device", "cuda")[0] == 3
+    assert not (tmp_path / "rows.json").exists()
+
+
+def refuse_to_open(_options):
+    raise EngineError("init_engine_with", Status.GLM_NOT_SUPPORTED, "no GPU")
 
 
 def test_a_request_that_fails_is_no_row():
@@ -229,5 +237,5 @@ def test_an_interrupt_has_a_status_of_its_own(tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bits, "record_model", interrupt)
+    monkeypatch.setattr(bits.Ledger, "add_model", interrupt)
     assert CliRunner().invoke(main, ["record", str(tmp_path / "x")]).exit_code == 130

@@ -7,14 +7,15 @@ hashes for each course; `compare` names the rows in which two ledgers differ.
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
 
 from glm_engine.engine import Engine, EngineOptions
-from glm_engine.errors import BadInputError, EngineError, Status, name_of
+from glm_engine.errors import BadInputError, EngineError
 from glm_engine.files import prepare_target, read_object, write_whole
 from glm_engine.libraries import find_engine_library
 from tools.bench.bits_courses import COURSES, Recorder, Row, engine_options
@@ -23,12 +24,7 @@ from tools.bench.one_line import errors_in_one_line
 
 TOOL = "tools.bench.bits"
 NUM_SHOWN = 20
-REFUSALS = (
-    Status.GLM_NOT_SUPPORTED,
-    Status.GLM_INVALID_ARGUMENT,
-    Status.GLM_INVALID_CHECKPOINT,
-    Status.GLM_NUMERIC_ERROR,
-)
+FILES = "files"
 ONLY = "Only rows whose name contains TEXT (repeatable: one of them)."
 
 
@@ -40,42 +36,54 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def rows_of_run(model: Model, run: Run, place: Path, extra: dict) -> Iterator[tuple[str, Row]]:
-    """The rows of one engine; what it refuses is a row that says so, and the last one."""
-    device = extra["device"]
-    courses = COURSES[device, model.courses]
-    chosen = courses.options() | engine_options(run.options) | extra
-    chosen |= {"synthetic": bool(model.synthetic), "num_layers": model.num_layers or None}
-    name = "opened"
-    try:
-        with Engine(EngineOptions(place, **chosen)) as engine:
-            recorder = Recorder(engine)
-            for name, compute in recorder.rows(courses):
-                yield f"{run.label} {name}", compute()
-    except EngineError as error:
-        if error.status not in REFUSALS:
-            raise
-        say(f"{run.label} {name}: {error}")
-        yield f"{run.label} {name}", {"refused": name_of(error.status)}
-        return
-    for remark in recorder.remarks:
-        say(f"{run.label}: {remark}")
+@dataclass
+class Ledger:
+    """Rows by name, and a line for each engine that has failed; `extra` are options of all."""
+
+    extra: dict
+    rows: dict[str, Row] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def add_model(self, model: Model, num_gpus: int, only: Sequence[str]) -> None:
+        """Record the runs of a model that are wanted."""
+        device = self.extra["device"]
+        runs = [run for run in runs_of(model, device, num_gpus) if is_wanted(run.label, only)]
+        if not runs or not model.runs_on(device):
+            return
+        with TemporaryDirectory(prefix="bits-") as folder:
+            place = model.open_from(Path(folder))
+            self.rows[f"{model.name} files"] = {FILES: hash_of_files(place)}
+            for run in runs:
+                began = time.monotonic()
+                self.add_run(model, run, place)
+                say(f"{run.label}: {time.monotonic() - began:.1f} s")
+
+    def add_run(self, model: Model, run: Run, place: Path) -> None:
+        """Record one engine; the first course that it fails in is the last.
+
+        Raises `EngineError` where no engine before it has given a row.
+        """
+        courses = COURSES[self.extra["device"], model.courses]
+        chosen = courses.options() | engine_options(run.options) | self.extra
+        chosen |= {"synthetic": bool(model.synthetic), "num_layers": model.num_layers or None}
+        try:
+            with Engine(EngineOptions(place, **chosen)) as engine:
+                recorder = Recorder(engine)
+                for name, compute in recorder.rows(courses):
+                    self.rows[f"{run.label} {name}"] = compute()
+        except EngineError as error:
+            if not num_computed(self.rows):
+                raise
+            self.failures.append(f"{run.label}: {error}")
+            say(self.failures[-1])
+            return
+        for remark in recorder.remarks:
+            say(f"{run.label}: {remark}")
 
 
-def record_model(model: Model, num_gpus: int, only: Sequence[str], extra: dict) -> dict[str, Row]:
-    """All rows of a model whose runs are wanted."""
-    device = extra["device"]
-    runs = [run for run in runs_of(model, device, num_gpus) if is_wanted(run.label, only)]
-    if not runs or not model.runs_on(device):
-        return {}
-    with TemporaryDirectory(prefix="bits-") as folder:
-        place = model.open_from(Path(folder))
-        rows = {f"{model.name} files": {"files": hash_of_files(place)}}
-        for run in runs:
-            began = time.monotonic()
-            rows |= dict(rows_of_run(model, run, place, extra))
-            say(f"{run.label}: {time.monotonic() - began:.1f} s")
-    return rows
+def num_computed(rows: dict[str, Row]) -> int:
+    """How many rows an engine has computed."""
+    return sum(FILES not in row for row in rows.values())
 
 
 def write_ledger(rows: dict[str, Row], path: Path) -> None:
@@ -115,20 +123,19 @@ def main() -> None:
 @click.option("--num-threads", type=click.IntRange(1), help="CPU threads of all ranks together.")
 @click.option("--only", multiple=True, metavar="TEXT", help=ONLY)
 def record(output, device, num_gpus, num_threads, only) -> None:
-    """Writes the ledger OUTPUT of this checkout's build."""
+    """Writes the ledger OUTPUT of this checkout's build; ends with 1 where an engine failed."""
     with errors_in_one_line(TOOL, OSError):
-        target, rows = prepare_target(output), {}
-        extra = {"device": device, "num_threads": num_threads}
+        target = prepare_target(output)
+        ledger = Ledger({"device": device, "num_threads": num_threads})
         say(f"recording {find_engine_library().path}")
         for model in models():
-            found = record_model(model, int(num_gpus), only, extra)
-            if found:
-                rows |= found
-                write_ledger(rows, target)
-        if not rows:
+            ledger.add_model(model, int(num_gpus), only)
+            if ledger.rows:
+                write_ledger(ledger.rows, target)
+        if not ledger.rows:
             raise BadInputError(f"no run has a name with one of: {', '.join(only)}")
-    refused = sum("refused" in row for row in rows.values())
-    click.echo(f"{output}: {len(rows)} rows, {refused} of them refusals")
+    click.echo(f"{output}: {len(ledger.rows)} rows, {len(ledger.failures)} engines failed")
+    sys.exit(1 if ledger.failures else 0)
 
 
 @main.command()
@@ -145,7 +152,9 @@ def compare(first, second, only) -> None:
         said = differences(kept, found)
         for line in said[:NUM_SHOWN]:
             click.echo(line)
-        num_equal = sum(kept[name] == found.get(name) for name in kept)
+        num_equal = num_computed(
+            {name: kept[name] for name in kept if kept[name] == found.get(name)}
+        )
         click.echo(f"{num_equal} rows are equal, {len(said)} differ or are missing")
     sys.exit(1 if said or not num_equal else 0)
 
