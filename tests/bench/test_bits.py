@@ -1,186 +1,241 @@
-"""Logits of builds beside each other: of the same one, of others, and what is no build."""
+"""The ledger of bits: equal for one build, different for one bit, and complete."""
 
-import os
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from glm_engine.errors import BadInputError
-from glm_engine.libraries import VARIABLE
+from glm_engine import abi
+from glm_engine.errors import EngineError, Status
+from glm_engine.records import event_records
 from tests.bench.refusals import expect_one_line, expect_refused
-from tools.bench import bits
-from tools.bench.bits import compare, difference, expect_own_libraries, main, narrow_config
-from tools.bench.processes import ROOT
+from tests.engine import test_mixed_types, test_world_sizes
+from tests.reference.configs import CONFIGS, FORMATS, SEEDS, WORLD_SIZES
+from tools.bench import bits, bits_courses, bits_models
+from tools.bench.bits import main
+from tools.checkpoint.random_model import small_config, write_random_model
 
-SMALL = ["--device", "cpu", "--layers", "1", "--prompt", "1", "--prompt", "3"]
-PARTS = {"1 prompt": 37_888, "1 decode": 303_104, "3 prompt": 113_664, "3 decode": 303_104}
-OTHER_ENGINE = """
-import mmap
-import os
-from pathlib import Path
-from types import SimpleNamespace
-
-import numpy as np
-
-VOCABULARY = 37888
-EngineOptions = SimpleNamespace
-LIBRARY = Path(__file__).parents[2] / "build" / "engine.so"
-
-
-class Engine:
-    vocab_size = VOCABULARY
-
-    def __init__(self, options):
-        if "GLM_ENGINE_LIBRARY" in os.environ:
-            raise ValueError("another build's library")
-        with LIBRARY.open("rb") as file:
-            self.mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-        self.value = VALUE
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def prefill(self, tokens, all_positions):
-        shape = (len(tokens), VOCABULARY)
-        return SimpleNamespace(close=lambda: None), np.full(shape, self.value, np.float32)
-
-    def decode_step(self, state, token):
-        return np.full(VOCABULARY, self.value, np.float32)
-"""
+RUN = "bf16_small cpu W=1"
+COURSES = {
+    "prefill 1",
+    "prefill 13",
+    "prefill 65",
+    "prefill 65 last",
+    "batch 1",
+    "batch 6",
+    "preempted",
+    "cached prefix",
+}
+BY_NAME = {model.name: model for model in bits_models.models()}
 
 
-def checkout(folder: Path, value: str, engine: str = OTHER_ENGINE) -> Path:
-    """A checkout whose engine says `value` for every logit."""
-    package = folder / "python" / "glm_engine"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "engine.py").write_text(engine.replace("VALUE", value))
-    (folder / "build").mkdir()
-    (folder / "build" / "engine.so").write_text("a library")
-    return folder
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(main, [str(one) for one in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return result.exit_code, result.stdout
 
 
-def test_a_build_has_its_own_bits():
-    result = CliRunner().invoke(main, [str(ROOT), *SMALL])
-    assert result.exit_code == 0, result.output
-    cells = [line.split(maxsplit=4) for line in result.output.splitlines()]
-    assert [[weights, f"{length} {part}", found] for _, weights, length, part, found in cells] == [
-        [weights, part, f"equal ({count:,})"]
-        for weights in ("fp8", "bf16")
-        for part, count in PARTS.items()
-    ]
+def recorded(path: Path, only: str = RUN) -> dict:
+    status, said = run("record", path, "--only", only)
+    assert status == 0, said
+    return json.loads(path.read_text())
 
 
-def test_another_build_is_asked_through_its_own_python(tmp_path, monkeypatch):
-    values = {"first": "1.0", "second": "2.0", "third": "1.0"}
-    others = [str(checkout(tmp_path / name, value)) for name, value in values.items()]
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
-    monkeypatch.setenv(VARIABLE, str(ROOT / "build" / "engine.so"))
-    result = CliRunner().invoke(main, [*others, others[0], *SMALL])
-    assert result.exit_code == 1, result.output
-    lines = result.output.splitlines()
-    assert len(lines) == 2 * len(PARTS) * len(values)
-    assert all(" differ, " in line for line in lines)
-    named = {line.split()[0] for line in lines if line.endswith(f", as {others[0]}")}
-    assert named == {others[2]}
-    assert sum(", as " in line for line in lines) == 2 * len(PARTS)
+def written(path: Path, rows: dict) -> Path:
+    path.write_text(json.dumps(rows))
+    return path
 
 
-@pytest.mark.parametrize("value", ["float('nan')", "float('inf')"])
-def test_logits_that_are_no_numbers_are_refused(tmp_path, value):
-    other = checkout(tmp_path / "earlier", value)
-    expect_one_line(main, [str(other), *SMALL], "logits that are not numbers: 1 prompt")
+def use_models(monkeypatch, path: Path, **models: dict) -> None:
+    monkeypatch.setattr(bits_models, "MODELS", written(path, models))
+
+
+def test_a_build_records_the_same_bits_again(tmp_path):
+    first = recorded(tmp_path / "first.json")
+    assert set(first) == {"bf16_small files", *(f"{RUN} {course}" for course in COURSES)}
+    assert recorded(tmp_path / "second.json") == first
+    status, said = run("compare", tmp_path / "first.json", tmp_path / "second.json")
+    assert (status, said) == (0, "8 rows are equal, 0 differ or are missing\n")
+
+
+def test_threads_do_not_change_the_bits(tmp_path):
+    recorded(tmp_path / "first.json")
+    status, _ = run("record", tmp_path / "second.json", "--only", RUN, "--num-threads", 3)
+    assert status == 0
+    assert run("compare", tmp_path / "first.json", tmp_path / "second.json")[0] == 0
+
+
+def test_one_bit_of_one_weight_is_seen(tmp_path, monkeypatch):
+    model = tmp_path / "model"
+    specs = write_random_model(model, small_config(False), seed=1)
+    use_models(monkeypatch, tmp_path / "models.json", own={"path": str(model), "courses": "small"})
+    before = recorded(tmp_path / "before.json", "own")
+    weights = model / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-sum(spec.num_bytes for spec in specs if spec.name == "model.norm.weight")] ^= 1
+    weights.write_bytes(content)
+    after = recorded(tmp_path / "after.json", "own")
+    assert before["own files"] != after["own files"]
+    changed = {name for name, row in before.items() if after[name] != row}
+    assert changed >= {f"own cpu W=1 {course}" for course in COURSES}
+    assert run("compare", tmp_path / "before.json", tmp_path / "after.json")[0] == 1
+
+
+ROWS = {"a cpu": {"logits": "00", "tokens": "11"}, "b cpu": {"logits": "22", "tokens": "33"}}
 
 
 @pytest.mark.parametrize(
-    ("engine", "said"),
+    ("changed", "said"),
     [
-        ("import no_such_module", "ModuleNotFoundError"),
-        ("EngineOptions = int\nEngine = None", "TypeError"),
-        ("import os\nos._exit(7)", "ended with status 7"),
-        (OTHER_ENGINE.replace("LIBRARY.open", "Path('/proc/self/status').open"), "ValueError"),
+        ({"b cpu": {"logits": "22", "tokens": "34"}}, "b cpu: tokens differ"),
+        ({"a cpu": {"logits": "00"}}, "a cpu: tokens differ"),
+        ({"a cpu": {"logits": "00", "tokens": "11", "alone": "5"}}, "a cpu: alone differ"),
+        ({"c cpu": {"logits": "44"}}, "c cpu: only in the second"),
     ],
 )
-def test_a_build_that_cannot_be_asked_is_named(tmp_path, engine, said):
-    other = checkout(tmp_path / "broken", "1.0", engine)
-    expect_one_line(main, [str(other), *SMALL], f"{other}: ")
-    expect_one_line(main, [str(other), *SMALL], said)
+def test_each_row_that_differs_is_named(changed, said, tmp_path):
+    kept, found = written(tmp_path / "1", ROWS), written(tmp_path / "2", ROWS | changed)
+    status, output = run("compare", kept, found)
+    assert (status, output.splitlines()[:-1]) == (1, [said])
+    assert run("compare", found, kept)[0] == 1
 
 
-@pytest.mark.parametrize("loaded", [[], ["/elsewhere/build/engine.so"]])
-def test_a_build_that_computes_with_libraries_of_another_is_refused(tmp_path, loaded):
-    own = [str(tmp_path / "build" / "engine.so"), str(tmp_path / "build" / "libglm_cpu.so")]
-    expect_own_libraries(tmp_path, own)
-    with pytest.raises(BadInputError, match=f"expected the libraries in {tmp_path}/build"):
-        expect_own_libraries(tmp_path, [*loaded, *own] if loaded else [])
+def test_rows_that_are_missing_are_named_unless_left_out(tmp_path):
+    kept = written(tmp_path / "1", ROWS)
+    found = written(tmp_path / "2", {"a cpu": ROWS["a cpu"]})
+    assert run("compare", kept, found) == (
+        1,
+        "b cpu: only in the first\n1 rows are equal, 1 differ or are missing\n",
+    )
+    assert run("compare", kept, found, "--only", "a ")[0] == 0
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_one_part_that_differs_is_enough(part, monkeypatch, capsys):
-    rows = dict.fromkeys(PARTS, np.ones((1, 4), np.float32))
-    answers = {ROOT: rows, Path("/other"): rows | {part: np.zeros((1, 4), np.float32)}}
-    monkeypatch.setattr(bits, "write_model", lambda *_: None)
-    monkeypatch.setattr(bits, "logits_by", lambda asked, *_: answers[asked])
-    assert not compare("fp8", [Path("/other")], 1, {"options": {}})
-    assert compare("fp8", [ROOT], 1, {"options": {}})
-    said = [line for line in capsys.readouterr().out.splitlines() if "differ" in line]
-    assert len(said) == 1
-    assert part in said[0]
+def test_no_rows_are_no_agreement(tmp_path):
+    empty = written(tmp_path / "1", {})
+    files = written(tmp_path / "3", {"a files": {"files": "00"}})
+    assert run("compare", empty, empty)[0] == 1
+    assert run("compare", files, files)[0] == 1
+    assert run("compare", written(tmp_path / "2", ROWS), empty, "--only", "z")[0] == 1
 
 
-@pytest.mark.parametrize("differs", bits.WEIGHTS)
-def test_the_status_is_of_all_weights(differs, monkeypatch):
-    monkeypatch.setattr(bits, "compare", lambda weights, *_: weights != differs)
-    assert CliRunner().invoke(main, [str(ROOT)]).exit_code == 1
+def test_an_engine_that_fails_is_no_row_and_ends_with_1(tmp_path, monkeypatch):
+    good = {"config": small_config(False), "seed": 1, "courses": "small"}
+    loud = good | {"config": small_config(False) | {"initializer_range": 1e30}}
+    halved = good | {"config": small_config(False, num_key_value_heads=1), "most_ranks": 2}
+    use_models(monkeypatch, tmp_path / "models.json", good=good, loud=loud, halved=halved)
+    status, said = run("record", tmp_path / "rows.json")
+    assert (status, said.split(", ")[1]) == (1, "3 engines failed\n")
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    computed = {name for name in rows if not name.endswith(" files")}
+    assert {name.split(" cpu W=1 ")[0] for name in computed} == {"good", "halved"}
+    use_models(monkeypatch, tmp_path / "models.json", loud=loud, good=good)
+    assert run("record", tmp_path / "rows.json")[0] == 3
 
 
-def test_a_difference_counts_values_whose_bits_are_not_the_same():
-    ours = np.array([[0.0, 3.0, 4.0]], np.float32)
-    assert str(difference(ours, ours.copy())) == "equal (3)"
-    assert str(difference(ours, np.array([[-0.0, 3.0, 4.0]], np.float32))) == "1 of 3 differ, 0"
-    assert str(difference(ours, ours + np.float32(0.5))) == "3 of 3 differ, 0.17"
-    with pytest.raises(BadInputError, match=r"expected logits of shape \(1, 3\), got \(3, 1\)"):
-        difference(ours, ours.T)
+def test_a_device_that_is_not_here_ends_the_recording(tmp_path, monkeypatch):
+    monkeypatch.setattr(bits, "Engine", refuse_to_open)
+    assert run("record", tmp_path / "rows.json", "--device", "cuda")[0] == 3
+    assert not (tmp_path / "rows.json").exists()
 
 
-def test_the_model_is_a_quarter_as_wide():
-    quantised, plain = (narrow_config(weights, 4) for weights in bits.WEIGHTS)
-    assert [quantised[key] for key in ("hidden_size", "num_hidden_layers")] == [1280, 4]
-    assert [quantised[key] for key in ("n_routed_experts", "head_dim")] == [160, 128]
-    assert quantised.keys() - plain.keys() == {"quantization_config"}
+def refuse_to_open(_options):
+    raise EngineError("init_engine_with", Status.GLM_NOT_SUPPORTED, "no GPU")
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [([], "CHECKOUTS"), ([".", "--layers", "0"], "--layers"), ([".", "--prompt", "0"], "--prompt")],
-)
-def test_arguments_that_are_none_are_refused(asked, said):
-    expect_refused(main, asked, said)
+def test_a_request_that_fails_is_no_row():
+    records, _ = event_records(1)
+    records["kind"], records["status"], records["message"] = abi.EVENT_FAILED, 8, b"not finite"
+    with pytest.raises(EngineError, match="not finite"):
+        bits_courses.take(records, {0: []})
 
 
-@pytest.mark.parametrize("missing", ["python/glm_engine/__init__.py", "build/engine.so"])
-def test_a_folder_without_a_build_is_one_line(tmp_path, missing):
-    other = checkout(tmp_path / "earlier", "1.0")
-    os.remove(other / missing)
-    expect_one_line(main, [str(other)], f"{other}: expected a built checkout, found no")
+def test_the_hash_is_of_bits():
+    zero, negative = np.zeros(2, np.float32), -np.zeros(2, np.float32)
+    assert np.array_equal(zero, negative)
+    assert bits_courses.hash_of(zero) != bits_courses.hash_of(negative)
+    assert bits_courses.hash_of(zero, zero) == bits_courses.hash_of(np.zeros(4, np.float32))
 
 
-def test_a_disk_that_takes_no_checkpoint_is_trouble_and_no_difference(monkeypatch):
+def same_model(name: str, config: dict, seed: int) -> bool:
+    """Whether the ledger's model has a config's sizes, seed and quantised linears."""
+    kept = BY_NAME[name]
+    sizes = {key: value for key, value in config.items() if key != "quantization_config"}
+    quantised_but = config.get("quantization_config", {}).get("ignore")
+    return (kept.config, kept.seed, kept.quantised_but) == (sizes, seed, quantised_but)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_golden_models_are_in_the_ledger(name):
+    kept = BY_NAME[name]
+    assert same_model(name, CONFIGS[name], SEEDS[name])
+    assert (kept.scale_dtype, kept.num_shards) == FORMATS[name]
+    assert kept.most_ranks == max(WORLD_SIZES.get(name, (1,)))
+
+
+@pytest.mark.parametrize("name", test_world_sizes.MODELS)
+@pytest.mark.parametrize("is_fp8", [False, True])
+def test_the_models_of_world_sizes_are_in_the_ledger(name, is_fp8):
+    widths = {**test_world_sizes.BASE, **test_world_sizes.MODELS[name]}
+    config = {**small_config(is_fp8, **widths), "initializer_range": 0.08}
+    kept = f"{'fp8' if is_fp8 else 'bf16'}_{name}"
+    assert same_model(kept, config, test_world_sizes.SEED)
+    assert BY_NAME[kept].most_ranks == 8
+
+
+@pytest.mark.parametrize("name", test_mixed_types.RUNS)
+def test_the_models_of_mixed_types_are_in_the_ledger(name):
+    kept = BY_NAME[f"fp8_but_{name.replace(' ', '_')}"]
+    assert kept.quantised_but == ["lm_head", test_mixed_types.RUNS[name]]
+
+
+def labels(name: str, device: str, num_gpus: int = 1) -> list[str]:
+    runs = bits_models.runs_of(BY_NAME[name], device, num_gpus)
+    return [run.label.removeprefix(f"{name} {device} ") for run in runs]
+
+
+def test_the_runs_of_a_model():
+    split = [f"W={size} {one}" for size in (2, 4, 8) for one in bits_models.LAYOUTS]
+    assert labels("fp8_capitals", "cpu") == ["W=1", *split]
+    assert labels("fp8_odd_sizes", "cpu") == ["W=1"]
+    assert labels("fp8_odd_sizes", "cuda", 2) == []
+    assert labels("fp8_small", "cuda") == ["W=1 bfloat16 graphs", "W=1 fp8_e4m3 eager"]
+    pairs = {"bfloat16 graphs", "fp8_e4m3 eager", "bfloat16 eager", "fp8_e4m3 graphs"}
+    halves = {f"W=2 {layout} {pair}" for layout in bits_models.LAYOUTS for pair in pairs}
+    assert set(labels("fp8_glm_4_7_quarter", "cuda", 2)) == halves
+
+
+def test_every_model_has_courses_where_it_runs():
+    left_out = {"cpu": set(), "cuda": set()}
+    for name, model in BY_NAME.items():
+        for device, names in left_out.items():
+            if model.runs_on(device):
+                assert (device, model.courses) in bits_courses.COURSES
+            else:
+                names.add(name)
+    assert left_out["cuda"] == {"f32_small"}
+    assert all(BY_NAME[name].courses in ("wide", "full") for name in left_out["cpu"])
+
+
+def test_arguments_that_are_none_are_refused(tmp_path):
+    expect_refused(main, ["record"], "OUTPUT")
+    expect_refused(main, ["record", str(tmp_path / "x"), "--gpus", "3"], "--gpus")
+    expect_refused(main, ["record", str(tmp_path / "x"), "--only", "no such"], "no run has a name")
+    expect_one_line(main, ["compare", str(tmp_path / "x"), str(tmp_path / "x")], "x")
+
+
+def test_a_disk_that_takes_no_checkpoint_is_trouble_and_no_difference(tmp_path, monkeypatch):
     def refuse(*_):
-        raise bits.CheckpointWriteError("no room")
+        raise bits_models.CheckpointWriteError("no room")
 
-    monkeypatch.setattr(bits, "write_repeated_checkpoint", refuse)
-    expect_one_line(main, [str(ROOT)], "no room")
+    monkeypatch.setattr(bits_models, "write_random_model", refuse)
+    expect_refused(main, ["record", str(tmp_path / "x"), "--only", RUN], "no room")
 
 
-def test_an_interrupt_has_a_status_of_its_own(monkeypatch):
+def test_an_interrupt_has_a_status_of_its_own(tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bits, "compare", interrupt)
-    assert CliRunner().invoke(main, [str(ROOT)]).exit_code == 130
+    monkeypatch.setattr(bits.Ledger, "add_model", interrupt)
+    assert CliRunner().invoke(main, ["record", str(tmp_path / "x")]).exit_code == 130

@@ -1,172 +1,162 @@
-"""`python -m tools.bench.bits`: one rank's logits beside those of other builds, bit for bit.
+"""`python -m tools.bench.bits`: the ledger of bits, hashes of all that an engine computes.
 
-One checkpoint, GLM-4.7 of a quarter of its width with random weights, is read by this checkout's
-build and by those of other checkouts, each in a process of its own with its own Python and its own
-libraries. Compared are all logits of prompts and of the tokens that decode after them. Ends with 1
-where any differs, with 2 where they could not be compared.
+`record` runs the models of `tests/data/bits/models.json` through the C ABI and writes a row of
+hashes for each course; `compare` names the rows in which two ledgers differ.
 """
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
-import numpy as np
 
-from glm_engine import options
-from glm_engine.bench.costs import config_path
-from glm_engine.errors import BadInputError
-from glm_engine.files import read_object
+from glm_engine.engine import Engine, EngineOptions
+from glm_engine.errors import BadInputError, EngineError
+from glm_engine.files import prepare_target, read_object, write_whole
+from glm_engine.libraries import find_engine_library
+from tools.bench.bits_courses import COURSES, Recorder, Row, engine_options
+from tools.bench.bits_models import Model, Run, hash_of_files, models, runs_of
 from tools.bench.one_line import errors_in_one_line
-from tools.bench.processes import ROOT, WorkerError, ask_once
-from tools.bench.share import share_of
-from tools.checkpoint.shards import CheckpointWriteError
-from tools.checkpoint.synthetic import cut_config, stored_config, write_repeated_checkpoint
 
-WORKER = "tools.bench.bits_worker"
-MODEL = "glm-4.7-fp8"
-NARROWED = 4
-GAIN = 0.5
-SEED = 4704
-NUM_DECODED = 8
-DEFAULT_LENGTHS = (1, 24, 300, 700)
-WEIGHTS = ("fp8", "bf16")
-Logits = Mapping[str, np.ndarray]
+TOOL = "tools.bench.bits"
+NUM_SHOWN = 20
+FILES = "files"
+ONLY = "Only rows whose name contains TEXT (repeatable: one of them)."
 
 
-def narrow_config(weights: str, num_layers: int) -> dict:
-    """The `config.json` of GLM-4.7's first layers, a quarter as wide, with all of its experts;
-    `weights` is one of `WEIGHTS`."""
-    whole = read_object(config_path(MODEL))
-    narrow = share_of(cut_config(whole, num_layers), NARROWED, "tensor_parallel")
-    narrow["hidden_size"] //= NARROWED
-    return stored_config(narrow, weights, GAIN)
+def is_wanted(name: str, only: Sequence[str]) -> bool:
+    return not only or any(text in name for text in only)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """How many of some logits differ, and their relative L2 difference."""
-
-    num_different: int
-    num_values: int
-    relative_l2: float
-
-    def __str__(self) -> str:
-        if not self.num_different:
-            return f"equal ({self.num_values:,})"
-        return f"{self.num_different:,} of {self.num_values:,} differ, {self.relative_l2:.2g}"
+def say(text: str) -> None:
+    click.echo(text, err=True)
 
 
-def difference(ours: np.ndarray, others: np.ndarray) -> Difference:
-    """Of two float32 arrays; raises `BadInputError` for shapes that are not the same."""
-    if ours.shape != others.shape:
-        raise BadInputError(f"expected logits of shape {ours.shape}, got {others.shape}")
-    apart = ours.astype(np.float64) - others
-    relative = float(np.linalg.norm(apart) / np.linalg.norm(ours.astype(np.float64)))
-    return Difference(int(np.sum(ours.view("u4") != others.view("u4"))), ours.size, relative)
+@dataclass
+class Ledger:
+    """Rows by name, and a line for each engine that has failed; `extra` are options of all."""
+
+    extra: dict
+    rows: dict[str, Row] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def add_model(self, model: Model, num_gpus: int, only: Sequence[str]) -> None:
+        """Record the runs of a model that are wanted."""
+        device = self.extra["device"]
+        runs = [run for run in runs_of(model, device, num_gpus) if is_wanted(run.label, only)]
+        if not runs or not model.runs_on(device):
+            return
+        with TemporaryDirectory(prefix="bits-") as folder:
+            place = model.open_from(Path(folder))
+            self.rows[f"{model.name} files"] = {FILES: hash_of_files(place)}
+            for run in runs:
+                began = time.monotonic()
+                self.add_run(model, run, place)
+                say(f"{run.label}: {time.monotonic() - began:.1f} s")
+
+    def add_run(self, model: Model, run: Run, place: Path) -> None:
+        """Record one engine; the first course that it fails in is the last.
+
+        Raises `EngineError` where no engine before it has given a row.
+        """
+        courses = COURSES[self.extra["device"], model.courses]
+        chosen = courses.options() | engine_options(run.options) | self.extra
+        chosen |= {"synthetic": bool(model.synthetic), "num_layers": model.num_layers or None}
+        try:
+            with Engine(EngineOptions(place, **chosen)) as engine:
+                recorder = Recorder(engine)
+                for name, compute in recorder.rows(courses):
+                    self.rows[f"{run.label} {name}"] = compute()
+        except EngineError as error:
+            if not num_computed(self.rows):
+                raise
+            self.failures.append(f"{run.label}: {error}")
+            say(self.failures[-1])
+            return
+        for remark in recorder.remarks:
+            say(f"{run.label}: {remark}")
 
 
-def expect_own_libraries(checkout: Path, loaded: Sequence[str]) -> None:
-    """Raises `BadInputError` unless all libraries, one at least, lie in the checkout's build."""
-    build = checkout / "build"
-    foreign = [path for path in loaded if not Path(path).is_relative_to(build)]
-    if foreign or not loaded:
-        found = ", ".join(foreign) or "none"
-        raise BadInputError(f"{checkout}: expected the libraries in {build}, but it loaded {found}")
+def num_computed(rows: dict[str, Row]) -> int:
+    """How many rows an engine has computed."""
+    return sum(FILES not in row for row in rows.values())
 
 
-def logits_by(checkout: Path, folder: Path, question: dict) -> Logits:
-    """What the build of a checkout answers, float32 arrays by part; raises `BadInputError` with
-    what it says instead."""
-    output = folder / "logits.npz"
-    question = json.dumps({**question, "output": str(output)})
-    try:
-        told = ask_once(WORKER, question, checkout=checkout)
-    except WorkerError as error:
-        raise BadInputError(f"{checkout}: {error}") from error
-    if "error" in told:
-        raise BadInputError(f"{checkout}: {told['error']}")
-    expect_own_libraries(checkout, told["libraries"])
-    with np.load(output) as kept:
-        return dict(kept)
+def write_ledger(rows: dict[str, Row], path: Path) -> None:
+    lines = [f"{json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows)]
+    write_whole(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
-def checked_checkout(folder: Path) -> Path:
-    """The resolved path of a checkout; raises `BadInputError` for a folder without Python and
-    build."""
-    for path in (folder / "python" / "glm_engine" / "__init__.py", folder / "build" / "engine.so"):
-        if not path.is_file():
-            raise BadInputError(f"{folder}: expected a built checkout, found no {path}")
-    return folder.resolve()
+def differences(kept: dict[str, Row], found: dict[str, Row]) -> list[str]:
+    """A line for each row that is not in both, or not the same in both."""
+    said = []
+    for name in sorted(kept.keys() | found.keys()):
+        if name not in found or name not in kept:
+            said.append(f"{name}: only in the {'first' if name in kept else 'second'}")
+        elif kept[name] != found[name]:
+            parts = sorted(kept[name].keys() | found[name].keys())
+            apart = [one for one in parts if kept[name].get(one) != found[name].get(one)]
+            said.append(f"{name}: {', '.join(apart)} differ")
+    return said
 
 
-def same_as(known: Mapping[Path, Logits], theirs: Logits, part: str) -> str:
-    """The first of the builds before that has the same bits; nothing where none has."""
-    for checkout, before in known.items():
-        if not difference(before[part], theirs[part]).num_different:
-            return f", as {checkout}"
-    return ""
+@click.group()
+def main() -> None:
+    """Keeps hashes of what an engine computes, and compares them."""
 
 
-def write_model(folder: Path, config: dict) -> None:
-    """Raises `BadInputError` where the disk does not take it."""
-    try:
-        write_repeated_checkpoint(folder, config, SEED, 1)
-    except CheckpointWriteError as error:
-        raise BadInputError(str(error)) from error
-
-
-def compare(weights: str, others: Sequence[Path], num_layers: int, question: dict) -> bool:
-    """Print a line for each other build and each part; True where all bits are the same.
-
-    Of a build that differs, the first of those before it that has its bits is named, too.
-    """
-    all_equal, known = True, {}
-    with TemporaryDirectory(prefix="bits-") as made:
-        model = Path(made) / weights
-        model.mkdir()
-        write_model(model, narrow_config(weights, num_layers))
-        question = {**question, "options": {**question["options"], "model_dir": str(model)}}
-        ours = logits_by(ROOT, Path(made), question)
-        for other in others:
-            theirs = logits_by(other, Path(made), question)
-            for part, rows in ours.items():
-                found = difference(rows, theirs[part])
-                all_equal &= not found.num_different
-                same = same_as(known, theirs, part) if found.num_different else ""
-                click.echo(f"{other}  {weights}  {part:>11}  {found}{same}")
-            known[other] = theirs
-    return all_equal
-
-
-@click.command()
-@click.argument("checkouts", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--device", type=click.Choice(options.DEVICES), default="auto", show_default=True)
-@click.option("--layers", "num_layers", type=click.IntRange(1, 92), default=5, show_default=True)
+@main.command()
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option(
-    "--prompt",
-    "lengths",
-    type=click.IntRange(1, 8192),
-    multiple=True,
-    default=DEFAULT_LENGTHS,
+    "--gpus",
+    "num_gpus",
+    type=click.Choice(["1", "2", "4", "8"]),
+    default="1",
     show_default=True,
-    help="Tokens of a prompt (repeatable).",
+    help="Number of ranks with --device cuda; the CPU runs 1, 2, 4 and 8.",
 )
-def main(checkouts, device, num_layers, lengths) -> None:
-    """Compares this checkout's build with those of other CHECKOUTS."""
-    with errors_in_one_line("tools.bench.bits", OSError):
-        others = list(dict.fromkeys(checked_checkout(folder) for folder in checkouts))
-        question = {
-            "lengths": sorted(set(lengths)),
-            "num_decoded": NUM_DECODED,
-            "seed": SEED,
-            "options": {"device": device},
-        }
-        equal = [compare(weights, others, num_layers, question) for weights in WEIGHTS]
-    sys.exit(0 if all(equal) else 1)
+@click.option("--num-threads", type=click.IntRange(1), help="CPU threads of all ranks together.")
+@click.option("--only", multiple=True, metavar="TEXT", help=ONLY)
+def record(output, device, num_gpus, num_threads, only) -> None:
+    """Writes the ledger OUTPUT of this checkout's build; ends with 1 where an engine failed."""
+    with errors_in_one_line(TOOL, OSError):
+        target = prepare_target(output)
+        ledger = Ledger({"device": device, "num_threads": num_threads})
+        say(f"recording {find_engine_library().path}")
+        for model in models():
+            ledger.add_model(model, int(num_gpus), only)
+            if ledger.rows:
+                write_ledger(ledger.rows, target)
+        if not ledger.rows:
+            raise BadInputError(f"no run has a name with one of: {', '.join(only)}")
+    click.echo(f"{output}: {len(ledger.rows)} rows, {len(ledger.failures)} engines failed")
+    sys.exit(1 if ledger.failures else 0)
+
+
+@main.command()
+@click.argument("first", type=click.Path(path_type=Path))
+@click.argument("second", type=click.Path(path_type=Path))
+@click.option("--only", multiple=True, metavar="TEXT", help=ONLY)
+def compare(first, second, only) -> None:
+    """Names the rows in which two ledgers differ; ends with 1 where there are some."""
+    with errors_in_one_line(TOOL, OSError):
+        kept, found = (
+            {name: row for name, row in read_object(path).items() if is_wanted(name, only)}
+            for path in (first, second)
+        )
+        said = differences(kept, found)
+        for line in said[:NUM_SHOWN]:
+            click.echo(line)
+        num_equal = num_computed(
+            {name: kept[name] for name in kept if kept[name] == found.get(name)}
+        )
+        click.echo(f"{num_equal} rows are equal, {len(said)} differ or are missing")
+    sys.exit(1 if said or not num_equal else 0)
 
 
 if __name__ == "__main__":

@@ -6,36 +6,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-from glm_engine.libraries import VARIABLE as LIBRARY_VARIABLE
-
 ROOT = Path(__file__).resolve().parents[2]
-CHECKOUT_VARIABLE = "GLM_ROOT"
 
 
 class WorkerError(Exception):
     """A child process ended before it answered."""
 
 
-def child_environment(checkout: Path = ROOT, **variables: str) -> dict[str, str]:
-    """This process's environment with this checkout's tools and a checkout's Python in front;
-    nothing in it names the library of one checkout to the Python of another."""
-    inherited = dict(os.environ)
-    paths = inherited.get("PYTHONPATH", "").split(os.pathsep)
-    if checkout != ROOT:
-        paths = [path for path in paths if Path(path) != ROOT / "python"]
-        inherited.pop(LIBRARY_VARIABLE, None)
-        inherited[CHECKOUT_VARIABLE] = str(checkout)
-    paths = [str(ROOT), str(checkout / "python"), *filter(None, paths)]
-    return inherited | {"PYTHONPATH": os.pathsep.join(paths)} | variables
+def child_environment(**variables: str) -> dict[str, str]:
+    """This process's environment with this checkout's tools and Python in front."""
+    paths = [str(ROOT), str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **variables}
 
 
-def start(
-    module: str, *arguments: str, checkout: Path = ROOT, **variables: str
-) -> subprocess.Popen:
+def start(module: str, *arguments: str, **variables: str) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
-        env=child_environment(checkout, **variables),
+        env=child_environment(**variables),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -80,9 +68,9 @@ def answer_all(answer) -> None:
         print(json.dumps(answer(**json.loads(line))), flush=True)
 
 
-def ask_once(module: str, *arguments: str, checkout: Path = ROOT, **variables: str) -> dict:
+def ask_once(module: str, *arguments: str, **variables: str) -> dict:
     """Run a module to its end and return the JSON object that it printed last."""
-    process = start(module, *arguments, checkout=checkout, **variables)
+    process = start(module, *arguments, **variables)
     try:
         output, _ = process.communicate()
     except BaseException:
