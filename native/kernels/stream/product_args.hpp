@@ -46,7 +46,6 @@ struct ProductArgs {
   collectives::PeerRows peers;
   int32_t role;
   int32_t rows;
-  int32_t columns;
   int32_t num_column_tiles;
 };
 
