@@ -80,8 +80,7 @@ collectives::PeerRows rows_of_peers(const Context& context,
 void streamed_linear(const Context& context, const glm_linear_args& args,
                      const collectives::PeerRows& peers) {
   const glm_matrix& matrix = *args.matrix;
-  stream::MatrixTiles tiles{matrix.dtype,
-                            num_row_tiles(matrix.role, matrix.rows),
+  stream::MatrixTiles tiles{num_row_tiles(matrix.role, matrix.rows),
                             num_column_tiles(matrix.dtype, matrix.columns)};
   for (int32_t row = 0; row < args.num_tokens; row += stream::kMaxTokens) {
     int32_t count = std::min(args.num_tokens - row, stream::kMaxTokens);

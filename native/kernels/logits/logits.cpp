@@ -55,8 +55,7 @@ void logits(const Context& context, const glm_logits_args& args) {
   if (blackwell::multiplies(context, args.head->dtype))
     return blackwell::logits(context, args);
   const glm_matrix& head = *args.head;
-  const stream::MatrixTiles tiles{head.dtype,
-                                  num_row_tiles(head.role, head.rows),
+  const stream::MatrixTiles tiles{num_row_tiles(head.role, head.rows),
                                   num_column_tiles(head.dtype, head.columns)};
   int32_t chunk =
       std::min(stream::kMaxTokens, gathered_capacity(context, args));
