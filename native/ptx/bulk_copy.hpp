@@ -8,7 +8,6 @@
 namespace glm::ptx {
 
 constexpr uint64_t kEvictFirst = 0x12F0000000000000ull;
-constexpr uint64_t kEvictNormal = 0x1000000000000000ull;
 
 __device__ inline void bulk_copy(void* destination, const void* source,
                                  uint32_t bytes, uint64_t* barrier) {

@@ -247,8 +247,6 @@ terra probes.ledger_event_fd(handle : &opaque) : int32
   return [&Ledger](handle).loop.event_fd
 end
 
-probes.request_default = request.default
-
 local terra long_request(context : int32, num_steps : int32, tokens : &int32) : C.engine_request
   var wanted : C.engine_request
   request.default(&wanted)

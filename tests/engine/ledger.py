@@ -137,7 +137,7 @@ class Ledger:
 
     def submit(self, request: Request) -> int:
         struct = abi.RequestStruct()
-        self.library.request_default(struct)
+        self.library.engine_default_request(struct)
         alive = fill_request(struct, request)
         request_id = ctypes.c_uint64()
         self.call("submit", struct, request_id)

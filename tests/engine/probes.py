@@ -126,7 +126,7 @@ FUNCTIONS = {
         MESSAGE,
     ),
     "ledger_free_state": (None, HANDLE, STATE),
-    "request_default": (None, ctypes.POINTER(abi.RequestStruct)),
+    "engine_default_request": (None, ctypes.POINTER(abi.RequestStruct)),
     "scheduler_measure_plan": (INT32, INT32, INT32, INT32, INT64_ARRAY, MESSAGE),
 }
 

@@ -1,7 +1,7 @@
 """What a device cannot do with a model is said by the plan, before a weight is read.
 
-The CUDA library checks a model's shapes without a GPU; `tests/native/test_model_limits.py` compares
-that check with what the operations themselves refuse.
+The library of plans checks a model's shapes without CUDA; `tests/native/test_model_limits.py`
+compares that check with what the operations themselves refuse.
 """
 
 import json
@@ -11,11 +11,13 @@ import pytest
 
 from glm_engine.engine import Engine, EngineOptions, plan
 from glm_engine.errors import EngineError, Status
-from tests.engine.probes import ROOT
-from tools.checkpoint.random_model import small_config
+from tests.devices import device_kind
+from tests.golden_checks import numpy_logits
+from tests.reference.compare import relative_rms
+from tools.checkpoint.random_model import small_config, write_random_model
 
-CUDA = ROOT / "build" / "libglm_cuda.so"
 TERABYTE = 10**12
+LIMIT = 0.01
 DENSE = {"first_k_dense_replace": 3}
 ALONE = {"n_shared_experts": 0}
 
@@ -72,6 +74,12 @@ LIMITS = {
         {"vocab_size": 196609},
         "vocab_size: expected at most 196608, got 196609",
     ),
+    "float32 weights": (
+        {"torch_dtype": "bfloat16"},
+        {"torch_dtype": "float32"},
+        "logits: head.dtype: expected BF16, got F32, which GPUs do not run: "
+        "use the CPU (--device cpu), or convert the checkpoint to BF16",
+    ),
 }
 
 
@@ -93,12 +101,6 @@ def refusal(directory: Path, **changes) -> str:
     return str(caught.value)
 
 
-needs_cuda = pytest.mark.skipif(
-    not CUDA.is_file(), reason=f"{CUDA.name} is not built: scons cuda makes it"
-)
-
-
-@needs_cuda
 @pytest.mark.parametrize("name", LIMITS)
 def test_limits_of_gpus(name, tmp_path):
     most, more, words = LIMITS[name]
@@ -106,7 +108,6 @@ def test_limits_of_gpus(name, tmp_path):
     assert words in refusal(tmp_path, **more)
 
 
-@needs_cuda
 def test_limits_that_more_devices_lift(tmp_path):
     many = {"n_routed_experts": 256}
     assert "num_local_experts" in refusal(tmp_path, **many, world_size=1)
@@ -125,6 +126,26 @@ def test_processors_have_no_such_limits(changes, tmp_path):
     path.write_text(json.dumps(small_config(**wanted)), encoding="utf-8")
     options = {"device": "cpu", "world_size": world_size, "device_memory_bytes": TERABYTE}
     assert plan(EngineOptions(path, **options))["fits"] is True
+
+
+@pytest.mark.skipif(device_kind() != "cuda", reason="this opens a GPU: --device-kind cuda")
+def test_a_gpu_refuses_float32_weights(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(small_config(torch_dtype="float32")), encoding="utf-8")
+    with pytest.raises(EngineError, match="got F32, which GPUs do not run") as caught:
+        Engine(EngineOptions(path, device="cuda", synthetic=True))
+    assert caught.value.status == Status.GLM_NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("fp8", [False, True])
+def test_processors_run_float32_weights(fp8, tmp_path):
+    config = small_config(fp8, torch_dtype="float32")
+    write_random_model(tmp_path, config, seed=3)
+    tokens = list(range(9))
+    [expected] = numpy_logits(tmp_path, [tokens])
+    with Engine(EngineOptions(tmp_path, device="cpu", max_seq=16, num_threads=1)) as engine:
+        _, logits = engine.prefill(tokens, all_positions=True)
+    assert relative_rms(logits, expected) < LIMIT
 
 
 def test_types_of_pages_are_refused_before_a_weight_is_read(tmp_path):

@@ -65,6 +65,7 @@ def drawn_config(random: np.random.Generator) -> dict:
         num_hidden_layers=drawn(random, (1, 2, PRIME)),
         first_k_dense_replace=drawn(random, (0, 1)),
         max_position_embeddings=drawn(random, (1, PRIME, 4096, 131072)),
+        torch_dtype=usual(random, ("bfloat16",), ("float32",)),
     )
 
 

@@ -94,7 +94,7 @@ def test_a_request_larger_than_the_pool_is_refused():
 )
 def test_a_bad_struct_is_refused(ledger, field, value, message):
     struct = abi.RequestStruct()
-    ledger.library.request_default(struct)
+    ledger.library.engine_default_request(struct)
     request = Request([1, 2], stop_tokens=[3], stop_sequences=[[4]], biases={5: 1.0})
     alive = fill_request(struct, request)
     setattr(struct, field, value)
@@ -131,7 +131,7 @@ def test_the_synchronous_face_refuses_bad_sampling(ledger):
 
 def test_defaults_of_a_request_are_valid(ledger):
     struct = abi.RequestStruct()
-    ledger.library.request_default(struct)
+    ledger.library.engine_default_request(struct)
     values = abi.as_dict(struct.sampling)
     assert values == {
         "temperature": 0,

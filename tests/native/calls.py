@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tests.devices import device_kind
 from tests.reference import fp8
 from tools.bindings.backend import (
     BF16,
+    F32,
     FP8,
     GATE_UP,
     LINEAR,
@@ -20,6 +22,8 @@ from tools.bindings.backend import (
     to_bf16,
 )
 
+PLAIN_WEIGHTS = {"bf16": BF16} if device_kind() == "cuda" else {"f32": F32, "bf16": BF16}
+WEIGHTS = {**PLAIN_WEIGHTS, "fp8": FP8}
 FLOAT32_TOLERANCE = 1e-5
 BF16_TOLERANCE = 5e-3
 

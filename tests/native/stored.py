@@ -11,6 +11,7 @@ from tests.reference.checkpoint import Checkpoint
 from tools.bindings.backend import FP8, GATE_UP, LINEAR, Device, Matrix
 from tools.bindings.header import structs
 
+ALIGNMENT = 256
 STORED_DTYPES = {"F32": 0, "BF16": 1, "F8_E4M3": FP8}
 
 
@@ -69,9 +70,8 @@ def place_stack(device: Device, experts: Sequence[StoredMatrix], role: int):
     """(matrix of expert 0, bytes to the next expert's rows, bytes to its scales)."""
     num_rows, columns = experts[0].weight.shape
     first = structs()["glm_matrix"](experts[0].dtype, role, num_rows, columns)
-    alignment = device.info.buffer_alignment
-    stride = -(-device.matrix_bytes(first) // alignment) * alignment
-    scale_stride = -(-4 * num_rows // alignment) * alignment
+    stride = -(-device.matrix_bytes(first) // ALIGNMENT) * ALIGNMENT
+    scale_stride = -(-4 * num_rows // ALIGNMENT) * ALIGNMENT
     first.data = device.empty(stride * len(experts)).value
     if experts[0].scale is not None:
         first.row_scale = device.empty(scale_stride * len(experts)).value

@@ -78,7 +78,7 @@ def test_token_ids_outside_the_vocabulary(checking):
 
 
 def test_matrices_and_activations_that_do_not_fit(device):
-    table, _ = op.table(device, np.zeros((5, 3)), F32)
+    table, _ = op.table(device, np.zeros((5, 3)), BF16)
     with invalid("linear: matrix.role"):
         op.linear(device, table, np.zeros((1, 3)))
     fp8, _ = op.matrix(device, np.ones((5, 3)), FP8)
@@ -188,14 +188,14 @@ def test_more_memory_than_there_is(device):
 
 
 def test_negative_numbers_of_tokens(device):
-    placed, _ = op.matrix(device, np.zeros((4, 3)), F32)
+    placed, _ = op.matrix(device, np.zeros((4, 3)), BF16)
     with invalid("linear: .*num_tokens: expected 0 to 2147483647, got -1"):
         device.run("linear", num_tokens=-1, matrix=placed.pointer)
 
 
 @pytest.mark.parametrize("part", [-1, 3])
 def test_parts_of_unknown_sums(device, part):
-    placed, _ = op.matrix(device, np.zeros((4, 3)), F32)
+    placed, _ = op.matrix(device, np.zeros((4, 3)), BF16)
     text = f"part_of_sum: expected 0 to 2, got {part}"
     with invalid(f"linear: {text}"):
         device.run("linear", num_tokens=1, matrix=placed.pointer, part_of_sum=part)
@@ -204,13 +204,13 @@ def test_parts_of_unknown_sums(device, part):
 
 
 def test_an_error_leaves_the_device_usable(device):
-    placed, _ = op.matrix(device, np.eye(3), F32)
+    placed, _ = op.matrix(device, np.eye(3), BF16)
     with invalid("plain"):
         device.run("linear", num_tokens=1, matrix=placed.pointer, output=device.empty(64))
     np.testing.assert_array_equal(op.linear(device, placed, np.ones((1, 3))), np.ones((1, 3)))
 
 
 def test_no_columns_is_refused(device):
-    struct = structs()["glm_matrix"](F32, 0, 4, 0, device.empty(1).value)
+    struct = structs()["glm_matrix"](BF16, 0, 4, 0, device.empty(1).value)
     with invalid("matrix.columns: expected 1 to"):
         device.run("linear", num_tokens=1, matrix=address(struct))

@@ -11,7 +11,6 @@ from tests.reference.sampling import Controls
 from tools.bindings.backend import BF16, F32, FP8
 from tools.bindings.facts import FACTS
 
-DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 NUM_ROWS = 2 * shapes.TILE + 3
 WIDTH = 75
 ROW_WIDTHS = (WIDTH, 1017, 1024, 5120, 9000, 12288)
@@ -39,7 +38,7 @@ def given(device, name, dtype, part):
     return op.quantise(device, rows) if dtype == FP8 else rows
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 def test_linear(backend, dtype):
     weight = shapes.generator("weight").standard_normal((130, WIDTH))
 
@@ -85,7 +84,22 @@ def test_quantise(backend, width):
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
-def test_route_and_logits(backend, dtype):
+def test_route(backend, dtype):
+    weight = shapes.generator("router").standard_normal((65, WIDTH))
+
+    def build(device):
+        placed, _ = op.matrix(device, weight, dtype)
+
+        def operation(part):
+            return op.route(device, placed, values("route")[part], np.zeros(65), 8)
+
+        return operation
+
+    same_over_parts_and_threads(backend, build)
+
+
+@pytest.mark.parametrize("dtype", op.PLAIN_WEIGHTS.values(), ids=op.PLAIN_WEIGHTS)
+def test_logits(backend, dtype):
     weight = shapes.generator("router").standard_normal((65, WIDTH))
 
     def build(device):
@@ -93,8 +107,7 @@ def test_route_and_logits(backend, dtype):
 
         def operation(part):
             rows = values("route")[part]
-            routes = op.route(device, placed, rows, np.zeros(65), 8)
-            return *routes, op.logits(device, placed, rows, np.arange(len(rows)))
+            return (op.logits(device, placed, rows, np.arange(len(rows))),)
 
         return operation
 
@@ -117,7 +130,7 @@ def test_routes_of_many_rows_and_of_few(device, num_experts, width, dtype):
             np.testing.assert_array_equal(few, many[part])
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 def test_experts(backend, dtype):
     rng = shapes.generator("mixture")
     gate_up, down = rng.standard_normal((5, 74, WIDTH)), rng.standard_normal((5, WIDTH, 37))

@@ -6,8 +6,6 @@ from tests.native import calls as op
 from tests.reference.compare import relative_l2
 from tools.bindings.backend import BF16, F32, FP8, BackendError, Matrix
 
-DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
-
 
 def input_rows(device, num_tokens, width, dtype):
     """(what `linear` takes, its exact float64 values)."""
@@ -19,7 +17,7 @@ def input_rows(device, num_tokens, width, dtype):
     return quantised, quantised.values()
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize("shape", shapes.products(), ids=shapes.shape_name)
 def test_product_with_bias(device, shape, dtype):
     num_tokens, width, num_rows = shape
@@ -32,7 +30,7 @@ def test_product_with_bias(device, shape, dtype):
     assert relative_l2(actual, expected) <= op.tolerance(device)
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 def test_product_without_bias_and_rows_placed_in_pieces(device, dtype):
     rng = shapes.generator("pieces")
     array, scale, weight = op.stored(rng.standard_normal((70, 33)), dtype)
@@ -97,7 +95,7 @@ def test_ids_that_are_not_apart_are_refused(device):
         op.embed(device, placed, [0], id_stride=0)
 
 
-@pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("dtype", op.PLAIN_WEIGHTS.values(), ids=op.PLAIN_WEIGHTS)
 @pytest.mark.parametrize("index", [[], [0], [4, 4, 0, 12], [12]])
 def test_logits_of_chosen_rows(device, index, dtype):
     rng = shapes.generator("logits", len(index))

@@ -5,9 +5,7 @@ from tests import shapes
 from tests.native import calls as op
 from tests.native.expert_rows import assert_rows, expected_rows, problem, product_error
 from tests.reference.router import route
-from tools.bindings.backend import BF16, F32, FP8
-
-DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
+from tools.bindings.backend import BF16, F32
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=["f32", "bf16"])
@@ -46,7 +44,7 @@ def test_equal_scores_go_to_the_lower_ids_in_order(device, width):
     np.testing.assert_array_equal(weights, np.full((2, 4), 0.5))
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", shapes.counts())
 @pytest.mark.parametrize(
     ("num_experts", "hidden", "width", "top_k"), [(1, 13, 7, 1), (8, 65, 37, 2), (4, 64, 128, 4)]
@@ -60,7 +58,7 @@ def test_experts(device, num_tokens, num_experts, hidden, width, top_k, dtype):
     assert_rows(actual, expected, op.tolerance(device))
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 8, 13])
 def test_equal_ids_in_a_row_count_each_time(device, num_tokens, dtype):
     stack, values, given, ids, weights = problem(device, num_tokens, 4, 64, 72, 4, dtype)
@@ -70,7 +68,7 @@ def test_equal_ids_in_a_row_count_each_time(device, num_tokens, dtype):
     assert_rows(actual, expected, op.tolerance(device))
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 def test_only_local_experts_add_to_the_initial_rows(device, dtype):
     stack, values, given, ids, weights = problem(device, 13, 4, 65, 37, 2, dtype, padding=64)
     ids = ids + 3
@@ -83,7 +81,7 @@ def test_only_local_experts_add_to_the_initial_rows(device, dtype):
 
 
 def test_no_local_expert_leaves_the_initial_rows(device):
-    stack, _, given, ids, weights = problem(device, 5, 2, 16, 8, 2, F32)
+    stack, _, given, ids, weights = problem(device, 5, 2, 16, 8, 2, BF16)
     initial = op.as_activation(device, np.ones((5, 16)))
     for begin, local in ((7, None), (0, 0)):
         actual = op.experts(device, stack, given, ids, weights, begin, local, initial)

@@ -159,6 +159,22 @@ def past_table(_device, shape):
     return shape.put(embedding=table), "embed", {"id_stride": 1, "table": table}
 
 
+def float32_linear(_device, shape):
+    qkv = matrix(12 * HEAD_DIM, HIDDEN, F32)
+    return shape.put(qkv=qkv), "linear", {"matrix": qkv}
+
+
+def float32_head(_device, shape):
+    head = matrix(VOCABULARY, HIDDEN, F32)
+    return shape.put(head=head), "logits", {"head": head}
+
+
+def float32_experts(_device, shape):
+    gate_up = matrix(2 * WIDTH, HIDDEN, F32, GATE_UP)
+    shape.put(experts_gate_up=gate_up, experts_down=matrix(HIDDEN, WIDTH, F32))
+    return shape, "experts", mixture(shape, 2, EXPERTS)
+
+
 EVERYWHERE = [past_head, past_router, past_table]
 ON_GPUS = [
     past_heads,
@@ -170,6 +186,9 @@ ON_GPUS = [
     past_attended,
     past_gated,
     past_vocabulary,
+    float32_linear,
+    float32_head,
+    float32_experts,
 ]
 
 

@@ -5,9 +5,8 @@ import pytest
 
 from tests.native import calls as op
 from tests.native.expert_rows import problem
-from tools.bindings.backend import BF16, F32, FP8
+from tools.bindings.backend import FP8
 
-DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 SHAPES = {"small": (3, 13, 7, 2), "tiles": (5, 256, 128, 3), "wide": (2, 64, 2112, 1)}
 COUNTS = (4, 8, 16, 40, 70, 400)
 ROWS = {0: np.nan, 1: np.inf, 2: 0.0}
@@ -28,7 +27,7 @@ def with_rows(device, values: np.ndarray, dtype: int):
 
 
 @pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_they_touch_no_other_row(device, shape, dtype, count):
     stack, values, given, ids, weights = problem(device, count, *shape, dtype)

@@ -11,9 +11,8 @@ from tests.native.test_linear import input_rows
 from tests.native.test_sequence import THETA, norms, turned
 from tests.reference.attention import causal_attention
 from tests.reference.compare import relative_l2
-from tools.bindings.backend import BF16, F32, FP8
+from tools.bindings.backend import BF16, F32
 
-DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 PRODUCTS = [(129, 129, 129), (257, 1537, 131), (1, 5120, 257), (129, 12288, 130), (31, 4096, 385)]
 CONTEXTS = (1, 16, 17, 255, 1281, 2563)
 GROUPS = [Heads(12, 1, 128), Heads(16, 1, 128), Heads(24, 2, 128)]
@@ -22,7 +21,7 @@ STORED_AT_ONCE = 1000
 MOST_NEW_TOKENS = 130
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize("shape", PRODUCTS, ids=shapes.shape_name)
 def test_linear(device, shape, dtype):
     num_tokens, width, num_rows = shape
@@ -83,7 +82,7 @@ def test_long_contexts(device, heads, num_decode):
     assert np.max(errors) <= op.tolerance(device)
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize(
     ("num_tokens", "num_experts", "hidden", "width", "top_k"),
     [(1, 160, 128, 96, 8), (65, 160, 128, 96, 8), (131, 8, 449, 129, 3), (3, 4, 512, 512, 4)],
@@ -97,7 +96,7 @@ def test_experts(device, num_tokens, num_experts, hidden, width, top_k, dtype):
     assert_rows(actual, expected, op.tolerance(device))
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 64, 65, 257])
 def test_an_expert_that_takes_every_token(device, num_tokens, dtype):
     stack, values, given, ids, weights = problem(device, num_tokens, 5, 129, 97, 2, dtype)

@@ -16,9 +16,8 @@ from tests.native.expert_rows import (
     problem,
     product_error,
 )
-from tools.bindings.backend import BF16, F32, FP8, BackendError
+from tools.bindings.backend import BF16, FP8, BackendError
 
-DTYPES = {"f32": F32, "bf16": BF16, "fp8": FP8}
 BEGIN, NUM_ROUTED = 3, 40
 SHAPES = {
     "small": (3, 13, 7, 3, 4),
@@ -62,7 +61,7 @@ def both(routed: ExpectedRows, shared: ExpectedRows) -> ExpectedRows:
     return ExpectedRows(routed.values + shared.values, steps)
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize(
     ("num_local", "hidden", "width", "shared_width", "top_k"), SHAPES.values(), ids=SHAPES
 )
@@ -87,7 +86,7 @@ def test_it_runs_beside_the_routed_experts(
         before = actual
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 13, 400])
 def test_its_id_is_nobodys_where_it_is_not_given(device, num_tokens, dtype):
     num_local, hidden, width, _, top_k = SHAPES["tiles"]
@@ -99,7 +98,7 @@ def test_its_id_is_nobodys_where_it_is_not_given(device, num_tokens, dtype):
     assert_rows(actual, expected, op.tolerance(device))
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 17, 400])
 @pytest.mark.parametrize("has_shared", [False, True])
 def test_ids_outside_every_range_belong_to_nobody(device, has_shared, num_tokens, dtype):
@@ -112,7 +111,7 @@ def test_ids_outside_every_range_belong_to_nobody(device, has_shared, num_tokens
     assert not np.any(actual)
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 8, 40, 400])
 def test_rows_that_choose_it_twice_have_it_twice(device, num_tokens, dtype):
     num_local, hidden, width, shared_width, top_k = SHAPES["a quarter"]
@@ -129,7 +128,7 @@ def test_rows_that_choose_it_twice_have_it_twice(device, num_tokens, dtype):
     assert_rows(actual, expected, op.tolerance(device))
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("dtype", op.WEIGHTS.values(), ids=op.WEIGHTS)
 @pytest.mark.parametrize("num_tokens", [1, 65, 400])
 def test_one_as_wide_as_the_others_gives_the_bits_of_a_routed_one(device, num_tokens, dtype):
     stack, _, given, ids, weights = problem(device, num_tokens, 6, 64, 32, 4, dtype)
@@ -151,7 +150,7 @@ def test_one_as_wide_as_the_others_gives_the_bits_of_a_routed_one(device, num_to
     ],
 )
 def test_ids_that_cannot_be_its_own_are_refused(device, shared_id, text):
-    stack, _, given, ids, weights = problem(device, 2, 2, 16, 8, 2, F32)
+    stack, _, given, ids, weights = problem(device, 2, 2, 16, 8, 2, BF16)
     shared = op.SharedExpert(shared_id, stack)
     with pytest.raises(BackendError, match=text):
         op.experts(device, stack, given, ids, weights, BEGIN, shared=shared)
@@ -160,13 +159,13 @@ def test_ids_that_cannot_be_its_own_are_refused(device, shared_id, text):
 @pytest.mark.parametrize(
     ("hidden", "width", "dtype", "text"),
     [
-        (16, 9, F32, "shared_down columns: expected 1 to 8, got 9"),
-        (15, 8, F32, "shared_gate_up columns: expected 16, got 15"),
-        (16, 8, BF16, "shared_gate_up dtype: expected 0, got 1"),
+        (16, 9, BF16, "shared_down columns: expected 1 to 8, got 9"),
+        (15, 8, BF16, "shared_gate_up columns: expected 16, got 15"),
+        (16, 8, FP8, "shared_gate_up dtype: expected 1, got 2"),
     ],
 )
 def test_matrices_that_cannot_be_its_own_are_refused(device, hidden, width, dtype, text):
-    stack, _, given, ids, weights = problem(device, 2, 2, 16, 8, 2, F32)
+    stack, _, given, ids, weights = problem(device, 2, 2, 16, 8, 2, BF16)
     shared = shared_problem(device, hidden, width, dtype)
     with pytest.raises(BackendError, match=text):
         op.experts(device, stack, given, ids, weights, shared=shared)
@@ -175,8 +174,8 @@ def test_matrices_that_cannot_be_its_own_are_refused(device, hidden, width, dtyp
 def test_as_many_experts_as_a_device_has_places_for_leave_none_for_it(device):
     if device.activation_type == np.float32:
         pytest.skip("the CPU device runs any number of experts: --device-kind cuda runs it")
-    stack, _, given, ids, weights = problem(device, 2, 256, 16, 8, 2, F32)
-    shared = shared_problem(device, 16, 8, F32)
+    stack, _, given, ids, weights = problem(device, 2, 256, 16, 8, 2, BF16)
+    shared = shared_problem(device, 16, 8, BF16)
     text = "num_local_experts with a shared expert: expected 0 to 255, got 256"
     with pytest.raises(BackendError, match=text):
         op.experts(device, stack, given, ids, weights, BEGIN, shared=shared)

@@ -32,9 +32,10 @@ def event(device):
 def test_events_measure_the_time_between_them(device):
     table, handle = device.table, device.handle
     begin, end, elapsed = event(device), event(device), ctypes.c_float(-1)
-    data = device.allocate(1 << 20)
+    values = np.zeros(1 << 20, np.uint8)
+    data = device.allocate(values.nbytes)
     device.check(table.event_record(handle, begin))
-    device.check(table.fill_zero(handle, data, 1 << 20))
+    device.upload(data, values)
     device.check(table.event_record(handle, end))
     device.check(table.event_synchronise(handle, end))
     device.check(table.event_elapsed(handle, begin, end, address(elapsed)))
@@ -124,7 +125,7 @@ def test_random_weights_of_no_size_are_refused(device):
 
 def test_the_rate_of_reading(device):
     rate = ctypes.c_double()
-    memory = device.allocate(64 << 20)
-    device.check(device.table.fill_zero(device.handle, memory, 64 << 20))
-    device.check(device.table.measure_read(device.handle, memory, 64 << 20, address(rate)))
+    values = np.zeros(64 << 20, np.uint8)
+    memory = device.place(values)
+    device.check(device.table.measure_read(device.handle, memory, values.nbytes, address(rate)))
     assert 1e8 < rate.value < 1e14

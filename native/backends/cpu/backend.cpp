@@ -141,7 +141,6 @@ const glm_backend kBackend = {
     on_device<release, void*>,
     on_device<transfer, void*, const void*, int64_t>,
     on_device<transfer, void*, const void*, int64_t>,
-    on_device<fill_zero, void*, int64_t>,
     on_device<synchronise>,
     bytes_of_matrix,
     bytes_of_page,

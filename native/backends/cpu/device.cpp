@@ -93,7 +93,6 @@ void kind_info(glm_device_info* info) {
   info->activation_dtype = GLM_DTYPE_F32;
   info->default_kv_dtype = GLM_DTYPE_F32;
   info->supports_graphs = 0;
-  info->buffer_alignment = kAlignment;
   info->page_size_multiple = 1;
   info->is_asynchronous = 0;
   info->merges_shared_expert = 0;
@@ -139,13 +138,6 @@ void transfer(glm_device&, void* destination, const void* source,
   expect_pointer("transfer", "destination", destination);
   expect_pointer("transfer", "source", source);
   std::memmove(destination, source, static_cast<size_t>(bytes));
-}
-
-void fill_zero(glm_device&, void* destination, int64_t bytes) {
-  expect_range("fill_zero", "bytes", 0, INT64_MAX, bytes);
-  if (bytes == 0) return;
-  expect_pointer("fill_zero", "destination", destination);
-  std::memset(destination, 0, static_cast<size_t>(bytes));
 }
 
 void synchronise(glm_device& device) {

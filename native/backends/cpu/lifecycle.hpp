@@ -17,7 +17,6 @@ void host_allocate(glm_device& device, int64_t bytes, void** memory);
 void release(glm_device& device, void* memory);
 void transfer(glm_device& device, void* destination, const void* source,
               int64_t bytes);
-void fill_zero(glm_device& device, void* destination, int64_t bytes);
 void synchronise(glm_device& device);
 void event_create(glm_device& device, void** event);
 void event_record(glm_device& device, void* event);

@@ -116,7 +116,6 @@ const glm_backend kBackend = {
     on_device<host_release, void*>,
     on_device<upload, void*, const void*, int64_t>,
     on_device<download, void*, const void*, int64_t>,
-    on_device<fill_zero, void*, int64_t>,
     on_device<synchronise>,
     bytes_of_matrix,
     bytes_of_page,

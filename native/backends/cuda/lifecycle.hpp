@@ -22,7 +22,6 @@ void download(glm_device& device, void* destination, const void* source,
               int64_t bytes);
 void download_begin(glm_device& device, void* destination, const void* source,
                     int64_t bytes);
-void fill_zero(glm_device& device, void* destination, int64_t bytes);
 void synchronise(glm_device& device);
 
 void event_create(glm_device& device, void** event);

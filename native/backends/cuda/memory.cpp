@@ -97,14 +97,6 @@ void download(glm_device& device, void* destination, const void* source,
   expect_group(device, "download");
 }
 
-void fill_zero(glm_device& device, void* destination, int64_t bytes) {
-  expect_range("fill_zero", "bytes", 0, INT64_MAX, bytes);
-  if (bytes == 0) return;
-  expect_pointer("fill_zero", "destination", destination);
-  check_call(cwCudaMemset(destination, 0, bytes, wrapped(device.stream)),
-             "fill_zero");
-}
-
 void synchronise(glm_device& device) {
   expect_no_capture(device, "synchronise");
   check_call(cwCudaStreamSync(wrapped(device.stream)), "synchronise");

@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 15
+#define GLM_BACKEND_ABI_VERSION 16
 #define GLM_MAX_LOGPROBS 20
 #define GLM_MAX_GATHERED 5
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
@@ -47,7 +47,6 @@ typedef struct glm_device_info {
   int32_t supports_graphs;
   int64_t memory_total_bytes;
   int64_t memory_free_bytes;
-  int64_t buffer_alignment;
   int32_t page_size_multiple;
   int32_t is_asynchronous;
   int32_t merges_shared_expert;
@@ -404,7 +403,6 @@ typedef struct glm_backend {
                        const void* source, int64_t bytes);
   glm_status (*download)(glm_device* device, void* destination,
                          const void* source, int64_t bytes);
-  glm_status (*fill_zero)(glm_device* device, void* destination, int64_t bytes);
   glm_status (*synchronise)(glm_device* device);
 
   glm_status (*matrix_bytes)(const glm_matrix* matrix, int64_t* bytes);

@@ -104,10 +104,6 @@ void run_rows(const Context& context, const glm_experts_args& args,
   set_scratch(p, layout, static_cast<uint8_t*>(context.scratch.data),
               static_cast<int32_t>(layout.code_stride));
   input += int64_t{begin} * p.hidden_size * element;
-  if (dtype == GLM_DTYPE_F32) {
-    p.input = {input, p.hidden_size * 2, p.hidden_size * 2, 0};
-    return mixture::launch_f32_experts(context.stream, p);
-  }
   set_input(context, p, layout, input, p.hidden_size * element);
   p.peers = collectives::reserve_exchange(
       context.peers, mixture::kExperts, args.part_of_sum,
@@ -128,11 +124,6 @@ void run_launches(const Context& context, const glm_experts_args& args,
              std::min(step, args.num_tokens - begin));
 }
 
-bool fills_wide_tiles(const glm_experts_args& args) {
-  return args.gate_up->dtype != GLM_DTYPE_F32 &&
-         args.num_tokens > rows_of_launch(args);
-}
-
 }
 
 void experts(const Context& context, const glm_experts_args& args) {
@@ -144,7 +135,8 @@ void experts(const Context& context, const glm_experts_args& args) {
   ScratchLayout layout(shape_of(args), args.gate_up->dtype);
   expect_range(mixture::kExperts, "scratch bytes", layout.bytes, INT64_MAX,
                context.scratch.bytes);
-  if (!fills_wide_tiles(args)) return run_launches(context, args, layout);
+  if (args.num_tokens <= rows_of_launch(args))
+    return run_launches(context, args, layout);
   Context rest = context;
   rest.scratch = {static_cast<uint8_t*>(context.scratch.data) + layout.bytes,
                   context.scratch.bytes - layout.bytes};

@@ -92,9 +92,6 @@ struct ExpertsParameters {
 void launch_experts(cudaStream_t stream, int32_t num_multiprocessors,
                     int32_t dtype, const ExpertsParameters& parameters);
 
-void launch_f32_experts(cudaStream_t stream,
-                        const ExpertsParameters& parameters);
-
 struct PadRows {
   const uint8_t* source;
   uint8_t* destination;

@@ -18,7 +18,6 @@ namespace {
 
 constexpr const char* kWhere = "linear";
 constexpr int32_t kActivationBytes = 2;
-constexpr int32_t kPlainChunk = 8 * 65535;
 
 void validate(const glm_linear_args& args) {
   expect_linear_shapes(args);
@@ -58,16 +57,8 @@ stream::ProductArgs product_args(const glm_linear_args& args, int32_t row_begin,
                    int64_t{row_begin} * matrix.rows * kActivationBytes;
   product.role = matrix.role;
   product.rows = matrix.rows;
-  product.columns = matrix.columns;
   product.num_column_tiles = num_column_tiles(matrix.dtype, matrix.columns);
   return product;
-}
-
-void plain_linear(const Context& context, const glm_linear_args& args) {
-  for (int32_t row = 0; row < args.num_tokens; row += kPlainChunk) {
-    int32_t count = std::min(args.num_tokens - row, kPlainChunk);
-    streamed_f32_linear(context, product_args(args, row, count));
-  }
 }
 
 bool fills_wide_tiles(const glm_linear_args& args) {
@@ -89,8 +80,7 @@ collectives::PeerRows rows_of_peers(const Context& context,
 void streamed_linear(const Context& context, const glm_linear_args& args,
                      const collectives::PeerRows& peers) {
   const glm_matrix& matrix = *args.matrix;
-  stream::MatrixTiles tiles{matrix.dtype,
-                            num_row_tiles(matrix.role, matrix.rows),
+  stream::MatrixTiles tiles{num_row_tiles(matrix.role, matrix.rows),
                             num_column_tiles(matrix.dtype, matrix.columns)};
   for (int32_t row = 0; row < args.num_tokens; row += stream::kMaxTokens) {
     int32_t count = std::min(args.num_tokens - row, stream::kMaxTokens);
@@ -112,7 +102,6 @@ void linear(const Context& context, const glm_linear_args& args) {
   if (blackwell::multiplies(context, args.matrix->dtype))
     return blackwell::linear(context, args);
   if (args.num_tokens == 0) return;
-  if (args.matrix->dtype == GLM_DTYPE_F32) return plain_linear(context, args);
   const collectives::PeerRows peers = rows_of_peers(context, args);
   if (fills_wide_tiles(args)) return prefill_linear(context, args, peers);
   streamed_linear(context, args, peers);

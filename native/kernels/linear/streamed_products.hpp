@@ -13,8 +13,6 @@ void streamed_fp8_linear(const Context& context,
 void streamed_bf16_linear(const Context& context,
                           const stream::ProductPlans& plans,
                           const stream::ProductArgs& args);
-void streamed_f32_linear(const Context& context,
-                         const stream::ProductArgs& args);
 
 }
 

@@ -16,7 +16,6 @@ namespace glm::kernels {
 namespace {
 
 constexpr const char* kWhere = "logits";
-constexpr int32_t kPlainChunk = 8 * 65535;
 
 void validate(const glm_logits_args& args) {
   expect_logits_shapes(args);
@@ -44,22 +43,8 @@ stream::ProductArgs product_args(const glm_logits_args& args,
   product.output = args.output + int64_t{row_begin} * head.rows;
   product.role = head.role;
   product.rows = head.rows;
-  product.columns = head.columns;
   product.num_column_tiles = num_column_tiles(head.dtype, head.columns);
   return product;
-}
-
-void bf16_rows(const Context& context, const stream::ProductArgs& product) {
-  stream::MatrixTiles tiles{GLM_DTYPE_BF16,
-                            num_row_tiles(product.role, product.rows),
-                            product.num_column_tiles};
-  stream::ProductPlans plans =
-      stream::plan_product(tiles, product.tokens.num_rows);
-  bf16_logits(context, plans, product);
-}
-
-int32_t chunk_rows(const glm_matrix& head) {
-  return head.dtype == GLM_DTYPE_F32 ? kPlainChunk : stream::kMaxTokens;
 }
 
 }
@@ -69,19 +54,18 @@ void logits(const Context& context, const glm_logits_args& args) {
   if (args.num_rows == 0) return;
   if (blackwell::multiplies(context, args.head->dtype))
     return blackwell::logits(context, args);
+  const glm_matrix& head = *args.head;
+  const stream::MatrixTiles tiles{num_row_tiles(head.role, head.rows),
+                                  num_column_tiles(head.dtype, head.columns)};
   int32_t chunk =
-      std::min(chunk_rows(*args.head), gathered_capacity(context, args));
+      std::min(stream::kMaxTokens, gathered_capacity(context, args));
   for (int32_t row = 0; row < args.num_rows; row += chunk) {
-    GatherArgs gather = gather_args(
-        args, row, std::min(args.num_rows - row, chunk),
-        gathered_row_bytes(args.head->columns), context.scratch.data);
+    GatherArgs gather =
+        gather_args(args, row, std::min(args.num_rows - row, chunk),
+                    gathered_row_bytes(head.columns), context.scratch.data);
     gather_rows(context, gather);
-    stream::ProductArgs product = product_args(args, gather, row);
-    if (args.head->dtype == GLM_DTYPE_F32) {
-      f32_logits(context, product);
-    } else {
-      bf16_rows(context, product);
-    }
+    bf16_logits(context, stream::plan_product(tiles, gather.num_rows),
+                product_args(args, gather, row));
   }
 }
 

@@ -9,7 +9,6 @@ namespace glm::kernels {
 
 void bf16_logits(const Context& context, const stream::ProductPlans& plans,
                  const stream::ProductArgs& args);
-void f32_logits(const Context& context, const stream::ProductArgs& args);
 
 }
 

@@ -30,9 +30,8 @@ void prefill_linear(const Context& context, const glm_linear_args& args,
   const void* tokens = is_fp8 ? args.input.codes : args.input.plain;
   prefill::Product product = prefill::describe(matrix);
   product.num_tokens = args.num_tokens;
-  product.parts =
-      stream::part_bands({matrix.dtype, product.matrix.num_row_tiles,
-                          product.matrix.num_column_tiles});
+  product.parts = stream::part_bands(
+      {product.matrix.num_row_tiles, product.matrix.num_column_tiles});
   product.tile_tokens = prefill::tile_tokens_of(
       matrix.dtype, product,
       context.num_multiprocessors / prefill::kClusterSize);

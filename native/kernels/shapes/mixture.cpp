@@ -65,8 +65,8 @@ void expect_expert_shapes(const glm_experts_args& args) {
   expect_range(kExperts, "top_k", 1, mixture::kMaxTopK, args.top_k);
   expect_local_experts(kExperts, mixture::kMaxLocalExperts, args);
   expect_matrix("gate_up", args.gate_up, GLM_MATRIX_GATE_UP);
-  expect_range(kExperts, "gate_up dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3,
-               args.gate_up->dtype);
+  expect_product_dtype(kExperts, "gate_up dtype", GLM_DTYPE_F8_E4M3,
+                       args.gate_up->dtype);
   expect_matrix("down", args.down, GLM_MATRIX_LINEAR);
   expect_equal(kExperts, "down dtype", args.gate_up->dtype, args.down->dtype);
   expect_equal(kExperts, "gate_up rows", 2 * int64_t{args.down->columns},

@@ -8,6 +8,8 @@
 namespace glm::kernels {
 
 void expect_matrix_shape(const char* where, const glm_matrix& matrix);
+void expect_product_dtype(const char* where, const char* what, int32_t last,
+                          int32_t dtype);
 void expect_linear_shapes(const glm_linear_args& args);
 void expect_logits_shapes(const glm_logits_args& args);
 

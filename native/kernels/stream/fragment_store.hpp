@@ -42,14 +42,6 @@ struct FragmentPlace {
   }
 };
 
-struct CutPlace : FragmentPlace {
-  int32_t end_row;
-
-  __device__ int32_t channel(const ProductArgs& args, int32_t packed) const {
-    return packed < end_row ? FragmentPlace::channel(args, packed) : -1;
-  }
-};
-
 __device__ inline RowTerms load_row_terms(const ProductArgs& args,
                                           int32_t channel) {
   bool has_scale = channel >= 0 && args.channel_scale;
@@ -58,9 +50,8 @@ __device__ inline RowTerms load_row_terms(const ProductArgs& args,
           has_bias ? args.bias[channel] : 0.0f};
 }
 
-template <typename Place>
 __device__ inline FragmentTerms load_terms(const ProductArgs& args,
-                                           const Place& place) {
+                                           const FragmentPlace& place) {
   int32_t row = place.row + place.lane / 4;
   return {load_row_terms(args, place.channel(args, row)),
           load_row_terms(args, place.channel(args, row + kPairRows))};
@@ -73,8 +64,8 @@ struct TransposedPlace {
   int32_t tokens_left;
   Output* at;
 
-  template <typename Place>
-  __device__ TransposedPlace(const ProductArgs& args, const Place& place)
+  __device__ TransposedPlace(const ProductArgs& args,
+                             const FragmentPlace& place)
       : is_odd(place.lane % 2 == 1), step(args.rows * kGroupTokens) {
     int32_t row =
         place.row + place.lane % 2 * kPairRows + place.lane % 4 / 2 * 4;
@@ -108,8 +99,7 @@ class WordStore;
 template <bool sends>
 class WordStore<__nv_bfloat16, sends> {
  public:
-  template <typename Place>
-  __device__ WordStore(const ProductArgs& args, const Place& place)
+  __device__ WordStore(const ProductArgs& args, const FragmentPlace& place)
       : args_(args), place_(args, place) {}
 
   __device__ void store(int32_t group, float4 values) const {
@@ -146,8 +136,7 @@ class WordStore<__nv_bfloat16, sends> {
 template <bool sends>
 class WordStore<float, sends> {
  public:
-  template <typename Place>
-  __device__ WordStore(const ProductArgs& args, const Place& place)
+  __device__ WordStore(const ProductArgs& args, const FragmentPlace& place)
       : place_(args, place) {}
 
   __device__ void store(int32_t group, float4 values) const {
@@ -183,8 +172,7 @@ class WordStore<float, sends> {
 template <typename Output>
 class ValueStore {
  public:
-  template <typename Place>
-  __device__ ValueStore(const ProductArgs& args, const Place& place)
+  __device__ ValueStore(const ProductArgs& args, const FragmentPlace& place)
       : rows_(args.rows) {
     int32_t row = place.row + place.lane / 4;
     int32_t token = place.token + place.lane % 4 * 2;

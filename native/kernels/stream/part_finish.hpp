@@ -2,7 +2,6 @@
 #define GLM_KERNELS_STREAM_PART_FINISH_HPP
 
 #include <cstdint>
-#include <type_traits>
 
 #include "native/kernels/stream/fragment_store.hpp"
 #include "native/kernels/stream/part_exchange.hpp"
@@ -16,7 +15,6 @@ class PartFinish {
   static constexpr int32_t kGroups = Layout::kColumns / kGroupTokens;
   using Exchange = PartExchange<kGroups>;
   using Total = float[Layout::kColumns / 2];
-  using Place = std::conditional_t<Layout::kCutsTiles, CutPlace, FragmentPlace>;
   static constexpr bool kSends = Layout::kTokens <= kMostTokensSentAhead;
   using Words = WordStore<Output, kSends>;
 
@@ -28,38 +26,20 @@ class PartFinish {
         first_token_(first_token) {}
 
   __device__ void finish(const Total& total, const Exchange& exchange,
-                         const Place& place, const FragmentTerms& terms) const {
+                         const FragmentPlace& place,
+                         const FragmentTerms& terms) const {
     if (shape_.stores_words) {
       return finish_with<Words>(total, exchange, place, terms);
     }
     finish_with<ValueStore<Output>>(total, exchange, place, terms);
   }
 
-  template <int32_t count, typename At>
-  __device__ void finish_alone(const float (&total)[count], const At& place,
-                               const FragmentTerms& terms) const {
-    if (shape_.stores_words) {
-      return store_alone<Words>(total, place, terms);
-    }
-    store_alone<ValueStore<Output>>(total, place, terms);
-  }
-
  private:
   template <typename Store>
   __device__ void finish_with(const Total& total, const Exchange& exchange,
-                              const Place& place,
+                              const FragmentPlace& place,
                               const FragmentTerms& terms) const {
-    if (shape_.split == 1) {
-      store_alone<Store>(total, place, terms);
-    } else {
-      store_parts<Store>(total, exchange, place, terms);
-    }
-  }
-
-  template <typename Store>
-  __device__ void store_parts(const Total& total, const Exchange& exchange,
-                              const Place& place,
-                              const FragmentTerms& terms) const {
+    if (shape_.split == 1) return store_alone<Store>(total, place, terms);
     if (Exchange::keeps_own(shape_)) {
       return store_kept<Store>(exchange, place, terms);
     }
@@ -70,26 +50,26 @@ class PartFinish {
     return token_scales_ + (place.token - first_token_) + place.lane % 4 * 2;
   }
 
-  template <int32_t count>
-  __device__ static float4 sum_of(const float (&total)[count], int32_t group) {
+  __device__ static float4 sum_of(const Total& total, int32_t group) {
     const float* values = total + group * 4;
     return {values[0], values[1], values[2], values[3]};
   }
 
-  template <typename Store, int32_t count, typename At>
-  __device__ void store_alone(const float (&total)[count], const At& place,
+  template <typename Store>
+  __device__ void store_alone(const Total& total, const FragmentPlace& place,
                               const FragmentTerms& terms) const {
     Store store(args_, place);
     const float* scales = scales_of(place);
 #pragma unroll
-    for (int32_t group = 0; group < count / 4; ++group) {
+    for (int32_t group = 0; group < kGroups; ++group) {
       store.store(group, scale_fragment(terms, scales + group * kGroupTokens,
                                         sum_of(total, group)));
     }
   }
 
   template <typename Store>
-  __device__ void store_kept(const Exchange& exchange, const Place& place,
+  __device__ void store_kept(const Exchange& exchange,
+                             const FragmentPlace& place,
                              const FragmentTerms& terms) const {
     Store store(args_, place);
     const float* scales = scales_of(place);
@@ -110,7 +90,7 @@ class PartFinish {
 
   template <typename Store>
   __device__ void store_owned(const Total& total, const Exchange& exchange,
-                              const Place& place,
+                              const FragmentPlace& place,
                               const FragmentTerms& terms) const {
     Store store(args_, place);
     const float* scales = scales_of(place);

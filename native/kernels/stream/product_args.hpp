@@ -14,11 +14,9 @@ constexpr int32_t kWarpgroupBytes = kWarpgroupRows * kTileRowBytes;
 constexpr int32_t kWarpgroupThreads = 128;
 constexpr int32_t kWarpThreads = 32;
 constexpr int32_t kWarpgroupWarps = kWarpgroupThreads / kWarpThreads;
-constexpr int32_t kHighRows = 3 * kWarpgroupRows;
-constexpr int32_t kCrossedRows = 40;
-constexpr int32_t kFlankTokens = 64;
 constexpr int32_t kPartGroups = 2;
 constexpr int32_t kPartWarps = kPartGroups * kWarpgroupWarps;
+constexpr int32_t kMultiplierThreads = kPartGroups * kWarpgroupThreads;
 constexpr int32_t kMaxSplit = 8;
 constexpr int32_t kMaxTokens = 256;
 constexpr int32_t kGroupTokens = 8;
@@ -28,7 +26,7 @@ constexpr int32_t kMostEagerGroups = 6;
 constexpr int32_t kReciprocalBits = 16;
 constexpr int32_t kPieceBytes = kWarpThreads * 16;
 
-enum class UnitForm : int32_t { broad, tall, high, crossed, flanked };
+enum class UnitForm : int32_t { broad, tall };
 
 struct TokenRows {
   const uint8_t* data;
@@ -46,7 +44,6 @@ struct ProductArgs {
   collectives::PeerRows peers;
   int32_t role;
   int32_t rows;
-  int32_t columns;
   int32_t num_column_tiles;
 };
 
@@ -55,10 +52,6 @@ struct ProductShape {
   int32_t split_reciprocal;
   int32_t first_unit;
   int32_t end_unit;
-  int32_t unit_rows;
-  int32_t end_row;
-  int32_t flank_row;
-  int32_t part_tiles;
   int32_t num_longer_parts;
   int32_t num_stages;
   int32_t num_in_flight;
@@ -67,6 +60,7 @@ struct ProductShape {
   int32_t keeps_own;
   int32_t has_token_map;
   int32_t stores_words;
+  int32_t part_tiles;
 };
 
 }

@@ -97,7 +97,7 @@ int32_t resident_shorts(const char* where, int32_t split) {
   static std::array<std::atomic<int32_t>, kMaxSplit + 1> known{};
   std::atomic<int32_t>& count = known[split];
   if (count == 0) {
-    LaunchShape shape{dim3(1), dim3(kShortThreads), kSharedBudget,
+    LaunchShape shape{dim3(1), dim3(kMultiplierThreads), kSharedBudget,
                       static_cast<uint32_t>(split)};
     count = max_active_clusters(where, shape,
                                 short_product<Layout, most_tiles, Output>);
@@ -117,7 +117,7 @@ bool launch_short(const char* where, const Context& context,
   int64_t pieces = ceil_divide(args.tokens.num_rows, Layout::kTokens);
   LaunchShape shape{dim3(static_cast<uint32_t>(plan.num_units * plan.split),
                          static_cast<uint32_t>(pieces)),
-                    dim3(kShortThreads), layout.bytes,
+                    dim3(kMultiplierThreads), layout.bytes,
                     static_cast<uint32_t>(plan.split)};
   launch(where, context.stream, shape,
          short_product<Layout, most_tiles, Output>, args, layout.shape);
@@ -167,16 +167,6 @@ void launch_plan(const char* where, const Context& context,
   if (plan.form == UnitForm::broad) {
     return launch_columns<dtype, UnitForm::broad, Output, 8, 16, 32, 48, 64, 96,
                           128>(where, context, plan, args, wanted);
-  }
-  if (plan.form == UnitForm::high) {
-    return launch_columns<dtype, UnitForm::high, Output, 8, 16, 32, 48, 64, 96,
-                          128>(where, context, plan, args, wanted);
-  }
-  constexpr UnitForm kBesideForm =
-      dtype == GLM_DTYPE_F8_E4M3 ? UnitForm::crossed : UnitForm::flanked;
-  if (plan.form == kBesideForm) {
-    return launch_columns<dtype, kBesideForm, Output, 192, 256>(
-        where, context, plan, args, wanted);
   }
   launch_columns<dtype, UnitForm::tall, Output, 8, 16, 32, 48, 64, 96, 128, 192,
                  256>(where, context, plan, args, wanted);

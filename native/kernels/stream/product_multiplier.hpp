@@ -10,21 +10,11 @@
 
 namespace glm::kernels::stream {
 
-constexpr int32_t kSideBlocks = 2;
-constexpr int32_t kMultiplierGroups = 2;
-
-template <typename Layout>
-struct SideTotals {
-  float of[kSideBlocks][Layout::kSideRows / 2];
-};
-
 template <int32_t dtype, typename Layout>
 class ProductMultiplier {
  public:
   static constexpr int32_t kColumns = Layout::kColumns;
   using Total = float[kColumns / 2];
-  using Sides = SideTotals<Layout>;
-  using Flank = float[kFlankTokens / 2];
 
   __device__ ProductMultiplier(const ProductShape& shape,
                                const ProductShared& shared,
@@ -43,70 +33,13 @@ class ProductMultiplier {
         tokens_(ptx::shared_address(shared.tokens) +
                 first_token() * kTileRowBytes) {}
 
-  __device__ int32_t row_in_group() const {
-    return warp_in_group_ * kFragmentRows;
-  }
-
   __device__ int32_t first_row() const {
-    return row_in_group() + (Layout::kIsBroad ? 0 : group_ * kWarpgroupRows);
+    return warp_in_group_ * kFragmentRows +
+           (Layout::kIsBroad ? 0 : group_ * kWarpgroupRows);
   }
 
   __device__ int32_t first_token() const {
     return Layout::kIsBroad ? group_ * kColumns : 0;
-  }
-
-  __device__ int32_t first_side_token() const {
-    return (group_ * kSideBlocks * kWarpgroupRows) + row_in_group();
-  }
-
-  __device__ bool has_flank() const { return group_ == 0; }
-
-  __device__ void multiply_crossed(Total& total, Sides& sides) {
-#pragma unroll 1
-    for (int32_t tile = 0; tile < position_.num_tiles; ++tile) {
-      Block part;
-      SidePart side;
-      await_stage();
-      begin_block(part, 0);
-      begin_side(side, 0);
-      add_block<0, 1>(total, part);
-      begin_block(part, 1);
-      add_side<1>(sides.of[0], side);
-      begin_side(side, 1);
-      add_block<1, 1>(total, part);
-      begin_block(part, 2);
-      add_side<1>(sides.of[1], side);
-      add_block<2, 0>(total, part);
-      if constexpr (Layout::kBlocks > 3) {
-        begin_block(part, 3);
-        add_block<3, 0>(total, part);
-      }
-      release_stage(ring_);
-    }
-  }
-
-  __device__ void multiply_flanked(Total& total, Flank& flank,
-                                   int32_t flank_token) {
-    products::RingCursor done = ring_;
-    ptx::hold(total);
-    ptx::hold(flank);
-#pragma unroll 1
-    for (int32_t tile = 0; tile < position_.num_tiles; ++tile) {
-      await_stage();
-      ptx::wgmma_fence();
-      multiply_steps<dtype, kColumns>(total, weights(), tokens(0), 1);
-      multiply_steps<dtype, kFlankTokens>(flank, side_weights(),
-                                          tokens_at(flank_token), 1);
-      ptx::wgmma_commit();
-      ring_.advance(shape_.num_stages);
-      if (tile == 0) continue;
-      ptx::wgmma_wait<1>();
-      release_stage(done);
-    }
-    ptx::wgmma_wait<0>();
-    ptx::hold(total);
-    ptx::hold(flank);
-    release_stage(done);
   }
 
   __device__ void multiply_unit(Total& total) {
@@ -127,10 +60,7 @@ class ProductMultiplier {
   static constexpr int32_t kMostEagerColumns = 16;
   static constexpr int32_t kMostBatchedColumns = 32;
   static constexpr int32_t kBatchTiles = kColumns <= kMostEagerColumns ? 4 : 3;
-  static constexpr int32_t kSideRows = Layout::kSideRows;
-  static constexpr int32_t kDescriptorShift = 4;
   using Block = float[kBlock / 2];
-  using SidePart = float[kSideRows / 2];
 
   __device__ void await_stage() const {
     uint32_t offset = ring_.stage * kBarrierBytes;
@@ -140,50 +70,13 @@ class ProductMultiplier {
 
   __device__ uint64_t weights() const {
     return ptx::swizzled_descriptor(weights_ +
-                                    ring_.stage * Layout::kWeightBytes);
+                                    ring_.stage * Layout::kUnitBytes);
   }
 
   __device__ uint64_t tokens(int32_t block) const {
     return ptx::swizzled_descriptor(tokens_ +
                                     ring_.stage * Layout::kTokenBytes +
                                     block * (kBlock * kTileRowBytes));
-  }
-
-  __device__ uint64_t side_tokens(int32_t block) const {
-    constexpr int32_t kLast = kColumns / kWarpgroupRows - 1;
-    int32_t row = min(group_ * kSideBlocks + block, kLast) * kWarpgroupRows;
-    return tokens_at(row);
-  }
-
-  __device__ uint64_t tokens_at(int32_t row) const {
-    return tokens(0) + (row * kTileRowBytes >> kDescriptorShift);
-  }
-
-  __device__ uint64_t side_weights() const {
-    int32_t past = (kMultiplierGroups - group_) * kWarpgroupBytes;
-    return weights() + (past >> kDescriptorShift);
-  }
-
-  template <int32_t block, int32_t pending>
-  __device__ void add_block(Total& total, Block& part) const {
-    ptx::wgmma_wait<pending>();
-    ptx::hold(part);
-#pragma unroll
-    for (int32_t i = 0; i < kBlock / 2; ++i) {
-      total[block * (kBlock / 2) + i] += part[i];
-    }
-  }
-
-  __device__ void begin_side(SidePart& part, int32_t block) const {
-    begin_part<kSideRows>(part, side_tokens(block), side_weights());
-  }
-
-  template <int32_t pending>
-  __device__ void add_side(SidePart& total, SidePart& part) const {
-    ptx::wgmma_wait<pending>();
-    ptx::hold(part);
-#pragma unroll
-    for (int32_t i = 0; i < kSideRows / 2; ++i) total[i] += part[i];
   }
 
   __device__ void begin_tile(Total& part) {

@@ -10,8 +10,7 @@ namespace {
 constexpr int32_t kPlannedClusters[kMaxSplit] = {132, 66, 39, 30,
                                                  22,  17, 15, 15};
 constexpr int32_t kColumnChoices[] = {8, 16, 32, 48, 64, 96, 128, 192, 256};
-constexpr int32_t kHalves = kTileRows / kWarpgroupRows;
-constexpr int32_t kMostHighTokens = 128;
+constexpr int32_t kMostWaveTiles = 173;
 constexpr int32_t kMostWholeTokens = 32;
 constexpr int32_t kMostPieces = 4;
 constexpr int32_t kEnoughStages = 4;
@@ -30,23 +29,17 @@ constexpr int64_t kExchangeCost = 300 * kPicoseconds;
 constexpr int64_t kPartCost = 100 * kPicoseconds;
 constexpr int64_t kLaunchCost = 3500 * kPicoseconds;
 
-int32_t stage_rows(UnitForm form) {
-  switch (form) {
-    case UnitForm::broad:
-      return kWarpgroupRows;
-    case UnitForm::tall:
-      return kTileRows;
-    case UnitForm::high:
-      return kHighRows;
-    case UnitForm::crossed:
-      return kTileRows + kCrossedRows;
-    default:
-      return kTileRows + kWarpgroupRows;
-  }
+struct RowBand {
+  int32_t first_tile;
+  int32_t num_tiles;
+};
+
+int32_t unit_rows(UnitForm form) {
+  return form == UnitForm::broad ? kWarpgroupRows : kTileRows;
 }
 
 int64_t unit_bytes(const ProductPlan& plan) {
-  return int64_t{stage_rows(plan.form)} * kTileRowBytes;
+  return int64_t{unit_rows(plan.form)} * kTileRowBytes;
 }
 
 struct PlannedWork {
@@ -136,30 +129,20 @@ StagePlan plan_stages(const ProductPlan& plan, int32_t columns,
     bool holds_all = half.num_stages == num_rounds * most_tiles;
     if (half.is_enough && holds_all) return half;
   }
-  bool is_flanked = plan.form == UnitForm::flanked;
-  return plan_stages(plan, columns, num_rounds,
-                     is_flanked ? kFlankedBudget : kSharedBudget);
-}
-
+  return plan_stages(plan, columns, num_rounds, kSharedBudget);
 }
 
 ProductPlan plan_with(const RowBand& band, int32_t num_column_tiles,
                       int32_t split, UnitForm form) {
-  int32_t unit_rows = form == UnitForm::broad ? kWarpgroupRows : kTileRows;
-  int32_t units_per_tile = kTileRows / unit_rows;
-  int32_t end_tile = band.first_tile + band.num_tiles;
+  int32_t units_per_tile = kTileRows / unit_rows(form);
   return {split,
           form,
-          unit_rows,
           band.first_tile * units_per_tile,
           band.num_tiles * units_per_tile,
-          end_tile * kTileRows,
-          end_tile * kTileRows,
+          band.first_tile + band.num_tiles,
           num_column_tiles,
           1};
 }
-
-namespace {
 
 ProductPlan plan_band(const RowBand& band, int32_t num_column_tiles) {
   ProductPlan best = plan_with(band, num_column_tiles, 1, UnitForm::tall);
@@ -177,10 +160,6 @@ ProductPlan plan_band(const RowBand& band, int32_t num_column_tiles) {
   return best;
 }
 
-}
-
-namespace {
-
 ProductPlans plan_bands(const MatrixTiles& tiles) {
   int32_t last = tiles.num_row_tiles % kPlannedClusters[0];
   RowBand waves{0, tiles.num_row_tiles - last};
@@ -196,47 +175,12 @@ ProductPlans plan_bands(const MatrixTiles& tiles) {
   return {first, second};
 }
 
-int32_t wave_unit_rows(const MatrixTiles& tiles) {
-  int64_t rows = int64_t{tiles.num_row_tiles} * kTileRows;
-  return static_cast<int32_t>(
-      round_up(ceil_divide(rows, kPlannedClusters[0]), kPairRows));
-}
-
 bool is_wave(const MatrixTiles& tiles) {
   return tiles.num_row_tiles > kPlannedClusters[0] &&
-         wave_unit_rows(tiles) <= kTileRows + kCrossedRows;
+         tiles.num_row_tiles <= kMostWaveTiles;
 }
 
-ProductPlan plan_cut_tiles(const MatrixTiles& tiles, UnitForm form) {
-  int32_t unit_rows = wave_unit_rows(tiles);
-  int32_t end_row = tiles.num_row_tiles * kTileRows;
-  int32_t num_units = static_cast<int32_t>(ceil_divide(end_row, unit_rows));
-  return {1,         form,    unit_rows, 0,
-          num_units, end_row, end_row,   tiles.num_column_tiles,
-          1};
-}
-
-bool allows_flanks(const MatrixTiles& tiles) {
-  int32_t rest = tiles.num_row_tiles - kPlannedClusters[0];
-  return rest * kHalves * (kMaxTokens / kFlankTokens) <= kPlannedClusters[0];
-}
-
-ProductPlan plan_flanked(const MatrixTiles& tiles) {
-  RowBand wave{0, kPlannedClusters[0]};
-  ProductPlan plan =
-      plan_with(wave, tiles.num_column_tiles, 1, UnitForm::flanked);
-  plan.end_row = tiles.num_row_tiles * kTileRows;
-  return plan;
-}
-
-ProductPlans plan_wave(const MatrixTiles& tiles, int32_t num_rows) {
-  if (num_rows <= kMostHighTokens) {
-    return {plan_cut_tiles(tiles, UnitForm::high)};
-  }
-  if (tiles.dtype == GLM_DTYPE_F8_E4M3) {
-    return {plan_cut_tiles(tiles, UnitForm::crossed)};
-  }
-  if (allows_flanks(tiles)) return {plan_flanked(tiles)};
+ProductPlans plan_wave(const MatrixTiles& tiles) {
   RowBand wave{0, kPlannedClusters[0]};
   RowBand rest{wave.num_tiles, tiles.num_row_tiles - wave.num_tiles};
   return {plan_with(wave, tiles.num_column_tiles, 1, UnitForm::tall),
@@ -251,7 +195,7 @@ int32_t pieces_that_fit(const ProductPlan& plan) {
 }
 
 ProductPlans plan_product(const MatrixTiles& tiles, int32_t num_rows) {
-  if (is_wave(tiles)) return plan_wave(tiles, num_rows);
+  if (is_wave(tiles)) return plan_wave(tiles);
   ProductPlans plans = plan_bands(tiles);
   for (ProductPlan& plan : plans) {
     bool is_cut = plan.split > 1 && num_rows > kMostWholeTokens;
@@ -263,8 +207,7 @@ ProductPlans plan_product(const MatrixTiles& tiles, int32_t num_rows) {
 PartBands part_bands(const MatrixTiles& tiles) {
   if (is_wave(tiles)) return {};
   ProductPlans plans = plan_bands(tiles);
-  return {plans.front().end_row / kTileRows,
-          {plans.front().split, plans.back().split}};
+  return {plans.front().end_tile, {plans.front().split, plans.back().split}};
 }
 
 int32_t product_columns(const ProductPlan& plan, int32_t num_rows) {
@@ -288,9 +231,6 @@ ProductLayout product_layout(const ProductPlan& plan, int32_t columns,
       static_cast<int32_t>(ceil_divide(1 << kReciprocalBits, plan.split));
   shape.first_unit = plan.first_unit;
   shape.end_unit = plan.first_unit + plan.num_units;
-  shape.unit_rows = plan.unit_rows;
-  shape.flank_row = plan.flank_row;
-  shape.end_row = plan.end_row;
   shape.part_tiles = plan.num_column_tiles / plan.split;
   shape.num_longer_parts = plan.num_column_tiles % plan.split;
   shape.num_stages = static_cast<int32_t>(stages.num_stages);

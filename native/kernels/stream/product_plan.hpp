@@ -9,12 +9,10 @@
 namespace glm::kernels::stream {
 
 constexpr int64_t kSharedBudget = 216 * 1024;
-constexpr int64_t kFlankedBudget = 224 * 1024;
 constexpr int64_t kHalfSharedBudget = 110 * 1024;
 constexpr int32_t kMostPairedColumns = 48;
 
 struct MatrixTiles {
-  int32_t dtype;
   int32_t num_row_tiles;
   int32_t num_column_tiles;
 };
@@ -22,18 +20,11 @@ struct MatrixTiles {
 struct ProductPlan {
   int32_t split;
   UnitForm form;
-  int32_t unit_rows;
   int32_t first_unit;
   int32_t num_units;
-  int32_t flank_row;
-  int32_t end_row;
+  int32_t end_tile;
   int32_t num_column_tiles;
   int32_t most_pieces;
-};
-
-struct RowBand {
-  int32_t first_tile;
-  int32_t num_tiles;
 };
 
 struct ProductLayout {
@@ -57,9 +48,6 @@ struct PartBands {
 PartBands part_bands(const MatrixTiles& tiles);
 
 ProductPlans plan_product(const MatrixTiles& tiles, int32_t num_rows);
-
-ProductPlan plan_with(const RowBand& band, int32_t num_column_tiles,
-                      int32_t split, UnitForm form);
 
 int32_t product_columns(const ProductPlan& plan, int32_t num_rows);
 

@@ -23,90 +23,6 @@ struct PushCursor {
 };
 
 template <typename Layout>
-class UnitSource {
- public:
-  __device__ UnitSource(const ProductArgs& args, const ProductShape& shape,
-                        const ProductPosition& position)
-      : args_(args), shape_(shape), position_(position) {}
-
-  __device__ const uint8_t* of(int32_t unit) const {
-    if constexpr (Layout::kCutsTiles) {
-      return at(unit * shape_.unit_rows);
-    } else {
-      int32_t half = unit * Layout::kUnitGroups;
-      return tile_row(half / 2) + half % 2 * kWarpgroupBytes;
-    }
-  }
-
-  __device__ int32_t bytes(const PushCursor& cursor) const {
-    if constexpr (Layout::kCutsTiles) {
-      return num_rows(cursor.unit) * kTileRowBytes;
-    } else if constexpr (Layout::kIsFlanked) {
-      FlankPlace<Layout> flank(shape_, cursor.unit);
-      return flank.is_present ? Layout::kWeightBytes : Layout::kUnitBytes;
-    } else {
-      return Layout::kUnitBytes;
-    }
-  }
-
-  __device__ void copy(const PushCursor& cursor, uint32_t target,
-                       uint32_t barrier) const {
-    if constexpr (Layout::kCutsTiles) {
-      copy_pieces(cursor, target, barrier);
-    } else {
-      ptx::bulk_copy(target, cursor.source, Layout::kUnitBytes, barrier,
-                     ptx::kEvictFirst);
-    }
-    if constexpr (Layout::kIsFlanked) {
-      copy_flank(cursor, target + Layout::kUnitBytes, barrier);
-    }
-  }
-
- private:
-  __device__ const uint8_t* tile_row(int32_t row_tile) const {
-    int64_t tile =
-        int64_t{row_tile} * args_.num_column_tiles + position_.first_tile;
-    return args_.tiles + tile * kTileBytes;
-  }
-
-  __device__ const uint8_t* at(int32_t row) const {
-    return tile_row(row / kTileRows) + row % kTileRows * kTileRowBytes;
-  }
-
-  __device__ void copy_flank(const PushCursor& cursor, uint32_t target,
-                             uint32_t barrier) const {
-    FlankPlace<Layout> flank(shape_, cursor.unit);
-    if (!flank.is_present) return;
-    ptx::bulk_copy(target, at(flank.row) + int64_t{cursor.tile} * kTileBytes,
-                   kWarpgroupBytes, barrier, ptx::kEvictNormal);
-  }
-
-  __device__ int32_t num_rows(int32_t unit) const {
-    return min(shape_.unit_rows, shape_.end_row - unit * shape_.unit_rows);
-  }
-
-  __device__ void copy_pieces(const PushCursor& cursor, uint32_t target,
-                              uint32_t barrier) const {
-    const uint8_t* source = cursor.source;
-    int32_t left = bytes(cursor);
-    int32_t within = cursor.unit * shape_.unit_rows % kTileRows * kTileRowBytes;
-#pragma unroll 1
-    while (left > 0) {
-      int32_t piece = min(left, kTileBytes - within);
-      ptx::bulk_copy(target, source, piece, barrier, ptx::kEvictFirst);
-      target += piece;
-      left -= piece;
-      source += int64_t{args_.num_column_tiles} * kTileBytes - within;
-      within = 0;
-    }
-  }
-
-  const ProductArgs& args_;
-  const ProductShape& shape_;
-  const ProductPosition& position_;
-};
-
-template <typename Layout>
 class ProductProducer {
  public:
   __device__ ProductProducer(const ProductArgs& args, const ProductShape& shape,
@@ -116,7 +32,6 @@ class ProductProducer {
         shape_(shape),
         shared_(shared),
         position_(position),
-        source_(args, shape, position),
         thread_(thread),
         stages_(ptx::shared_address(shared.data)),
         empty_(ptx::shared_address(shared.barriers->empty)) {}
@@ -146,6 +61,13 @@ class ProductProducer {
 
  private:
   __device__ bool is_elected() const { return thread_ == 0; }
+
+  __device__ const uint8_t* source_of(int32_t unit) const {
+    int32_t half = unit * Layout::kUnitGroups;
+    int64_t tile =
+        int64_t{half / 2} * args_.num_column_tiles + position_.first_tile;
+    return args_.tiles + tile * kTileBytes + half % 2 * kWarpgroupBytes;
+  }
 
   __device__ void begin_stages(int32_t first, int32_t end) const {
     if (thread_ < first || thread_ >= end) return;
@@ -177,7 +99,7 @@ class ProductProducer {
     int32_t unit = position_.first_unit + round * position_.unit_step;
     bool is_second = index >= shape_.num_stages;
     products::RingCursor ring{is_second ? 0 : index, is_second ? 1u : 0u};
-    return {unit, tile, source_.of(unit) + int64_t{tile} * kTileBytes, ring};
+    return {unit, tile, source_of(unit) + int64_t{tile} * kTileBytes, ring};
   }
 
   __device__ void begin_tokens(const CUtensorMap* map) const {
@@ -214,15 +136,15 @@ class ProductProducer {
     if (++cursor.tile < position_.num_tiles) return;
     cursor.tile = 0;
     cursor.unit += position_.unit_step;
-    cursor.source = source_.of(cursor.unit);
+    cursor.source = source_of(cursor.unit);
   }
 
   __device__ void push_weights(const PushCursor& cursor) const {
     uint32_t full =
         ptx::shared_address(&shared_.barriers->weights[cursor.ring.stage]);
-    ptx::barrier_expect(full, source_.bytes(cursor));
-    source_.copy(cursor, stages_ + cursor.ring.stage * Layout::kWeightBytes,
-                 full);
+    ptx::barrier_expect(full, Layout::kUnitBytes);
+    ptx::bulk_copy(stages_ + cursor.ring.stage * Layout::kUnitBytes,
+                   cursor.source, Layout::kUnitBytes, full, ptx::kEvictFirst);
   }
 
   __device__ int32_t first_byte(const PushCursor& cursor) const {
@@ -253,7 +175,6 @@ class ProductProducer {
   const ProductShape& shape_;
   ProductShared shared_;
   const ProductPosition& position_;
-  UnitSource<Layout> source_;
   int32_t thread_;
   uint32_t stages_;
   uint32_t empty_;

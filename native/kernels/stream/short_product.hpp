@@ -15,7 +15,6 @@ namespace glm::kernels::stream {
 
 constexpr int32_t kMostShortTiles = 5;
 constexpr int32_t kFewShortTiles = 2;
-constexpr int32_t kShortThreads = kPartGroups * kWarpgroupThreads;
 constexpr int32_t kShortResidents = 2;
 constexpr int32_t kRowChunks = kTileRowBytes / kChunkBytes;
 
@@ -60,8 +59,8 @@ class TokenChunks {
  private:
   static constexpr int32_t kTileChunks = Layout::kTokens * kRowChunks;
   static constexpr int32_t kPlaces =
-      kTileChunks < kShortThreads ? kTileChunks : kShortThreads;
-  static constexpr int32_t kTileStep = kShortThreads / kPlaces;
+      kTileChunks < kMultiplierThreads ? kTileChunks : kMultiplierThreads;
+  static constexpr int32_t kTileStep = kMultiplierThreads / kPlaces;
   static constexpr int32_t kPassRows = kPlaces / kRowChunks;
 
   __device__ void copy_row(const TokenRows& tokens, int32_t row) const {
@@ -226,7 +225,8 @@ class ShortProduct {
 };
 
 template <typename Layout, int32_t most_tiles, typename Output>
-__global__ __launch_bounds__(kShortThreads, kShortResidents) void short_product(
+__global__
+__launch_bounds__(kMultiplierThreads, kShortResidents) void short_product(
     const __grid_constant__ ProductArgs args,
     const __grid_constant__ ProductShape shape) {
   extern __shared__ __align__(1024) uint8_t shared[];

@@ -11,7 +11,6 @@
 #include "native/kernels/stream/product_multiplier.hpp"
 #include "native/kernels/stream/product_producer.hpp"
 #include "native/kernels/stream/product_stage.hpp"
-#include "native/kernels/stream/side_store.hpp"
 #include "native/ptx/cluster.hpp"
 #include "native/ptx/dependent_launch.hpp"
 #include "native/ptx/tensor_copy.hpp"
@@ -21,9 +20,8 @@ namespace glm::kernels::stream {
 
 constexpr int32_t kScalesBarrier = 1;
 
-template <int32_t num_threads>
 __device__ inline void sync_multipliers() {
-  asm volatile("bar.sync %0, %1;" ::"n"(kScalesBarrier), "n"(num_threads)
+  asm volatile("bar.sync %0, %1;" ::"n"(kScalesBarrier), "n"(kMultiplierThreads)
                : "memory");
 }
 
@@ -50,7 +48,7 @@ class SplitProduct {
     ptx::tensor_prefetch(map);
     producer_of(thread).produce(map);
     __syncwarp();
-    await_cluster();
+    if (is_cluster()) ptx::cluster_wait();
   }
 
   __device__ void multiply(int32_t thread) const {
@@ -65,27 +63,19 @@ class SplitProduct {
     int32_t round = 0;
     for (int32_t unit = position_.first_unit; unit < shape_.end_unit;
          unit += position_.unit_step) {
-      Place place = place_of(multiplier, unit, lane);
-      if constexpr (Layout::kIsCrossed) {
-        multiply_crossed_unit(multiplier, place);
-      } else if constexpr (Layout::kIsFlanked) {
-        multiply_flanked_unit(multiplier, unit, place);
-      } else {
-        bool is_followed = unit + position_.unit_step < shape_.end_unit;
-        multiply_unit(multiplier, exchange, place, {round++, is_followed});
-      }
+      FragmentPlace place = place_of(multiplier, unit, lane);
+      bool is_followed = unit + position_.unit_step < shape_.end_unit;
+      multiply_unit(multiplier, exchange, place, {round++, is_followed});
     }
   }
 
   __device__ bool is_cluster() const { return shape_.split > 1; }
 
  private:
-  static constexpr int32_t kSideGroups = Layout::kSideRows / kPairRows;
   using Finish = PartFinish<Layout, Output>;
   using Exchange = typename Finish::Exchange;
   using Multiplier = ProductMultiplier<dtype, Layout>;
   using Total = typename Multiplier::Total;
-  using Place = typename Finish::Place;
 
   struct Round {
     int32_t index;
@@ -98,7 +88,7 @@ class SplitProduct {
       ptx::barrier_init(barriers.weights + lane, 1);
       ptx::barrier_init(barriers.tokens + lane,
                         shape_.has_token_map ? 1 : Layout::kProducerThreads);
-      ptx::barrier_init(barriers.empty + lane, Layout::kGroups);
+      ptx::barrier_init(barriers.empty + lane, kPartGroups);
     }
     if (lane == 0) ptx::barrier_init(&barriers.predecessor_ended, 1);
     ptx::barrier_init_fence();
@@ -113,105 +103,33 @@ class SplitProduct {
                     &shared_.barriers->parts, position_.part, warp, lane);
   }
 
-  __device__ Finish finisher() const {
-    return Finish(args_, shape_, shared_.token_scales, position_.first_token);
-  }
-
-  __device__ void await_cluster() const {
-    if (is_cluster()) ptx::cluster_wait();
-  }
-
-  __device__ Place place_of(const Multiplier& multiplier, int32_t unit,
-                            int32_t lane) const {
-    int32_t token = position_.first_token + multiplier.first_token();
-    if constexpr (Layout::kCutsTiles) {
-      int32_t first = unit * shape_.unit_rows;
-      return {{first + multiplier.first_row(), token, lane},
-              first + shape_.unit_rows};
-    } else {
-      return {unit * Layout::kUnitRows + multiplier.first_row(), token, lane};
-    }
+  __device__ FragmentPlace place_of(const Multiplier& multiplier, int32_t unit,
+                                    int32_t lane) const {
+    return {unit * Layout::kUnitRows + multiplier.first_row(),
+            position_.first_token + multiplier.first_token(), lane};
   }
 
   __device__ void load_token_scales(int32_t thread) const {
-    for (int32_t i = thread; i < Layout::kTokens;
-         i += Layout::kMultiplierThreads) {
+    for (int32_t i = thread; i < Layout::kTokens; i += kMultiplierThreads) {
       int32_t token = position_.first_token + i;
       bool is_scaled = args_.token_scale && token < args_.tokens.num_rows;
       shared_.token_scales[i] = is_scaled ? args_.token_scale[token] : 1.0f;
     }
-    sync_multipliers<Layout::kMultiplierThreads>();
+    sync_multipliers();
   }
 
   __device__ void multiply_unit(Multiplier& multiplier,
-                                const Exchange& exchange, const Place& place,
+                                const Exchange& exchange,
+                                const FragmentPlace& place,
                                 const Round& round) const {
     FragmentTerms terms = load_terms(args_, place);
     Total total;
     clear(total);
     multiplier.multiply_unit(total);
     if (is_cluster()) exchange_parts(exchange, total, round.index);
-    finisher().finish(total, exchange, place, terms);
+    Finish finish(args_, shape_, shared_.token_scales, position_.first_token);
+    finish.finish(total, exchange, place, terms);
     if (is_cluster() && round.is_followed) exchange.drain();
-  }
-
-  __device__ void multiply_flanked_unit(Multiplier& multiplier, int32_t unit,
-                                        const Place& place) const {
-    FragmentTerms terms = load_terms(args_, place);
-    Total total;
-    clear(total);
-    if (multiplier.has_flank()) {
-      multiply_with_flank(multiplier, total, unit, place);
-    } else {
-      multiplier.multiply_unit(total);
-    }
-    finisher().finish_alone(total, place, terms);
-  }
-
-  __device__ void multiply_with_flank(Multiplier& multiplier, Total& total,
-                                      int32_t unit, const Place& place) const {
-    FlankPlace<Layout> at(shape_, unit);
-    CutPlace beside{
-        {at.row + multiplier.row_in_group(), at.first_token, place.lane},
-        at.is_present ? INT32_MAX : 0};
-    FragmentTerms terms = load_terms(args_, beside);
-    typename Multiplier::Flank flank;
-    clear(flank);
-    multiplier.multiply_flanked(total, flank, at.first_token);
-    finisher().finish_alone(flank, beside, terms);
-  }
-
-  __device__ void multiply_crossed_unit(Multiplier& multiplier,
-                                        const Place& place) const {
-    FragmentTerms terms = load_terms(args_, place);
-    Total total;
-    typename Multiplier::Sides sides;
-    clear(total);
-#pragma unroll
-    for (int32_t block = 0; block < kSideBlocks; ++block) {
-      clear(sides.of[block]);
-    }
-    multiplier.multiply_crossed(total, sides);
-    CutPlace beside = place;
-    beside.row += kTileRows - multiplier.first_row();
-    SideTerms<kSideGroups> side_terms(args_, beside);
-    finisher().finish_alone(total, place, terms);
-    store_sides(sides, side_terms, multiplier, place.lane);
-  }
-
-  __device__ void store_sides(const typename Multiplier::Sides& sides,
-                              const SideTerms<kSideGroups>& terms,
-                              const Multiplier& multiplier,
-                              int32_t lane) const {
-#pragma unroll
-    for (int32_t block = 0; block < kSideBlocks; ++block) {
-      int32_t token = multiplier.first_side_token() + block * kWarpgroupRows;
-      SideStore<Output, kSideGroups> store(args_, token, lane,
-                                           shape_.stores_words);
-      if (token < Layout::kTokens) {
-        store.store(sides.of[block], terms, shared_.token_scales + token);
-      }
-    }
   }
 
   __device__ void exchange_parts(const Exchange& exchange, const Total& total,
@@ -240,21 +158,21 @@ __launch_bounds__(Layout::kThreads, Layout::kResidents) void split_product(
   int32_t thread = static_cast<int32_t>(threadIdx.x);
   SplitProduct<dtype, Layout, Output> product(
       args, shape,
-      {shared, shared + shape.num_stages * Layout::kWeightBytes, &barriers,
+      {shared, shared + shape.num_stages * Layout::kUnitBytes, &barriers,
        token_scales});
-  if (thread / kWarpThreads == Layout::kMultiplierWarps) {
+  if (thread / kWarpThreads == kPartWarps) {
     product.begin(thread % kWarpThreads);
   }
   __syncthreads();
   if (product.is_cluster()) ptx::cluster_arrive_relaxed();
-  if (thread >= Layout::kMultiplierThreads) {
+  if (thread >= kMultiplierThreads) {
     if constexpr (Layout::kMovesRegisters) {
-      ptx::shrink_registers<Layout::kProducerRegisters>();
+      ptx::shrink_registers<kProducerRegisters>();
     }
-    product.produce(&map, thread - Layout::kMultiplierThreads);
+    product.produce(&map, thread - kMultiplierThreads);
   } else {
     if constexpr (Layout::kMovesRegisters) {
-      ptx::grow_registers<Layout::kMultiplierRegisters>();
+      ptx::grow_registers<kMultiplierRegisters>();
     }
     product.multiply(thread);
   }

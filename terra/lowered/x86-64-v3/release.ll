@@ -100,7 +100,7 @@ target triple = "x86_64-pc-linux-gnu"
 %94 = type { ptr, ptr, %95, %95, i32, i32, i8, i8, i8, i32, i8, i32, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %96, %15, i64, i8, [512 x i8], [128 x i8] }
 %95 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32 }
 %96 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%97 = type { i32, i32, i32, i32, i64, i64, i64, i32, i32, i32, i32, i32, [128 x i8] }
+%97 = type { i32, i32, i32, i32, i64, i64, i32, i32, i32, i32, i32, [128 x i8] }
 %98 = type { ptr, ptr, [16 x i8], [4096 x i8], i8 }
 %99 = type { ptr, ptr, ptr, ptr, ptr, i32 }
 %100 = type { i32, i32, i32, i32, ptr }
@@ -1052,7 +1052,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %37 = getelementptr i8, ptr %26, i64 6632
+  %37 = getelementptr i8, ptr %26, i64 6624
   %38 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %39 = extractvalue { i32, i1 } %38, 1
   br i1 %39, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -1107,19 +1107,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 8992
+  %65 = getelementptr i8, ptr %26, i64 8984
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 9080
+  %67 = getelementptr i8, ptr %26, i64 9072
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 9088
+  %70 = getelementptr i8, ptr %26, i64 9080
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 9032
+  %72 = getelementptr i8, ptr %26, i64 9024
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -1131,15 +1131,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 9096
+  %76 = getelementptr i8, ptr %26, i64 9088
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 9245
+  %78 = getelementptr i8, ptr %26, i64 9237
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 9246
+  %81 = getelementptr i8, ptr %26, i64 9238
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -1168,7 +1168,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not56.i.i, label %merge2.i.i, label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %91 = getelementptr i8, ptr %26, i64 6640
+  %91 = getelementptr i8, ptr %26, i64 6632
   %92 = load ptr, ptr %91, align 8
   %93 = getelementptr i8, ptr %92, i64 72
   %94 = load i32, ptr %93, align 4
@@ -1246,16 +1246,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 9243
+  %124 = getelementptr i8, ptr %26, i64 9235
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 9136
+  %125 = getelementptr i8, ptr %26, i64 9128
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 9032
+  %131 = getelementptr i8, ptr %26, i64 9024
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -4611,7 +4611,7 @@ forbody.i:                                        ; preds = %merge1.i, %forbody.
 
 then.i:                                           ; preds = %and.lhs.true.i
   %13 = load ptr, ptr %6, align 8
-  %14 = getelementptr i8, ptr %13, i64 408
+  %14 = getelementptr i8, ptr %13, i64 400
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr i8, ptr %8, i64 24
   %17 = load ptr, ptr %16, align 8
@@ -4713,7 +4713,7 @@ merge1.merge4_crit_edge:                          ; preds = %merge1
 or.lhs.false:                                     ; preds = %merge
   %39 = getelementptr i8, ptr %0, i64 16
   %40 = load ptr, ptr %39, align 8
-  %41 = getelementptr i8, ptr %40, i64 136
+  %41 = getelementptr i8, ptr %40, i64 128
   %42 = load ptr, ptr %41, align 8
   %43 = getelementptr i8, ptr %0, i64 8
   %44 = load ptr, ptr %43, align 8
@@ -4863,7 +4863,7 @@ entry:
   store i64 %8, ptr %6, align 8
   %9 = getelementptr i8, ptr %0, i64 16
   %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr i8, ptr %10, i64 408
+  %11 = getelementptr i8, ptr %10, i64 400
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 24
   %14 = load ptr, ptr %13, align 8
@@ -5181,7 +5181,7 @@ entry:
   store i64 %7, ptr %5, align 8
   %8 = getelementptr i8, ptr %0, i64 16
   %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr i8, ptr %9, i64 400
+  %10 = getelementptr i8, ptr %9, i64 392
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr i8, ptr %0, i64 24
   %13 = load ptr, ptr %12, align 8
@@ -5593,7 +5593,7 @@ then.i.i.i.i:                                     ; preds = %then.i.i.i
   %234 = getelementptr ptr, ptr %232, i64 %233
   store ptr @"$string.12", ptr %234, align 8
   %235 = load ptr, ptr %221, align 8
-  %236 = getelementptr i8, ptr %235, i64 400
+  %236 = getelementptr i8, ptr %235, i64 392
   %237 = load ptr, ptr %236, align 8
   %238 = getelementptr i8, ptr %221, i64 8
   %239 = load ptr, ptr %238, align 8
@@ -5631,7 +5631,7 @@ merge.i.i:                                        ; preds = %"$Profile.begin_ope
   store i64 %255, ptr %253, align 8
   %256 = getelementptr i8, ptr %0, i64 16
   %257 = load ptr, ptr %256, align 8
-  %258 = getelementptr i8, ptr %257, i64 344
+  %258 = getelementptr i8, ptr %257, i64 336
   %259 = load ptr, ptr %258, align 8
   %260 = getelementptr i8, ptr %0, i64 24
   %261 = load ptr, ptr %260, align 8
@@ -5659,7 +5659,7 @@ then.i64.i.i:                                     ; preds = %then2.i.i
 
 then.i.i65.i.i:                                   ; preds = %then.i64.i.i
   %272 = load ptr, ptr %266, align 8
-  %273 = getelementptr i8, ptr %272, i64 400
+  %273 = getelementptr i8, ptr %272, i64 392
   %274 = load ptr, ptr %273, align 8
   %275 = getelementptr i8, ptr %266, i64 8
   %276 = load ptr, ptr %275, align 8
@@ -5695,7 +5695,7 @@ merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %th
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
   %293 = load ptr, ptr %256, align 8
-  %294 = getelementptr i8, ptr %293, i64 136
+  %294 = getelementptr i8, ptr %293, i64 128
   %295 = load ptr, ptr %294, align 8
   %296 = load ptr, ptr %260, align 8
   %297 = call i32 %295(ptr %296)
@@ -5773,7 +5773,7 @@ then.i.i.i.i99:                                   ; preds = %then.i.i.i80
   %325 = getelementptr ptr, ptr %323, i64 %324
   store ptr @"$string.13", ptr %325, align 8
   %326 = load ptr, ptr %312, align 8
-  %327 = getelementptr i8, ptr %326, i64 400
+  %327 = getelementptr i8, ptr %326, i64 392
   %328 = load ptr, ptr %327, align 8
   %329 = getelementptr i8, ptr %312, i64 8
   %330 = load ptr, ptr %329, align 8
@@ -5811,7 +5811,7 @@ merge.i.i83:                                      ; preds = %"$Profile.begin_ope
   store i64 %346, ptr %344, align 8
   %347 = getelementptr i8, ptr %0, i64 16
   %348 = load ptr, ptr %347, align 8
-  %349 = getelementptr i8, ptr %348, i64 304
+  %349 = getelementptr i8, ptr %348, i64 296
   %350 = load ptr, ptr %349, align 8
   %351 = getelementptr i8, ptr %0, i64 24
   %352 = load ptr, ptr %351, align 8
@@ -5839,7 +5839,7 @@ then.i25.i.i:                                     ; preds = %then2.i.i87
 
 then.i.i26.i.i:                                   ; preds = %then.i25.i.i
   %363 = load ptr, ptr %357, align 8
-  %364 = getelementptr i8, ptr %363, i64 400
+  %364 = getelementptr i8, ptr %363, i64 392
   %365 = load ptr, ptr %364, align 8
   %366 = getelementptr i8, ptr %357, i64 8
   %367 = load ptr, ptr %366, align 8
@@ -5875,7 +5875,7 @@ merge.i.i.i88:                                    ; preds = %or.end.i.i.i.i98, %
 
 then2.i.i.i94:                                    ; preds = %merge.i.i.i88
   %384 = load ptr, ptr %347, align 8
-  %385 = getelementptr i8, ptr %384, i64 136
+  %385 = getelementptr i8, ptr %384, i64 128
   %386 = load ptr, ptr %385, align 8
   %387 = load ptr, ptr %351, align 8
   %388 = call i32 %386(ptr %387)
@@ -5956,7 +5956,7 @@ then.i.i43.i:                                     ; preds = %then.i.i
   %427 = getelementptr ptr, ptr %425, i64 %426
   store ptr @"$string.14", ptr %427, align 8
   %428 = load ptr, ptr %414, align 8
-  %429 = getelementptr i8, ptr %428, i64 400
+  %429 = getelementptr i8, ptr %428, i64 392
   %430 = load ptr, ptr %429, align 8
   %431 = getelementptr i8, ptr %414, i64 8
   %432 = load ptr, ptr %431, align 8
@@ -5990,7 +5990,7 @@ merge1.i:                                         ; preds = %"$Profile.begin_ope
   %445 = add i64 %444, 1
   store i64 %445, ptr %344, align 8
   %446 = load ptr, ptr %347, align 8
-  %447 = getelementptr i8, ptr %446, i64 336
+  %447 = getelementptr i8, ptr %446, i64 328
   %448 = load ptr, ptr %447, align 8
   %449 = load ptr, ptr %351, align 8
   %450 = call i32 %448(ptr %449, ptr nonnull %args.i)
@@ -6016,7 +6016,7 @@ then.i46.i:                                       ; preds = %then6.i
 
 then.i.i50.i:                                     ; preds = %then.i46.i
   %459 = load ptr, ptr %453, align 8
-  %460 = getelementptr i8, ptr %459, i64 400
+  %460 = getelementptr i8, ptr %459, i64 392
   %461 = load ptr, ptr %460, align 8
   %462 = getelementptr i8, ptr %453, i64 8
   %463 = load ptr, ptr %462, align 8
@@ -6052,7 +6052,7 @@ merge.i47.i:                                      ; preds = %or.end.i.i.i, %then
 
 then2.i49.i:                                      ; preds = %merge.i47.i
   %480 = load ptr, ptr %347, align 8
-  %481 = getelementptr i8, ptr %480, i64 136
+  %481 = getelementptr i8, ptr %480, i64 128
   %482 = load ptr, ptr %481, align 8
   %483 = load ptr, ptr %351, align 8
   %484 = call i32 %482(ptr %483)
@@ -6134,7 +6134,7 @@ then15:                                           ; preds = %merge6
   store i64 %520, ptr %518, align 8
   %521 = getelementptr i8, ptr %0, i64 16
   %522 = load ptr, ptr %521, align 8
-  %523 = getelementptr i8, ptr %522, i64 384
+  %523 = getelementptr i8, ptr %522, i64 376
   %524 = load ptr, ptr %523, align 8
   %525 = getelementptr i8, ptr %0, i64 24
   %526 = load ptr, ptr %525, align 8
@@ -6171,7 +6171,7 @@ merge14:                                          ; preds = %then15, %merge6
   store i64 %540, ptr %538, align 8
   %541 = getelementptr i8, ptr %0, i64 16
   %542 = load ptr, ptr %541, align 8
-  %543 = getelementptr i8, ptr %542, i64 400
+  %543 = getelementptr i8, ptr %542, i64 392
   %544 = load ptr, ptr %543, align 8
   %545 = getelementptr i8, ptr %0, i64 24
   %546 = load ptr, ptr %545, align 8
@@ -6803,7 +6803,7 @@ merge:                                            ; preds = %entry
   %.val32.i = load ptr, ptr %21, align 8
   %22 = getelementptr i8, ptr %11, i64 24
   %.val31.val.i = load ptr, ptr %22, align 8
-  %23 = getelementptr i8, ptr %.val32.i, i64 416
+  %23 = getelementptr i8, ptr %.val32.i, i64 408
   %.val32.val.i = load ptr, ptr %23, align 8
   br i1 %17, label %then.i, label %else.i
 
@@ -6828,7 +6828,7 @@ then.i:                                           ; preds = %merge
   %.val30.i = load ptr, ptr %21, align 8
   %37 = getelementptr i8, ptr %.val29.i, i64 24
   %.val29.val.i = load ptr, ptr %37, align 8
-  %38 = getelementptr i8, ptr %.val30.i, i64 416
+  %38 = getelementptr i8, ptr %.val30.i, i64 408
   %.val30.val.i = load ptr, ptr %38, align 8
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %milliseconds.i33.i)
   store float 0.000000e+00, ptr %milliseconds.i33.i, align 4
@@ -7007,7 +7007,7 @@ entry:
   store i64 %8, ptr %6, align 8
   %9 = getelementptr i8, ptr %0, i64 16
   %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr i8, ptr %10, i64 408
+  %11 = getelementptr i8, ptr %10, i64 400
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 24
   %14 = load ptr, ptr %13, align 8
@@ -7101,7 +7101,7 @@ forbody.i:                                        ; preds = %merge5.i, %forbody.
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i ], [ %indvars.iv.next.i, %merge5.i ]
   store float 0.000000e+00, ptr %milliseconds.i, align 4
   %50 = load ptr, ptr %27, align 8
-  %51 = getelementptr i8, ptr %50, i64 416
+  %51 = getelementptr i8, ptr %50, i64 408
   %52 = load ptr, ptr %51, align 8
   %53 = load ptr, ptr %44, align 8
   %54 = load ptr, ptr %45, align 8
@@ -8810,7 +8810,7 @@ merge:                                            ; preds = %"$StepPlan.is_decod
   store i64 %23, ptr %21, align 8
   %24 = getelementptr i8, ptr %0, i64 16
   %25 = load ptr, ptr %24, align 8
-  %26 = getelementptr i8, ptr %25, i64 400
+  %26 = getelementptr i8, ptr %25, i64 392
   %27 = load ptr, ptr %26, align 8
   %28 = getelementptr i8, ptr %0, i64 24
   %29 = load ptr, ptr %28, align 8
@@ -9024,7 +9024,7 @@ merge.i71:                                        ; preds = %merge5
   %140 = add i64 %139, 1
   store i64 %140, ptr %21, align 8
   %141 = load ptr, ptr %24, align 8
-  %142 = getelementptr i8, ptr %141, i64 368
+  %142 = getelementptr i8, ptr %141, i64 360
   %143 = load ptr, ptr %142, align 8
   %144 = load ptr, ptr %28, align 8
   %145 = getelementptr i8, ptr %0, i64 2016
@@ -9074,7 +9074,7 @@ then15:                                           ; preds = %merge10
   %165 = add i64 %164, 1
   store i64 %165, ptr %21, align 8
   %166 = load ptr, ptr %24, align 8
-  %167 = getelementptr i8, ptr %166, i64 400
+  %167 = getelementptr i8, ptr %166, i64 392
   %168 = load ptr, ptr %167, align 8
   %169 = load ptr, ptr %28, align 8
   %170 = getelementptr i8, ptr %0, i64 2168
@@ -9180,7 +9180,7 @@ then.i.i.i:                                       ; preds = %then.i.i
   %38 = getelementptr ptr, ptr %36, i64 %37
   store ptr @"$string.38", ptr %38, align 8
   %39 = load ptr, ptr %25, align 8
-  %40 = getelementptr i8, ptr %39, i64 400
+  %40 = getelementptr i8, ptr %39, i64 392
   %41 = load ptr, ptr %40, align 8
   %42 = getelementptr i8, ptr %25, i64 8
   %43 = load ptr, ptr %42, align 8
@@ -9218,7 +9218,7 @@ merge1.i:                                         ; preds = %"$Profile.begin_ope
   store i64 %59, ptr %57, align 8
   %60 = getelementptr i8, ptr %0, i64 16
   %61 = load ptr, ptr %60, align 8
-  %62 = getelementptr i8, ptr %61, i64 440
+  %62 = getelementptr i8, ptr %61, i64 432
   %63 = load ptr, ptr %62, align 8
   %64 = getelementptr i8, ptr %0, i64 24
   %65 = load ptr, ptr %64, align 8
@@ -9246,7 +9246,7 @@ then.i31.i:                                       ; preds = %then5.i
 
 then.i.i32.i:                                     ; preds = %then.i31.i
   %76 = load ptr, ptr %70, align 8
-  %77 = getelementptr i8, ptr %76, i64 400
+  %77 = getelementptr i8, ptr %76, i64 392
   %78 = load ptr, ptr %77, align 8
   %79 = getelementptr i8, ptr %70, i64 8
   %80 = load ptr, ptr %79, align 8
@@ -9282,7 +9282,7 @@ merge.i.i:                                        ; preds = %or.end.i.i.i, %then
 
 then2.i.i:                                        ; preds = %merge.i.i
   %97 = load ptr, ptr %60, align 8
-  %98 = getelementptr i8, ptr %97, i64 136
+  %98 = getelementptr i8, ptr %97, i64 128
   %99 = load ptr, ptr %98, align 8
   %100 = load ptr, ptr %64, align 8
   %101 = call i32 %99(ptr %100)
@@ -9436,7 +9436,7 @@ then.i.i.i140:                                    ; preds = %then.i.i124
   %166 = getelementptr ptr, ptr %164, i64 %165
   store ptr @"$string.39", ptr %166, align 8
   %167 = load ptr, ptr %153, align 8
-  %168 = getelementptr i8, ptr %167, i64 400
+  %168 = getelementptr i8, ptr %167, i64 392
   %169 = load ptr, ptr %168, align 8
   %170 = getelementptr i8, ptr %153, i64 8
   %171 = load ptr, ptr %170, align 8
@@ -9474,7 +9474,7 @@ merge1.i127:                                      ; preds = %"$Profile.begin_ope
   store i64 %187, ptr %185, align 8
   %188 = getelementptr i8, ptr %0, i64 16
   %189 = load ptr, ptr %188, align 8
-  %190 = getelementptr i8, ptr %189, i64 232
+  %190 = getelementptr i8, ptr %189, i64 224
   %191 = load ptr, ptr %190, align 8
   %192 = getelementptr i8, ptr %0, i64 24
   %193 = load ptr, ptr %192, align 8
@@ -9502,7 +9502,7 @@ then.i38.i:                                       ; preds = %then5.i131
 
 then.i.i39.i:                                     ; preds = %then.i38.i
   %204 = load ptr, ptr %198, align 8
-  %205 = getelementptr i8, ptr %204, i64 400
+  %205 = getelementptr i8, ptr %204, i64 392
   %206 = load ptr, ptr %205, align 8
   %207 = getelementptr i8, ptr %198, i64 8
   %208 = load ptr, ptr %207, align 8
@@ -9538,7 +9538,7 @@ merge.i.i132:                                     ; preds = %or.end.i.i.i139, %t
 
 then2.i.i134:                                     ; preds = %merge.i.i132
   %225 = load ptr, ptr %188, align 8
-  %226 = getelementptr i8, ptr %225, i64 136
+  %226 = getelementptr i8, ptr %225, i64 128
   %227 = load ptr, ptr %226, align 8
   %228 = load ptr, ptr %192, align 8
   %229 = call i32 %227(ptr %228)
@@ -9778,7 +9778,7 @@ then.i.i.i.i:                                     ; preds = %then.i.i.i151
   %375 = getelementptr ptr, ptr %373, i64 %374
   store ptr @"$string.43", ptr %375, align 8
   %376 = load ptr, ptr %363, align 8
-  %377 = getelementptr i8, ptr %376, i64 400
+  %377 = getelementptr i8, ptr %376, i64 392
   %378 = load ptr, ptr %377, align 8
   %379 = getelementptr i8, ptr %363, i64 8
   %380 = load ptr, ptr %379, align 8
@@ -9812,7 +9812,7 @@ merge.i.i152:                                     ; preds = %"$Profile.begin_ope
   %393 = add i64 %392, 1
   store i64 %393, ptr %185, align 8
   %394 = load ptr, ptr %188, align 8
-  %395 = getelementptr i8, ptr %394, i64 272
+  %395 = getelementptr i8, ptr %394, i64 264
   %396 = load ptr, ptr %395, align 8
   %397 = load ptr, ptr %192, align 8
   %398 = call i32 %396(ptr %397, ptr nonnull %args.i.i)
@@ -9838,7 +9838,7 @@ then.i35.i.i:                                     ; preds = %then2.i.i153
 
 then.i.i36.i.i:                                   ; preds = %then.i35.i.i
   %407 = load ptr, ptr %401, align 8
-  %408 = getelementptr i8, ptr %407, i64 400
+  %408 = getelementptr i8, ptr %407, i64 392
   %409 = load ptr, ptr %408, align 8
   %410 = getelementptr i8, ptr %401, i64 8
   %411 = load ptr, ptr %410, align 8
@@ -9873,7 +9873,7 @@ merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %th
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
   %427 = load ptr, ptr %188, align 8
-  %428 = getelementptr i8, ptr %427, i64 136
+  %428 = getelementptr i8, ptr %427, i64 128
   %429 = load ptr, ptr %428, align 8
   %430 = load ptr, ptr %192, align 8
   %431 = call i32 %429(ptr %430)
@@ -9976,7 +9976,7 @@ then.i.i.i172:                                    ; preds = %then.i.i157
   %473 = getelementptr ptr, ptr %471, i64 %472
   store ptr @"$string.44", ptr %473, align 8
   %474 = load ptr, ptr %461, align 8
-  %475 = getelementptr i8, ptr %474, i64 400
+  %475 = getelementptr i8, ptr %474, i64 392
   %476 = load ptr, ptr %475, align 8
   %477 = getelementptr i8, ptr %461, i64 8
   %478 = load ptr, ptr %477, align 8
@@ -10010,7 +10010,7 @@ merge.i160:                                       ; preds = %"$Profile.begin_ope
   %491 = add i64 %490, 1
   store i64 %491, ptr %185, align 8
   %492 = load ptr, ptr %188, align 8
-  %493 = getelementptr i8, ptr %492, i64 280
+  %493 = getelementptr i8, ptr %492, i64 272
   %494 = load ptr, ptr %493, align 8
   %495 = load ptr, ptr %192, align 8
   %496 = call i32 %494(ptr %495, ptr nonnull %args.i155)
@@ -10036,7 +10036,7 @@ then.i37.i:                                       ; preds = %then2.i
 
 then.i.i38.i:                                     ; preds = %then.i37.i
   %505 = load ptr, ptr %499, align 8
-  %506 = getelementptr i8, ptr %505, i64 400
+  %506 = getelementptr i8, ptr %505, i64 392
   %507 = load ptr, ptr %506, align 8
   %508 = getelementptr i8, ptr %499, i64 8
   %509 = load ptr, ptr %508, align 8
@@ -10071,7 +10071,7 @@ merge.i.i164:                                     ; preds = %or.end.i.i.i171, %t
 
 then2.i.i166:                                     ; preds = %merge.i.i164
   %525 = load ptr, ptr %188, align 8
-  %526 = getelementptr i8, ptr %525, i64 136
+  %526 = getelementptr i8, ptr %525, i64 128
   %527 = load ptr, ptr %526, align 8
   %528 = load ptr, ptr %192, align 8
   %529 = call i32 %527(ptr %528)
@@ -10174,7 +10174,7 @@ then.i.i.i.i202:                                  ; preds = %then.i.i.i187
   %562 = getelementptr ptr, ptr %560, i64 %561
   store ptr @"$string.13", ptr %562, align 8
   %563 = load ptr, ptr %550, align 8
-  %564 = getelementptr i8, ptr %563, i64 400
+  %564 = getelementptr i8, ptr %563, i64 392
   %565 = load ptr, ptr %564, align 8
   %566 = getelementptr i8, ptr %550, i64 8
   %567 = load ptr, ptr %566, align 8
@@ -10208,7 +10208,7 @@ merge.i.i190:                                     ; preds = %"$Profile.begin_ope
   %580 = add i64 %579, 1
   store i64 %580, ptr %185, align 8
   %581 = load ptr, ptr %188, align 8
-  %582 = getelementptr i8, ptr %581, i64 304
+  %582 = getelementptr i8, ptr %581, i64 296
   %583 = load ptr, ptr %582, align 8
   %584 = load ptr, ptr %192, align 8
   %585 = call i32 %583(ptr %584, ptr nonnull %args.i.i177)
@@ -10234,7 +10234,7 @@ then.i31.i.i:                                     ; preds = %then2.i.i194
 
 then.i.i32.i.i:                                   ; preds = %then.i31.i.i
   %594 = load ptr, ptr %588, align 8
-  %595 = getelementptr i8, ptr %594, i64 400
+  %595 = getelementptr i8, ptr %594, i64 392
   %596 = load ptr, ptr %595, align 8
   %597 = getelementptr i8, ptr %588, i64 8
   %598 = load ptr, ptr %597, align 8
@@ -10269,7 +10269,7 @@ merge.i.i.i195:                                   ; preds = %or.end.i.i.i.i201, 
 
 then2.i.i.i197:                                   ; preds = %merge.i.i.i195
   %614 = load ptr, ptr %188, align 8
-  %615 = getelementptr i8, ptr %614, i64 136
+  %615 = getelementptr i8, ptr %614, i64 128
   %616 = load ptr, ptr %615, align 8
   %617 = load ptr, ptr %192, align 8
   %618 = call i32 %616(ptr %617)
@@ -10381,7 +10381,7 @@ then.i.i.i228:                                    ; preds = %then.i.i213
   %656 = getelementptr ptr, ptr %654, i64 %655
   store ptr @"$string.46", ptr %656, align 8
   %657 = load ptr, ptr %644, align 8
-  %658 = getelementptr i8, ptr %657, i64 400
+  %658 = getelementptr i8, ptr %657, i64 392
   %659 = load ptr, ptr %658, align 8
   %660 = getelementptr i8, ptr %644, i64 8
   %661 = load ptr, ptr %660, align 8
@@ -10415,7 +10415,7 @@ merge1.i216:                                      ; preds = %"$Profile.begin_ope
   %674 = add i64 %673, 1
   store i64 %674, ptr %185, align 8
   %675 = load ptr, ptr %188, align 8
-  %676 = getelementptr i8, ptr %675, i64 240
+  %676 = getelementptr i8, ptr %675, i64 232
   %677 = load ptr, ptr %676, align 8
   %678 = load ptr, ptr %192, align 8
   %679 = call i32 %677(ptr %678, ptr nonnull %args.i207)
@@ -10441,7 +10441,7 @@ then.i42.i:                                       ; preds = %then5.i220
 
 then.i.i43.i:                                     ; preds = %then.i42.i
   %688 = load ptr, ptr %682, align 8
-  %689 = getelementptr i8, ptr %688, i64 400
+  %689 = getelementptr i8, ptr %688, i64 392
   %690 = load ptr, ptr %689, align 8
   %691 = getelementptr i8, ptr %682, i64 8
   %692 = load ptr, ptr %691, align 8
@@ -10476,7 +10476,7 @@ merge.i.i221:                                     ; preds = %or.end.i.i.i227, %t
 
 then2.i.i222:                                     ; preds = %merge.i.i221
   %708 = load ptr, ptr %188, align 8
-  %709 = getelementptr i8, ptr %708, i64 136
+  %709 = getelementptr i8, ptr %708, i64 128
   %710 = load ptr, ptr %709, align 8
   %711 = load ptr, ptr %192, align 8
   %712 = call i32 %710(ptr %711)
@@ -10654,7 +10654,7 @@ then.i.i.i.i257:                                  ; preds = %then.i.i.i247
   %781 = getelementptr ptr, ptr %779, i64 %780
   store ptr @"$string.48", ptr %781, align 8
   %782 = load ptr, ptr %769, align 8
-  %783 = getelementptr i8, ptr %782, i64 400
+  %783 = getelementptr i8, ptr %782, i64 392
   %784 = load ptr, ptr %783, align 8
   %785 = getelementptr i8, ptr %769, i64 8
   %786 = load ptr, ptr %785, align 8
@@ -10688,7 +10688,7 @@ merge4.i.i:                                       ; preds = %"$Profile.begin_ope
   %799 = add i64 %798, 1
   store i64 %799, ptr %185, align 8
   %800 = load ptr, ptr %188, align 8
-  %801 = getelementptr i8, ptr %800, i64 288
+  %801 = getelementptr i8, ptr %800, i64 280
   %802 = load ptr, ptr %801, align 8
   %803 = load ptr, ptr %192, align 8
   %804 = call i32 %802(ptr %803, ptr nonnull %args.i.i233)
@@ -10714,7 +10714,7 @@ then.i47.i.i:                                     ; preds = %then8.i.i
 
 then.i.i48.i.i:                                   ; preds = %then.i47.i.i
   %813 = load ptr, ptr %807, align 8
-  %814 = getelementptr i8, ptr %813, i64 400
+  %814 = getelementptr i8, ptr %813, i64 392
   %815 = load ptr, ptr %814, align 8
   %816 = getelementptr i8, ptr %807, i64 8
   %817 = load ptr, ptr %816, align 8
@@ -10749,7 +10749,7 @@ merge.i.i.i253:                                   ; preds = %or.end.i.i.i.i256, 
 
 then2.i.i.i254:                                   ; preds = %merge.i.i.i253
   %833 = load ptr, ptr %188, align 8
-  %834 = getelementptr i8, ptr %833, i64 136
+  %834 = getelementptr i8, ptr %833, i64 128
   %835 = load ptr, ptr %834, align 8
   %836 = load ptr, ptr %192, align 8
   %837 = call i32 %835(ptr %836)
@@ -10907,7 +10907,7 @@ then.i.i.i.i.i:                                   ; preds = %then.i.i.i75.i
   %902 = getelementptr ptr, ptr %900, i64 %901
   store ptr @"$string.52", ptr %902, align 8
   %903 = load ptr, ptr %890, align 8
-  %904 = getelementptr i8, ptr %903, i64 400
+  %904 = getelementptr i8, ptr %903, i64 392
   %905 = load ptr, ptr %904, align 8
   %906 = getelementptr i8, ptr %890, i64 8
   %907 = load ptr, ptr %906, align 8
@@ -10941,7 +10941,7 @@ merge1.i.i.i:                                     ; preds = %"$Profile.begin_ope
   %920 = add i64 %919, 1
   store i64 %920, ptr %185, align 8
   %921 = load ptr, ptr %188, align 8
-  %922 = getelementptr i8, ptr %921, i64 296
+  %922 = getelementptr i8, ptr %921, i64 288
   %923 = load ptr, ptr %922, align 8
   %924 = load ptr, ptr %192, align 8
   %925 = call i32 %923(ptr %924, ptr nonnull %args.i.i.i)
@@ -10967,7 +10967,7 @@ then.i47.i.i.i:                                   ; preds = %then5.i.i.i
 
 then.i.i48.i.i.i:                                 ; preds = %then.i47.i.i.i
   %934 = load ptr, ptr %928, align 8
-  %935 = getelementptr i8, ptr %934, i64 400
+  %935 = getelementptr i8, ptr %934, i64 392
   %936 = load ptr, ptr %935, align 8
   %937 = getelementptr i8, ptr %928, i64 8
   %938 = load ptr, ptr %937, align 8
@@ -11002,7 +11002,7 @@ merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   %954 = load ptr, ptr %188, align 8
-  %955 = getelementptr i8, ptr %954, i64 136
+  %955 = getelementptr i8, ptr %954, i64 128
   %956 = load ptr, ptr %955, align 8
   %957 = load ptr, ptr %192, align 8
   %958 = call i32 %956(ptr %957)
@@ -11181,7 +11181,7 @@ then.i.i:                                         ; preds = %then.i
   %63 = getelementptr ptr, ptr %61, i64 %62
   store ptr @"$string.13", ptr %63, align 8
   %64 = load ptr, ptr %50, align 8
-  %65 = getelementptr i8, ptr %64, i64 400
+  %65 = getelementptr i8, ptr %64, i64 392
   %66 = load ptr, ptr %65, align 8
   %67 = getelementptr i8, ptr %50, i64 8
   %68 = load ptr, ptr %67, align 8
@@ -11219,7 +11219,7 @@ merge7:                                           ; preds = %"$Rank.watches_oper
   store i64 %84, ptr %82, align 8
   %85 = getelementptr i8, ptr %0, i64 16
   %86 = load ptr, ptr %85, align 8
-  %87 = getelementptr i8, ptr %86, i64 304
+  %87 = getelementptr i8, ptr %86, i64 296
   %88 = load ptr, ptr %87, align 8
   %89 = getelementptr i8, ptr %0, i64 24
   %90 = load ptr, ptr %89, align 8
@@ -11247,7 +11247,7 @@ then.i53:                                         ; preds = %then11
 
 then.i.i54:                                       ; preds = %then.i53
   %101 = load ptr, ptr %95, align 8
-  %102 = getelementptr i8, ptr %101, i64 400
+  %102 = getelementptr i8, ptr %101, i64 392
   %103 = load ptr, ptr %102, align 8
   %104 = getelementptr i8, ptr %95, i64 8
   %105 = load ptr, ptr %104, align 8
@@ -11283,7 +11283,7 @@ merge.i:                                          ; preds = %or.end.i.i, %then.i
 
 then2.i:                                          ; preds = %merge.i
   %122 = load ptr, ptr %85, align 8
-  %123 = getelementptr i8, ptr %122, i64 136
+  %123 = getelementptr i8, ptr %122, i64 128
   %124 = load ptr, ptr %123, align 8
   %125 = load ptr, ptr %89, align 8
   %126 = call i32 %124(ptr %125)
@@ -11387,7 +11387,7 @@ then.i.i:                                         ; preds = %then.i47
   %50 = getelementptr ptr, ptr %48, i64 %49
   store ptr @"$string.40", ptr %50, align 8
   %51 = load ptr, ptr %37, align 8
-  %52 = getelementptr i8, ptr %51, i64 400
+  %52 = getelementptr i8, ptr %51, i64 392
   %53 = load ptr, ptr %52, align 8
   %54 = getelementptr i8, ptr %37, i64 8
   %55 = load ptr, ptr %54, align 8
@@ -11425,7 +11425,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   store i64 %71, ptr %69, align 8
   %72 = getelementptr i8, ptr %0, i64 16
   %73 = load ptr, ptr %72, align 8
-  %74 = getelementptr i8, ptr %73, i64 256
+  %74 = getelementptr i8, ptr %73, i64 248
   %75 = load ptr, ptr %74, align 8
   %76 = getelementptr i8, ptr %0, i64 24
   %77 = load ptr, ptr %76, align 8
@@ -11453,7 +11453,7 @@ then.i50:                                         ; preds = %then5
 
 then.i.i51:                                       ; preds = %then.i50
   %88 = load ptr, ptr %82, align 8
-  %89 = getelementptr i8, ptr %88, i64 400
+  %89 = getelementptr i8, ptr %88, i64 392
   %90 = load ptr, ptr %89, align 8
   %91 = getelementptr i8, ptr %82, i64 8
   %92 = load ptr, ptr %91, align 8
@@ -11489,7 +11489,7 @@ merge.i:                                          ; preds = %or.end.i.i, %then.i
 
 then2.i:                                          ; preds = %merge.i
   %109 = load ptr, ptr %72, align 8
-  %110 = getelementptr i8, ptr %109, i64 136
+  %110 = getelementptr i8, ptr %109, i64 128
   %111 = load ptr, ptr %110, align 8
   %112 = load ptr, ptr %76, align 8
   %113 = call i32 %111(ptr %112)
@@ -11572,7 +11572,7 @@ then.i.i:                                         ; preds = %then.i
   %33 = getelementptr ptr, ptr %31, i64 %32
   store ptr %3, ptr %33, align 8
   %34 = load ptr, ptr %20, align 8
-  %35 = getelementptr i8, ptr %34, i64 400
+  %35 = getelementptr i8, ptr %34, i64 392
   %36 = load ptr, ptr %35, align 8
   %37 = getelementptr i8, ptr %20, i64 8
   %38 = load ptr, ptr %37, align 8
@@ -11610,7 +11610,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   store i64 %54, ptr %52, align 8
   %55 = getelementptr i8, ptr %0, i64 16
   %56 = load ptr, ptr %55, align 8
-  %57 = getelementptr i8, ptr %56, i64 264
+  %57 = getelementptr i8, ptr %56, i64 256
   %58 = load ptr, ptr %57, align 8
   %59 = getelementptr i8, ptr %0, i64 24
   %60 = load ptr, ptr %59, align 8
@@ -11638,7 +11638,7 @@ then.i30:                                         ; preds = %then5
 
 then.i.i31:                                       ; preds = %then.i30
   %71 = load ptr, ptr %65, align 8
-  %72 = getelementptr i8, ptr %71, i64 400
+  %72 = getelementptr i8, ptr %71, i64 392
   %73 = load ptr, ptr %72, align 8
   %74 = getelementptr i8, ptr %65, i64 8
   %75 = load ptr, ptr %74, align 8
@@ -11674,7 +11674,7 @@ merge.i:                                          ; preds = %or.end.i.i, %then.i
 
 then2.i:                                          ; preds = %merge.i
   %92 = load ptr, ptr %55, align 8
-  %93 = getelementptr i8, ptr %92, i64 136
+  %93 = getelementptr i8, ptr %92, i64 128
   %94 = load ptr, ptr %93, align 8
   %95 = load ptr, ptr %59, align 8
   %96 = call i32 %94(ptr %95)
@@ -11749,7 +11749,7 @@ then.i.i:                                         ; preds = %then.i
   %27 = getelementptr ptr, ptr %25, i64 %26
   store ptr @"$string.45", ptr %27, align 8
   %28 = load ptr, ptr %14, align 8
-  %29 = getelementptr i8, ptr %28, i64 400
+  %29 = getelementptr i8, ptr %28, i64 392
   %30 = load ptr, ptr %29, align 8
   %31 = getelementptr i8, ptr %14, i64 8
   %32 = load ptr, ptr %31, align 8
@@ -11787,7 +11787,7 @@ merge:                                            ; preds = %"$Rank.watches_oper
   store i64 %48, ptr %46, align 8
   %49 = getelementptr i8, ptr %0, i64 16
   %50 = load ptr, ptr %49, align 8
-  %51 = getelementptr i8, ptr %50, i64 232
+  %51 = getelementptr i8, ptr %50, i64 224
   %52 = load ptr, ptr %51, align 8
   %53 = getelementptr i8, ptr %0, i64 24
   %54 = load ptr, ptr %53, align 8
@@ -11815,7 +11815,7 @@ then.i24:                                         ; preds = %then2
 
 then.i.i25:                                       ; preds = %then.i24
   %65 = load ptr, ptr %59, align 8
-  %66 = getelementptr i8, ptr %65, i64 400
+  %66 = getelementptr i8, ptr %65, i64 392
   %67 = load ptr, ptr %66, align 8
   %68 = getelementptr i8, ptr %59, i64 8
   %69 = load ptr, ptr %68, align 8
@@ -11851,7 +11851,7 @@ merge.i:                                          ; preds = %or.end.i.i, %then.i
 
 then2.i:                                          ; preds = %merge.i
   %86 = load ptr, ptr %49, align 8
-  %87 = getelementptr i8, ptr %86, i64 136
+  %87 = getelementptr i8, ptr %86, i64 128
   %88 = load ptr, ptr %87, align 8
   %89 = load ptr, ptr %53, align 8
   %90 = call i32 %88(ptr %89)
@@ -11968,7 +11968,7 @@ then.i.i:                                         ; preds = %then.i52
   %50 = getelementptr ptr, ptr %48, i64 %49
   store ptr @"$string.50", ptr %50, align 8
   %51 = load ptr, ptr %37, align 8
-  %52 = getelementptr i8, ptr %51, i64 400
+  %52 = getelementptr i8, ptr %51, i64 392
   %53 = load ptr, ptr %52, align 8
   %54 = getelementptr i8, ptr %37, i64 8
   %55 = load ptr, ptr %54, align 8
@@ -12006,7 +12006,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   store i64 %71, ptr %69, align 8
   %72 = getelementptr i8, ptr %0, i64 16
   %73 = load ptr, ptr %72, align 8
-  %74 = getelementptr i8, ptr %73, i64 248
+  %74 = getelementptr i8, ptr %73, i64 240
   %75 = load ptr, ptr %74, align 8
   %76 = getelementptr i8, ptr %0, i64 24
   %77 = load ptr, ptr %76, align 8
@@ -12034,7 +12034,7 @@ then.i55:                                         ; preds = %then6
 
 then.i.i56:                                       ; preds = %then.i55
   %88 = load ptr, ptr %82, align 8
-  %89 = getelementptr i8, ptr %88, i64 400
+  %89 = getelementptr i8, ptr %88, i64 392
   %90 = load ptr, ptr %89, align 8
   %91 = getelementptr i8, ptr %82, i64 8
   %92 = load ptr, ptr %91, align 8
@@ -12070,7 +12070,7 @@ merge.i:                                          ; preds = %or.end.i.i, %then.i
 
 then2.i:                                          ; preds = %merge.i
   %109 = load ptr, ptr %72, align 8
-  %110 = getelementptr i8, ptr %109, i64 136
+  %110 = getelementptr i8, ptr %109, i64 128
   %111 = load ptr, ptr %110, align 8
   %112 = load ptr, ptr %76, align 8
   %113 = call i32 %111(ptr %112)
@@ -12177,7 +12177,7 @@ then.i.i.i:                                       ; preds = %then.i.i
   %40 = getelementptr ptr, ptr %38, i64 %39
   store ptr @"$string.54", ptr %40, align 8
   %41 = load ptr, ptr %27, align 8
-  %42 = getelementptr i8, ptr %41, i64 400
+  %42 = getelementptr i8, ptr %41, i64 392
   %43 = load ptr, ptr %42, align 8
   %44 = getelementptr i8, ptr %27, i64 8
   %45 = load ptr, ptr %44, align 8
@@ -12215,7 +12215,7 @@ merge.i:                                          ; preds = %"$Profile.begin_ope
   store i64 %61, ptr %59, align 8
   %62 = getelementptr i8, ptr %0, i64 16
   %63 = load ptr, ptr %62, align 8
-  %64 = getelementptr i8, ptr %63, i64 312
+  %64 = getelementptr i8, ptr %63, i64 304
   %65 = load ptr, ptr %64, align 8
   %66 = getelementptr i8, ptr %0, i64 24
   %67 = load ptr, ptr %66, align 8
@@ -12243,7 +12243,7 @@ then.i26.i:                                       ; preds = %then2.i
 
 then.i.i27.i:                                     ; preds = %then.i26.i
   %78 = load ptr, ptr %72, align 8
-  %79 = getelementptr i8, ptr %78, i64 400
+  %79 = getelementptr i8, ptr %78, i64 392
   %80 = load ptr, ptr %79, align 8
   %81 = getelementptr i8, ptr %72, i64 8
   %82 = load ptr, ptr %81, align 8
@@ -12279,7 +12279,7 @@ merge.i.i:                                        ; preds = %or.end.i.i.i, %then
 
 then2.i.i:                                        ; preds = %merge.i.i
   %99 = load ptr, ptr %62, align 8
-  %100 = getelementptr i8, ptr %99, i64 136
+  %100 = getelementptr i8, ptr %99, i64 128
   %101 = load ptr, ptr %100, align 8
   %102 = load ptr, ptr %66, align 8
   %103 = call i32 %101(ptr %102)
@@ -12425,7 +12425,7 @@ then.i.i:                                         ; preds = %then.i
   %38 = getelementptr ptr, ptr %36, i64 %37
   store ptr @"$string.53", ptr %38, align 8
   %39 = load ptr, ptr %25, align 8
-  %40 = getelementptr i8, ptr %39, i64 400
+  %40 = getelementptr i8, ptr %39, i64 392
   %41 = load ptr, ptr %40, align 8
   %42 = getelementptr i8, ptr %25, i64 8
   %43 = load ptr, ptr %42, align 8
@@ -12463,7 +12463,7 @@ merge1:                                           ; preds = %"$Rank.watches_oper
   store i64 %59, ptr %57, align 8
   %60 = getelementptr i8, ptr %0, i64 16
   %61 = load ptr, ptr %60, align 8
-  %62 = getelementptr i8, ptr %61, i64 320
+  %62 = getelementptr i8, ptr %61, i64 312
   %63 = load ptr, ptr %62, align 8
   %64 = getelementptr i8, ptr %0, i64 24
   %65 = load ptr, ptr %64, align 8
@@ -12491,7 +12491,7 @@ then.i36:                                         ; preds = %then5
 
 then.i.i37:                                       ; preds = %then.i36
   %76 = load ptr, ptr %70, align 8
-  %77 = getelementptr i8, ptr %76, i64 400
+  %77 = getelementptr i8, ptr %76, i64 392
   %78 = load ptr, ptr %77, align 8
   %79 = getelementptr i8, ptr %70, i64 8
   %80 = load ptr, ptr %79, align 8
@@ -12527,7 +12527,7 @@ merge.i:                                          ; preds = %or.end.i.i, %then.i
 
 then2.i:                                          ; preds = %merge.i
   %97 = load ptr, ptr %60, align 8
-  %98 = getelementptr i8, ptr %97, i64 136
+  %98 = getelementptr i8, ptr %97, i64 128
   %99 = load ptr, ptr %98, align 8
   %100 = load ptr, ptr %64, align 8
   %101 = call i32 %99(ptr %100)
@@ -13512,7 +13512,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6632
+  %35 = getelementptr i8, ptr %24, i64 6624
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext true, ptr %2)
   br label %common.ret
 }
@@ -13724,7 +13724,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 10392
+  %28 = getelementptr i8, ptr %22, i64 10384
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -40523,13 +40523,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 8128
+  %28 = getelementptr i8, ptr %22, i64 8120
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 8156
+  %30 = getelementptr i8, ptr %22, i64 8148
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -40740,7 +40740,7 @@ or.lhs.false.i.i63.i:                             ; preds = %merge.i.i
 merge14.i:                                        ; preds = %"$Library.open.exit.i", %"$Library.open_for_plans.exit.i"
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %out.i.i)
   call void @llvm.lifetime.start.p0(i64 1168, ptr nonnull %made.i.i)
-  call void @llvm.lifetime.start.p0(i64 192, ptr nonnull %info.i.i)
+  call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %info.i.i)
   %80 = call fastcc i32 @"$devices.plan"(ptr nonnull %made.i.i, ptr nonnull %info.i.i, ptr nonnull %source, ptr nonnull %library.i, ptr nonnull %0, ptr %2)
   %.not.i65.i = icmp eq i32 %80, 0
   br i1 %.not.i65.i, label %merge.i67.i, label %"$plan_on.exit.i"
@@ -40760,7 +40760,7 @@ merge.i67.i:                                      ; preds = %merge14.i
   %common.ret.op.i66.i = phi i32 [ %85, %merge.i67.i ], [ %80, %merge14.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %out.i.i)
   call void @llvm.lifetime.end.p0(i64 1168, ptr nonnull %made.i.i)
-  call void @llvm.lifetime.end.p0(i64 192, ptr nonnull %info.i.i)
+  call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i.i)
   %86 = load ptr, ptr %library.i, align 8
   %.not.i68.i = icmp eq ptr %86, null
   br i1 %.not.i68.i, label %"$plan_model.exit", label %then.i.i
@@ -41506,7 +41506,7 @@ then2.i.i78.i:                                    ; preds = %then21.i
 
 merge16.i:                                        ; preds = %merge1.i
   %82 = getelementptr i8, ptr %0, i64 8
-  %83 = call i32 %74(i32 15, ptr %82, ptr %3)
+  %83 = call i32 %74(i32 16, ptr %82, ptr %3)
   %.not.i = icmp eq i32 %83, 0
   br i1 %.not.i, label %merge24.i, label %then3
 
@@ -41522,12 +41522,12 @@ then29.i:                                         ; preds = %or.lhs.false32.i, %
 or.lhs.false31.i:                                 ; preds = %or.lhs.false32.i
   %86 = getelementptr i8, ptr %84, i64 4
   %87 = load i32, ptr %86, align 4
-  %.not71.i = icmp eq i32 %87, 464
+  %.not71.i = icmp eq i32 %87, 456
   br i1 %.not71.i, label %common.ret, label %then29.i
 
 or.lhs.false32.i:                                 ; preds = %merge24.i
   %88 = load i32, ptr %84, align 4
-  %.not70.i = icmp eq i32 %88, 15
+  %.not70.i = icmp eq i32 %88, 16
   br i1 %.not70.i, label %or.lhs.false31.i, label %then29.i
 
 then35.i:                                         ; preds = %then29.i
@@ -42509,8 +42509,8 @@ then2.i.i.i:                                      ; preds = %then5.i
 
 merge1.i:                                         ; preds = %or.lhs.false2.i.i, %or.lhs.false2.i.i, %or.lhs.false2.i.i, %or.lhs.false2.i.i, %merge.i
   %30 = getelementptr inbounds i8, ptr %13, i64 4
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(192) %30, i8 0, i64 188, i1 false)
-  store i32 192, ptr %13, align 4
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %30, i8 0, i64 180, i1 false)
+  store i32 184, ptr %13, align 4
   %31 = getelementptr i8, ptr %9, i64 8
   %32 = load ptr, ptr %31, align 8
   %33 = getelementptr i8, ptr %32, i64 72
@@ -42613,8 +42613,8 @@ then2.i22:                                        ; preds = %merge.i20
 
 merge.i.i:                                        ; preds = %then2.i22
   %63 = getelementptr inbounds i8, ptr %13, i64 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(192) %63, i8 0, i64 188, i1 false)
-  store i32 192, ptr %13, align 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %63, i8 0, i64 180, i1 false)
+  store i32 184, ptr %13, align 4
   %64 = load ptr, ptr %58, align 8
   %65 = getelementptr i8, ptr %64, i64 72
   %66 = load ptr, ptr %65, align 8
@@ -42726,7 +42726,7 @@ forbody.i.i.epil:                                 ; preds = %"$groups.create.exi
 
 merge6.i:                                         ; preds = %"$groups.create.exit.i"
   %100 = load ptr, ptr %group.i, align 8
-  call void @llvm.lifetime.start.p0(i64 192, ptr nonnull %other.i.i)
+  call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %other.i.i)
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i.i)
   store i32 24, ptr %options.i.i.i, align 8
@@ -42753,8 +42753,8 @@ merge6.i:                                         ; preds = %"$groups.create.exi
 
 merge.i.i.i:                                      ; preds = %merge6.i
   %109 = getelementptr inbounds i8, ptr %13, i64 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(192) %109, i8 0, i64 188, i1 false)
-  store i32 192, ptr %13, align 4
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %109, i8 0, i64 180, i1 false)
+  store i32 184, ptr %13, align 4
   %110 = load ptr, ptr %77, align 8
   %111 = getelementptr i8, ptr %110, i64 72
   %112 = load ptr, ptr %111, align 8
@@ -42820,8 +42820,8 @@ forbody.i36.i:                                    ; preds = %merge7.i.i, %forbod
   br label %"$Library.describe_ranks.exit.i"
 
 merge.i29.i.i:                                    ; preds = %forbody.i36.i
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(192) %130, i8 0, i64 188, i1 false)
-  store i32 192, ptr %other.i.i, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(184) %130, i8 0, i64 180, i1 false)
+  store i32 184, ptr %other.i.i, align 8
   %137 = load ptr, ptr %77, align 8
   %138 = getelementptr i8, ptr %137, i64 72
   %139 = load ptr, ptr %138, align 8
@@ -42867,7 +42867,7 @@ merge7.i.i:                                       ; preds = %then8.i.i, %merge3.
 
 "$Library.describe_ranks.exit.i":                 ; preds = %merge7.i.i, %then3.i31.i.i, %"$Library.describe_rank.exit33.thread.i.i", %forcond.preheader.critedge.i.i, %then3.i.i.i, %"$Library.describe_rank.exit.thread.i.i"
   %common.ret.op.i35.i = phi i32 [ %114, %then3.i.i.i ], [ %108, %"$Library.describe_rank.exit.thread.i.i" ], [ %136, %"$Library.describe_rank.exit33.thread.i.i" ], [ 0, %forcond.preheader.critedge.i.i ], [ %141, %then3.i31.i.i ], [ 0, %merge7.i.i ]
-  call void @llvm.lifetime.end.p0(i64 192, ptr nonnull %other.i.i)
+  call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %other.i.i)
   %156 = load ptr, ptr %77, align 8
   %157 = getelementptr i8, ptr %156, i64 40
   %158 = load ptr, ptr %157, align 8
@@ -42975,7 +42975,7 @@ then.i.i:                                         ; preds = %merge1.i
   br i1 %.not61.i.i, label %"$Plan.make.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %41 = getelementptr i8, ptr %14, i64 60
+  %41 = getelementptr i8, ptr %14, i64 52
   %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.702", ptr %41)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -43015,7 +43015,7 @@ and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge
   store i8 %52, ptr %53, align 1
   %54 = load ptr, ptr %2, align 8, !noalias !35
   %55 = getelementptr i8, ptr %2, i64 336
-  %56 = getelementptr i8, ptr %14, i64 48
+  %56 = getelementptr i8, ptr %14, i64 40
   %57 = load i32, ptr %56, align 4
   %.not57.i.i = icmp eq i32 %57, 0
   br i1 %.not57.i.i, label %and.end6.i.i, label %and.rhs5.i.i
@@ -43045,13 +43045,13 @@ and.lhs.true.i.i.i:                               ; preds = %and.rhs5.i.i
 and.end6.i.i:                                     ; preds = %and.lhs.true.i.i.i, %and.rhs.i62.i.i, %and.rhs5.i.i, %and.end.i.i
   %68 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.rhs5.i.i ], [ %64, %and.rhs.i62.i.i ]
   store i8 %68, ptr %55, align 1
-  %69 = getelementptr i8, ptr %14, i64 52
+  %69 = getelementptr i8, ptr %14, i64 44
   %70 = load i32, ptr %69, align 4
   %71 = icmp ne i32 %70, 0
   %72 = zext i1 %71 to i8
   %73 = getelementptr i8, ptr %2, i64 344
   store i8 %72, ptr %73, align 1
-  %74 = getelementptr i8, ptr %14, i64 56
+  %74 = getelementptr i8, ptr %14, i64 48
   %75 = load i32, ptr %74, align 4
   %76 = getelementptr i8, ptr %2, i64 340
   store i32 %75, ptr %76, align 4
@@ -43065,7 +43065,7 @@ or.rhs.i.i:                                       ; preds = %and.end6.i.i
   br i1 %80, label %and.rhs7.i.i, label %or.end.i.i
 
 and.rhs7.i.i:                                     ; preds = %or.rhs.i.i
-  %81 = getelementptr i8, ptr %14, i64 44
+  %81 = getelementptr i8, ptr %14, i64 36
   %82 = load i32, ptr %81, align 4
   %83 = icmp ne i32 %82, 0
   %84 = zext i1 %83 to i8
@@ -43083,7 +43083,7 @@ or.end.i.i:                                       ; preds = %and.rhs7.i.i, %or.r
   br i1 %90, label %then10.i.i, label %merge9.i.i
 
 then10.i.i:                                       ; preds = %or.end.i.i
-  %91 = getelementptr i8, ptr %14, i64 44
+  %91 = getelementptr i8, ptr %14, i64 36
   %92 = load i32, ptr %91, align 4
   %.not58.i.i = icmp eq i32 %92, 0
   %93 = select i1 %.not58.i.i, i32 0, i32 80
@@ -43091,7 +43091,7 @@ then10.i.i:                                       ; preds = %or.end.i.i
   br label %merge9.i.i
 
 merge9.i.i:                                       ; preds = %then10.i.i, %or.end.i.i
-  %94 = getelementptr i8, ptr %14, i64 40
+  %94 = getelementptr i8, ptr %14, i64 32
   %95 = load i32, ptr %94, align 4
   %96 = icmp sgt i32 %95, 0
   br i1 %96, label %and.lhs.true15.i.i, label %merge5.i
@@ -43108,7 +43108,7 @@ and.lhs.true15.i.i:                               ; preds = %merge9.i.i
   br i1 %.not59.i.i, label %merge5.i, label %then13.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
-  %100 = getelementptr i8, ptr %14, i64 60
+  %100 = getelementptr i8, ptr %14, i64 52
   %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", i32 %98, ptr %100, i32 %95)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i63.i.i)
   %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -43217,7 +43217,7 @@ merge5.i29.i.i:                                   ; preds = %merge1.i28.i.i
   br i1 %.not.i.i, label %"$Plan.choose_memory.exit.i", label %then2.i97.i
 
 then2.i97.i:                                      ; preds = %"$write_size.exit33.i.i"
-  %142 = getelementptr i8, ptr %14, i64 60
+  %142 = getelementptr i8, ptr %14, i64 52
   %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.709", ptr nonnull %wanted.i.i, ptr nonnull %excess.i.i, ptr %142)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i)
   %144 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -43536,7 +43536,7 @@ entry:
   store i32 %14, ptr %.sroa.6.0.cache.sroa_idx, align 4
   %15 = getelementptr i8, ptr %0, i64 8
   %16 = load ptr, ptr %15, align 8
-  %17 = getelementptr i8, ptr %16, i64 152
+  %17 = getelementptr i8, ptr %16, i64 144
   %18 = load ptr, ptr %17, align 8
   %19 = getelementptr i8, ptr %0, i64 384
   %20 = call i32 %18(ptr nonnull %cache, ptr %19)
@@ -43840,7 +43840,7 @@ forbody.us.i:                                     ; preds = %forbody.lr.ph.i, %f
   store ptr %92, ptr %51, align 8
   store i8 0, ptr %refusal.i.i, align 8
   %93 = load ptr, ptr %3, align 8
-  %94 = getelementptr i8, ptr %93, i64 456
+  %94 = getelementptr i8, ptr %93, i64 448
   %95 = load ptr, ptr %94, align 8
   %96 = call i32 %95(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
   %.not.i.us.i = icmp eq i32 %96, 0
@@ -43906,7 +43906,7 @@ forbody.i:                                        ; preds = %forbody.lr.ph.i, %"
   store ptr %137, ptr %51, align 8
   store i8 0, ptr %refusal.i.i, align 8
   %138 = load ptr, ptr %3, align 8
-  %139 = getelementptr i8, ptr %138, i64 456
+  %139 = getelementptr i8, ptr %138, i64 448
   %140 = load ptr, ptr %139, align 8
   %141 = call i32 %140(ptr nonnull %shape.i, ptr nonnull %refusal.i.i)
   %.not.i.i = icmp eq i32 %141, 0
@@ -44539,7 +44539,7 @@ entry:
   store i64 0, ptr %bytes, align 8
   %11 = getelementptr i8, ptr %0, i64 16
   %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %12, i64 144
+  %13 = getelementptr i8, ptr %12, i64 136
   %14 = load ptr, ptr %13, align 8
   %15 = call i32 %14(ptr nonnull %1, ptr nonnull %bytes)
   %.not.i = icmp eq i32 %15, 0
@@ -44642,7 +44642,7 @@ entry:
   store i32 %6, ptr %12, align 4
   %13 = getelementptr i8, ptr %0, i64 16
   %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr i8, ptr %14, i64 144
+  %15 = getelementptr i8, ptr %14, i64 136
   %16 = load ptr, ptr %15, align 8
   %17 = tail call i32 %16(ptr nonnull %2, ptr %7)
   %.not.i = icmp eq i32 %17, 0
@@ -45128,7 +45128,7 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
   %88 = getelementptr i8, ptr %0, i64 480
   store i32 %87, ptr %88, align 4
   %89 = load ptr, ptr %31, align 8
-  %90 = getelementptr i8, ptr %89, i64 160
+  %90 = getelementptr i8, ptr %89, i64 152
   %91 = load ptr, ptr %90, align 8
   %92 = getelementptr i8, ptr %0, i64 408
   %93 = tail call i32 %91(ptr nonnull %38, ptr %92)
@@ -50570,10 +50570,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9096
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9088
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10352
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10384
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10344
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10376
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -50583,8 +50583,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10376
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10360
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10368
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10352
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -50644,11 +50644,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10376
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10368
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10360
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10352
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -50661,13 +50661,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10392
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10384
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 9136
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 9128
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -50755,7 +50755,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6632
+  %35 = getelementptr i8, ptr %24, i64 6624
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext false, ptr %2)
   br label %common.ret
 }
@@ -50843,20 +50843,20 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %34 = getelementptr i8, ptr %23, i64 6632
-  %35 = getelementptr i8, ptr %23, i64 8992
+  %34 = getelementptr i8, ptr %23, i64 6624
+  %35 = getelementptr i8, ptr %23, i64 8984
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 9080
+  %37 = getelementptr i8, ptr %23, i64 9072
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 9088
+  %40 = getelementptr i8, ptr %23, i64 9080
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 9032
+  %42 = getelementptr i8, ptr %23, i64 9024
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -50868,7 +50868,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %45 = tail call i32 @pthread_mutex_unlock(ptr nonnull %35)
   tail call fastcc void @"$Loop.land"(ptr nonnull %34)
-  %46 = getelementptr i8, ptr %23, i64 6312
+  %46 = getelementptr i8, ptr %23, i64 6304
   %.val.i.i = load ptr, ptr %46, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
   %47 = load ptr, ptr %46, align 8
@@ -50908,7 +50908,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i15
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %59 = shl i32 %51, 4
   %60 = add i32 %59, 16
-  %61 = getelementptr i8, ptr %23, i64 6320
+  %61 = getelementptr i8, ptr %23, i64 6312
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr i8, ptr %47, i64 24
   %64 = load ptr, ptr %63, align 8
@@ -50969,7 +50969,7 @@ merge.i.i.i13:                                    ; preds = %or.lhs.false1.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i.i.i13
   %wide.trip.count.i.i.i.i = zext nneg i32 %60 to i64
-  %85 = getelementptr i8, ptr %62, i64 392
+  %85 = getelementptr i8, ptr %62, i64 384
   br label %forbody.i.i.i.i
 
 forcond.i.i.i.i:                                  ; preds = %merge1.i.i.i.i
@@ -51006,7 +51006,7 @@ then5.i.i:                                        ; preds = %then6.i.i.i, %"$pri
 
 forbody.lr.ph.i.i.i:                              ; preds = %then5.i.i
   %wide.trip.count.i.i.i = zext nneg i32 %60 to i64
-  %95 = getelementptr i8, ptr %62, i64 424
+  %95 = getelementptr i8, ptr %62, i64 416
   %.not27.i.i.us.i = icmp eq ptr %71, null
   br i1 %75, label %forbody.lr.ph.i.i.split.us.i, label %forbody.i.i.i.preheader
 
@@ -51094,21 +51094,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 10816
+  %115 = getelementptr i8, ptr %23, i64 10808
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 9096
+  %116 = getelementptr i8, ptr %23, i64 9088
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 9243
+  %118 = getelementptr i8, ptr %23, i64 9235
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 9136
+  %119 = getelementptr i8, ptr %23, i64 9128
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 9032
+  %125 = getelementptr i8, ptr %23, i64 9024
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -51142,7 +51142,7 @@ forbody.i:                                        ; preds = %merge2.i, %forbody.
 
 then.i:                                           ; preds = %and.lhs.true.i
   %10 = load ptr, ptr %2, align 8
-  %11 = getelementptr i8, ptr %10, i64 424
+  %11 = getelementptr i8, ptr %10, i64 416
   %12 = load ptr, ptr %11, align 8
   %13 = load ptr, ptr %7, align 8
   %14 = tail call i32 %12(ptr %13, ptr nonnull %17)
@@ -51161,7 +51161,7 @@ and.lhs.true.i:                                   ; preds = %forbody.i
 
 then3.i:                                          ; preds = %and.lhs.true5.i
   %18 = load ptr, ptr %2, align 8
-  %19 = getelementptr i8, ptr %18, i64 424
+  %19 = getelementptr i8, ptr %18, i64 416
   %20 = load ptr, ptr %19, align 8
   %21 = load ptr, ptr %7, align 8
   %22 = tail call i32 %20(ptr %21, ptr nonnull %24)
@@ -51314,20 +51314,20 @@ then2.i.i29:                                      ; preds = %then10
 
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 6632
-  %43 = getelementptr i8, ptr %31, i64 8992
+  %42 = getelementptr i8, ptr %31, i64 6624
+  %43 = getelementptr i8, ptr %31, i64 8984
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 9080
+  %45 = getelementptr i8, ptr %31, i64 9072
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 9088
+  %48 = getelementptr i8, ptr %31, i64 9080
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 9032
+  %50 = getelementptr i8, ptr %31, i64 9024
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51339,7 +51339,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %43)
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
-  %54 = getelementptr i8, ptr %31, i64 6312
+  %54 = getelementptr i8, ptr %31, i64 6304
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr i8, ptr %55, i64 2032
   %57 = load ptr, ptr %56, align 8
@@ -51961,21 +51961,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 10816
+  %228 = getelementptr i8, ptr %31, i64 10808
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 9096
+  %229 = getelementptr i8, ptr %31, i64 9088
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 9243
+  %231 = getelementptr i8, ptr %31, i64 9235
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 9136
+  %232 = getelementptr i8, ptr %31, i64 9128
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 9032
+  %238 = getelementptr i8, ptr %31, i64 9024
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -52092,19 +52092,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 8992
+  %42 = getelementptr i8, ptr %31, i64 8984
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 9080
+  %44 = getelementptr i8, ptr %31, i64 9072
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 9088
+  %47 = getelementptr i8, ptr %31, i64 9080
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 9032
+  %49 = getelementptr i8, ptr %31, i64 9024
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52114,24 +52114,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i29, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %52 = getelementptr i8, ptr %31, i64 6632
+  %52 = getelementptr i8, ptr %31, i64 6624
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %42)
   tail call fastcc void @"$Loop.land"(ptr nonnull %52)
-  %54 = getelementptr i8, ptr %31, i64 6304
+  %54 = getelementptr i8, ptr %31, i64 6296
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 9096
+  %56 = getelementptr i8, ptr %31, i64 9088
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 9243
+  %58 = getelementptr i8, ptr %31, i64 9235
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 9136
+  %59 = getelementptr i8, ptr %31, i64 9128
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 9032
+  %65 = getelementptr i8, ptr %31, i64 9024
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -52162,7 +52162,7 @@ merge:                                            ; preds = %entry
   store i64 %10, ptr %8, align 8
   %11 = getelementptr i8, ptr %0, i64 16
   %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %12, i64 448
+  %13 = getelementptr i8, ptr %12, i64 440
   %14 = load ptr, ptr %13, align 8
   %15 = getelementptr i8, ptr %0, i64 24
   %16 = load ptr, ptr %15, align 8
@@ -52278,24 +52278,24 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6632
+  %35 = getelementptr i8, ptr %24, i64 6624
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 8992
+  %37 = getelementptr i8, ptr %24, i64 8984
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 9080
+  %39 = getelementptr i8, ptr %24, i64 9072
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 9088
+  %42 = getelementptr i8, ptr %24, i64 9080
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 9032
+  %44 = getelementptr i8, ptr %24, i64 9024
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52307,10 +52307,10 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 9096
+  %48 = getelementptr i8, ptr %24, i64 9088
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6648
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6640
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
@@ -52338,13 +52338,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 8288
+  %58 = getelementptr i8, ptr %24, i64 8280
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 8280
+  %61 = getelementptr i8, ptr %24, i64 8272
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -52515,15 +52515,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 10352
-  %179 = getelementptr i8, ptr %24, i64 10344
+  %178 = getelementptr i8, ptr %24, i64 10344
+  %179 = getelementptr i8, ptr %24, i64 10336
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 10384
+  %183 = getelementptr i8, ptr %24, i64 10376
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 10360
+  %186 = getelementptr i8, ptr %24, i64 10352
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -52535,7 +52535,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 10368
+  %190 = getelementptr i8, ptr %24, i64 10360
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -52552,7 +52552,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 10376
+  %195 = getelementptr i8, ptr %24, i64 10368
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -52616,7 +52616,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 10376
+  %224 = getelementptr i8, ptr %24, i64 10368
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
@@ -52642,13 +52642,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 9245
+  %231 = getelementptr i8, ptr %24, i64 9237
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 9246
+  %234 = getelementptr i8, ptr %24, i64 9238
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -52670,15 +52670,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 10304
+  %241 = getelementptr i8, ptr %24, i64 10296
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 10296
+  %244 = getelementptr i8, ptr %24, i64 10288
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 6652
+  %246 = getelementptr i8, ptr %24, i64 6644
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -1
   br label %forbody.i69.i.i.i.i
@@ -52732,7 +52732,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %268 = getelementptr i8, ptr %24, i64 10488
+  %268 = getelementptr i8, ptr %24, i64 10480
   %269 = load i32, ptr %268, align 4
   %270 = icmp sgt i32 %269, %1
   br i1 %270, label %then.i.i.i15, label %merge.i.i
@@ -52744,15 +52744,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %272 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %273 = getelementptr i8, ptr %24, i64 7352
-  %274 = getelementptr i8, ptr %24, i64 8264
-  %275 = getelementptr i8, ptr %24, i64 8024
+  %273 = getelementptr i8, ptr %24, i64 7344
+  %274 = getelementptr i8, ptr %24, i64 8256
+  %275 = getelementptr i8, ptr %24, i64 8016
   %276 = load i32, ptr %275, align 4
   %277 = icmp sgt i32 %276, %1
   br i1 %277, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %278 = getelementptr i8, ptr %24, i64 8256
+  %278 = getelementptr i8, ptr %24, i64 8248
   %279 = load i64, ptr %274, align 8
   %280 = icmp sgt i64 %279, 0
   br i1 %280, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -52801,8 +52801,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %296 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %297 = getelementptr i8, ptr %24, i64 8008
-  %298 = getelementptr i8, ptr %24, i64 8028
+  %297 = getelementptr i8, ptr %24, i64 8000
+  %298 = getelementptr i8, ptr %24, i64 8020
   %299 = load i32, ptr %275, align 4
   %300 = load i32, ptr %298, align 4
   %301 = add i32 %300, %299
@@ -52818,15 +52818,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %306, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %307 = getelementptr i8, ptr %24, i64 8012
+  %307 = getelementptr i8, ptr %24, i64 8004
   %308 = load i32, ptr %307, align 4
   %309 = icmp sgt i32 %308, %1
   br i1 %309, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %310 = getelementptr i8, ptr %24, i64 8072
-  %311 = getelementptr i8, ptr %24, i64 8112
-  %312 = getelementptr i8, ptr %24, i64 8120
+  %310 = getelementptr i8, ptr %24, i64 8064
+  %311 = getelementptr i8, ptr %24, i64 8104
+  %312 = getelementptr i8, ptr %24, i64 8112
   %313 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %308 to i64
   br label %forbody.i.i.i
@@ -52914,7 +52914,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %342, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %343 = getelementptr i8, ptr %24, i64 8104
+  %343 = getelementptr i8, ptr %24, i64 8096
   %wide.trip.count.i.i.i.i = zext nneg i32 %341 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %344 = icmp ult i32 %341, 8
@@ -52945,12 +52945,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %340, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %348 = getelementptr i8, ptr %24, i64 8112
-  %349 = getelementptr i8, ptr %24, i64 8120
-  %350 = getelementptr i8, ptr %24, i64 8104
-  %351 = getelementptr i8, ptr %24, i64 8072
-  %352 = getelementptr i8, ptr %24, i64 8016
-  %353 = getelementptr i8, ptr %24, i64 8080
+  %348 = getelementptr i8, ptr %24, i64 8104
+  %349 = getelementptr i8, ptr %24, i64 8112
+  %350 = getelementptr i8, ptr %24, i64 8096
+  %351 = getelementptr i8, ptr %24, i64 8064
+  %352 = getelementptr i8, ptr %24, i64 8008
+  %353 = getelementptr i8, ptr %24, i64 8072
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -53040,8 +53040,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %400, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %401 = getelementptr i8, ptr %24, i64 8072
-  %402 = getelementptr i8, ptr %24, i64 8104
+  %401 = getelementptr i8, ptr %24, i64 8064
+  %402 = getelementptr i8, ptr %24, i64 8096
   %wide.trip.count74.i.i.i.i = zext nneg i32 %399 to i64
   br label %forbody6.i.i.i.i
 
@@ -53128,14 +53128,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 8032
+  %438 = getelementptr i8, ptr %24, i64 8024
   %439 = load i32, ptr %438, align 4
   %440 = icmp sgt i32 %439, 0
   br i1 %440, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %441 = getelementptr i8, ptr %24, i64 8096
-  %442 = getelementptr i8, ptr %24, i64 8104
+  %441 = getelementptr i8, ptr %24, i64 8088
+  %442 = getelementptr i8, ptr %24, i64 8096
   %wide.trip.count79.i.i.i.i = zext nneg i32 %439 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %443 = icmp ult i32 %439, 4
@@ -53250,13 +53250,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !120
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 8036
+  %484 = getelementptr i8, ptr %24, i64 8028
   %485 = load i32, ptr %484, align 4
   %486 = icmp eq i32 %485, -1
   br i1 %486, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %487 = getelementptr i8, ptr %24, i64 8104
+  %487 = getelementptr i8, ptr %24, i64 8096
   %488 = load ptr, ptr %487, align 8
   %489 = sext i32 %485 to i64
   %490 = getelementptr i32, ptr %488, i64 %489
@@ -53266,13 +53266,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %491, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %484, align 4
-  %492 = getelementptr i8, ptr %24, i64 8040
+  %492 = getelementptr i8, ptr %24, i64 8032
   %493 = load i32, ptr %492, align 4
   %494 = icmp eq i32 %493, -1
   br i1 %494, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %495 = getelementptr i8, ptr %24, i64 8104
+  %495 = getelementptr i8, ptr %24, i64 8096
   %496 = load ptr, ptr %495, align 8
   %497 = sext i32 %493 to i64
   %498 = getelementptr i32, ptr %496, i64 %497
@@ -53283,18 +53283,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %499, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %492, align 4
   store i32 %1, ptr %307, align 4
-  %500 = getelementptr i8, ptr %24, i64 8056
+  %500 = getelementptr i8, ptr %24, i64 8048
   %501 = load i64, ptr %500, align 8
   %502 = add i64 %501, 1
   store i64 %502, ptr %500, align 8
-  %503 = getelementptr i8, ptr %24, i64 8020
+  %503 = getelementptr i8, ptr %24, i64 8012
   store i32 0, ptr %503, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %504 = getelementptr i8, ptr %24, i64 8072
-  %505 = getelementptr i8, ptr %24, i64 8088
+  %504 = getelementptr i8, ptr %24, i64 8064
+  %505 = getelementptr i8, ptr %24, i64 8080
   %xtraiter61 = and i32 %1, 1
   %506 = icmp eq i32 %1, 1
   br i1 %506, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -53405,16 +53405,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 8256
+  %559 = getelementptr i8, ptr %24, i64 8248
   %560 = load i64, ptr %274, align 8
   %561 = icmp sgt i64 %560, 0
   br i1 %561, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %562 = getelementptr i8, ptr %24, i64 8104
-  %563 = getelementptr i8, ptr %24, i64 8224
-  %564 = getelementptr i8, ptr %24, i64 8544
-  %565 = getelementptr i8, ptr %24, i64 8548
+  %562 = getelementptr i8, ptr %24, i64 8096
+  %563 = getelementptr i8, ptr %24, i64 8216
+  %564 = getelementptr i8, ptr %24, i64 8536
+  %565 = getelementptr i8, ptr %24, i64 8540
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -53484,16 +53484,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 8280
+  %602 = getelementptr i8, ptr %24, i64 8272
   %603 = load i64, ptr %58, align 8
   %604 = icmp sgt i64 %603, 0
   br i1 %604, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %605 = getelementptr i8, ptr %24, i64 8104
-  %606 = getelementptr i8, ptr %24, i64 8224
-  %607 = getelementptr i8, ptr %24, i64 8544
-  %608 = getelementptr i8, ptr %24, i64 8548
+  %605 = getelementptr i8, ptr %24, i64 8096
+  %606 = getelementptr i8, ptr %24, i64 8216
+  %607 = getelementptr i8, ptr %24, i64 8536
+  %608 = getelementptr i8, ptr %24, i64 8540
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -53566,16 +53566,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %339, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %645 = call i32 @pthread_mutex_lock(ptr %48)
-  %646 = getelementptr i8, ptr %24, i64 9243
+  %646 = getelementptr i8, ptr %24, i64 9235
   store i8 1, ptr %646, align 1
-  %647 = getelementptr i8, ptr %24, i64 9136
+  %647 = getelementptr i8, ptr %24, i64 9128
   %648 = call i32 @pthread_cond_signal(ptr %647)
   %649 = call i32 @pthread_mutex_unlock(ptr %48)
   %650 = call i32 @pthread_mutex_lock(ptr %37)
   %651 = load i64, ptr %42, align 8
   %652 = add i64 %651, 1
   store i64 %652, ptr %42, align 8
-  %653 = getelementptr i8, ptr %24, i64 9032
+  %653 = getelementptr i8, ptr %24, i64 9024
   %654 = call i32 @pthread_cond_broadcast(ptr %653)
   %655 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -53950,7 +53950,7 @@ then:                                             ; preds = %forbody
   %.val.i.i = load ptr, ptr %19, align 8
   %20 = getelementptr i8, ptr %18, i64 16
   %.val2.i.i = load ptr, ptr %20, align 8
-  %21 = getelementptr i8, ptr %.val2.i.i, i64 152
+  %21 = getelementptr i8, ptr %.val2.i.i, i64 144
   %.val2.val.i.i = load ptr, ptr %21, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i)
   store i64 0, ptr %bytes.i.i.i, align 8
@@ -54008,7 +54008,7 @@ then2.i.i.i:                                      ; preds = %then.i
   %.val.i.i.i = load ptr, ptr %46, align 8
   %47 = getelementptr i8, ptr %42, i64 16
   %.val6.i.i.i = load ptr, ptr %47, align 8
-  %48 = getelementptr i8, ptr %.val6.i.i.i, i64 152
+  %48 = getelementptr i8, ptr %.val6.i.i.i, i64 144
   %.val6.val.i.i.i = load ptr, ptr %48, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i)
   store i64 0, ptr %bytes.i.i.i.i, align 8
@@ -54128,7 +54128,7 @@ then12:                                           ; preds = %forbody7
   %.val.i.i.i74 = load ptr, ptr %104, align 8
   %105 = getelementptr i8, ptr %.val67, i64 16
   %.val6.i.i.i75 = load ptr, ptr %105, align 8
-  %106 = getelementptr i8, ptr %.val6.i.i.i75, i64 152
+  %106 = getelementptr i8, ptr %.val6.i.i.i75, i64 144
   %.val6.val.i.i.i76 = load ptr, ptr %106, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %bytes.i.i.i.i69)
   store i64 0, ptr %bytes.i.i.i.i69, align 8
@@ -54390,7 +54390,7 @@ then:                                             ; preds = %entry
   %26 = add i64 %25, 1
   store i64 %26, ptr %21, align 8
   %27 = load ptr, ptr %22, align 8
-  %28 = getelementptr i8, ptr %27, i64 224
+  %28 = getelementptr i8, ptr %27, i64 216
   %29 = load ptr, ptr %28, align 8
   %30 = load ptr, ptr %23, align 8
   %31 = call i32 %29(ptr %30, ptr nonnull %args)
@@ -54423,7 +54423,7 @@ else:                                             ; preds = %entry
   %38 = add i64 %37, 1
   store i64 %38, ptr %21, align 8
   %39 = load ptr, ptr %22, align 8
-  %40 = getelementptr i8, ptr %39, i64 216
+  %40 = getelementptr i8, ptr %39, i64 208
   %41 = load ptr, ptr %40, align 8
   %42 = load ptr, ptr %23, align 8
   %43 = call i32 %41(ptr %42, ptr nonnull %args)
@@ -54456,7 +54456,7 @@ merge:                                            ; preds = %else, %then
   store i64 %53, ptr %51, align 8
   %54 = getelementptr i8, ptr %0, i64 16
   %55 = load ptr, ptr %54, align 8
-  %56 = getelementptr i8, ptr %55, i64 136
+  %56 = getelementptr i8, ptr %55, i64 128
   %57 = load ptr, ptr %56, align 8
   %58 = getelementptr i8, ptr %0, i64 24
   %59 = load ptr, ptr %58, align 8
@@ -54561,7 +54561,7 @@ merge:                                            ; preds = %entry, %then
   store i64 %44, ptr %42, align 8
   %45 = getelementptr i8, ptr %0, i64 16
   %46 = load ptr, ptr %45, align 8
-  %47 = getelementptr i8, ptr %46, i64 328
+  %47 = getelementptr i8, ptr %46, i64 320
   %48 = load ptr, ptr %47, align 8
   %49 = getelementptr i8, ptr %0, i64 24
   %50 = load ptr, ptr %49, align 8
@@ -54603,7 +54603,7 @@ entry:
   store i64 %8, ptr %6, align 8
   %9 = getelementptr i8, ptr %0, i64 16
   %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr i8, ptr %10, i64 208
+  %11 = getelementptr i8, ptr %10, i64 200
   %12 = load ptr, ptr %11, align 8
   %13 = getelementptr i8, ptr %0, i64 24
   %14 = load ptr, ptr %13, align 8
@@ -54738,7 +54738,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 9096
+  %37 = getelementptr i8, ptr %25, i64 9088
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -54747,15 +54747,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 9096
+  %40 = getelementptr i8, ptr %25, i64 9088
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 10304
-  %43 = getelementptr i8, ptr %25, i64 10296
+  %42 = getelementptr i8, ptr %25, i64 10296
+  %43 = getelementptr i8, ptr %25, i64 10288
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 9244
+  %47 = getelementptr i8, ptr %25, i64 9236
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -54980,9 +54980,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 9136
+  %122 = getelementptr i8, ptr %25, i64 9128
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 9096
+  %124 = getelementptr i8, ptr %25, i64 9088
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -55084,7 +55084,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %36 = getelementptr i8, ptr %25, i64 6632
+  %36 = getelementptr i8, ptr %25, i64 6624
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -55094,19 +55094,19 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 9096
+  %37 = getelementptr i8, ptr %25, i64 9088
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %25, i64 6640
+  %39 = getelementptr i8, ptr %25, i64 6632
   %40 = load ptr, ptr %39, align 8, !noalias !121
   %41 = getelementptr i8, ptr %40, i64 72
   %42 = load i32, ptr %41, align 4, !noalias !121
-  %43 = getelementptr i8, ptr %25, i64 6656
+  %43 = getelementptr i8, ptr %25, i64 6648
   %44 = load i32, ptr %43, align 4, !noalias !121
-  %45 = getelementptr i8, ptr %25, i64 7324
+  %45 = getelementptr i8, ptr %25, i64 7316
   %46 = load i32, ptr %45, align 4, !noalias !121
-  %47 = getelementptr i8, ptr %25, i64 6652
+  %47 = getelementptr i8, ptr %25, i64 6644
   %48 = load i32, ptr %47, align 4, !noalias !121
-  %49 = getelementptr i8, ptr %25, i64 10488
+  %49 = getelementptr i8, ptr %25, i64 10480
   %50 = load i32, ptr %49, align 4, !noalias !121
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -56360,7 +56360,7 @@ then2.i.i64.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %550 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %551 = getelementptr i8, ptr %25, i64 9245
+  %551 = getelementptr i8, ptr %25, i64 9237
   %552 = load i8, ptr %551, align 1
   %553 = trunc i8 %552 to i1
   br i1 %553, label %merge.i33.i, label %then.i.i26.i
@@ -56369,7 +56369,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %554 = getelementptr i8, ptr %25, i64 9246
+  %554 = getelementptr i8, ptr %25, i64 9238
   %555 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.28", ptr %554)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %556 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -56430,9 +56430,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %577 = getelementptr i8, ptr %25, i64 10304
+  %577 = getelementptr i8, ptr %25, i64 10296
   %578 = load i64, ptr %577, align 8
-  %579 = getelementptr i8, ptr %25, i64 10344
+  %579 = getelementptr i8, ptr %25, i64 10336
   %580 = load i32, ptr %579, align 4
   %581 = sext i32 %580 to i64
   %.not.i74.i.i = icmp slt i64 %578, %581
@@ -56442,9 +56442,9 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %582 = getelementptr i8, ptr %25, i64 6660
+  %582 = getelementptr i8, ptr %25, i64 6652
   %583 = load i32, ptr %582, align 4
-  %584 = getelementptr i8, ptr %25, i64 6668
+  %584 = getelementptr i8, ptr %25, i64 6660
   %585 = load i32, ptr %584, align 4
   %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.884", i64 %578, i32 %583, i32 %585)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
@@ -56472,16 +56472,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %593, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %594 = getelementptr i8, ptr %25, i64 10416
+  %594 = getelementptr i8, ptr %25, i64 10408
   %595 = load ptr, ptr %594, align 8
   %.not.i82.i.i = icmp eq ptr %595, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %596 = getelementptr i8, ptr %25, i64 7320
+  %596 = getelementptr i8, ptr %25, i64 7312
   %597 = load i32, ptr %596, align 4
   %598 = sext i32 %597 to i64
-  %599 = getelementptr i8, ptr %25, i64 7332
+  %599 = getelementptr i8, ptr %25, i64 7324
   %600 = load i32, ptr %599, align 4
   %601 = sext i32 %600 to i64
   %602 = shl nsw i64 %598, 2
@@ -56518,7 +56518,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %612 = getelementptr i8, ptr %25, i64 9240
+  %612 = getelementptr i8, ptr %25, i64 9232
   %613 = load i8, ptr %612, align 1
   %614 = trunc i8 %613 to i1
   br i1 %614, label %merge20.i.i, label %merge.i89.i.i
@@ -56526,7 +56526,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %615 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %616 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %617 = getelementptr i8, ptr %25, i64 9232
+  %617 = getelementptr i8, ptr %25, i64 9224
   %618 = call i32 @pthread_create(ptr %617, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %619 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %618, 0
@@ -56569,21 +56569,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %627 = getelementptr i8, ptr %25, i64 10400
+  %627 = getelementptr i8, ptr %25, i64 10392
   %628 = load i64, ptr %627, align 8
   store i64 %628, ptr %calloc.i.i.i, align 8
   %629 = add i64 %628, 1
   store i64 %629, ptr %627, align 8
-  %630 = getelementptr i8, ptr %25, i64 10272
+  %630 = getelementptr i8, ptr %25, i64 10264
   %631 = load ptr, ptr %630, align 8
-  %632 = getelementptr i8, ptr %25, i64 10280
+  %632 = getelementptr i8, ptr %25, i64 10272
   %633 = load i64, ptr %632, align 8
   %634 = getelementptr ptr, ptr %631, i64 %633
   store ptr %calloc.i.i.i, ptr %634, align 8
   %635 = load i64, ptr %632, align 8
   %636 = add i64 %635, 1
   store i64 %636, ptr %632, align 8
-  %637 = getelementptr i8, ptr %25, i64 10296
+  %637 = getelementptr i8, ptr %25, i64 10288
   %638 = load ptr, ptr %637, align 8
   %639 = load i64, ptr %577, align 8
   %640 = getelementptr ptr, ptr %638, i64 %639
@@ -56597,9 +56597,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %644 = getelementptr i8, ptr %25, i64 10320
+  %644 = getelementptr i8, ptr %25, i64 10312
   %645 = load ptr, ptr %644, align 8
-  %646 = getelementptr i8, ptr %25, i64 10328
+  %646 = getelementptr i8, ptr %25, i64 10320
   %647 = load i64, ptr %646, align 8
   %648 = getelementptr ptr, ptr %645, i64 %647
   store ptr %calloc.i.i.i, ptr %648, align 8
@@ -56609,7 +56609,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %651 = getelementptr i8, ptr %25, i64 9136
+  %651 = getelementptr i8, ptr %25, i64 9128
   %652 = call i32 @pthread_cond_signal(ptr %651)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -62479,16 +62479,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 8128
+  %36 = getelementptr i8, ptr %26, i64 8120
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 8184
+  %38 = getelementptr i8, ptr %26, i64 8176
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 8144
+  %40 = getelementptr i8, ptr %26, i64 8136
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -62498,10 +62498,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 8136
-  %48 = getelementptr i8, ptr %26, i64 8160
-  %49 = getelementptr i8, ptr %26, i64 8152
-  %50 = getelementptr i8, ptr %26, i64 8168
+  %47 = getelementptr i8, ptr %26, i64 8128
+  %48 = getelementptr i8, ptr %26, i64 8152
+  %49 = getelementptr i8, ptr %26, i64 8144
+  %50 = getelementptr i8, ptr %26, i64 8160
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -62587,7 +62587,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 8136
+  %93 = getelementptr i8, ptr %26, i64 8128
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -62598,7 +62598,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 8156
+  %98 = getelementptr i8, ptr %26, i64 8148
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -62678,10 +62678,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9096
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9088
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10792
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10808
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10784
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10800
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -62690,7 +62690,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10800
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10792
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -62744,7 +62744,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10800
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10792
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -63049,15 +63049,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 9096
+  %36 = getelementptr i8, ptr %23, i64 9088
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 10384
+  %38 = getelementptr i8, ptr %23, i64 10376
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 9184
+  %41 = getelementptr i8, ptr %23, i64 9176
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -63295,40 +63295,40 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 10824
+  %1 = getelementptr i8, ptr %0, i64 10816
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6632
+  %4 = getelementptr i8, ptr %0, i64 6624
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 9240
+  %7 = getelementptr i8, ptr %0, i64 9232
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 9096
+  %10 = getelementptr i8, ptr %0, i64 9088
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 9241
+  %12 = getelementptr i8, ptr %0, i64 9233
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 9136
+  %13 = getelementptr i8, ptr %0, i64 9128
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 9232
+  %16 = getelementptr i8, ptr %0, i64 9224
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 10272
-  %20 = getelementptr i8, ptr %0, i64 10280
+  %19 = getelementptr i8, ptr %0, i64 10264
+  %20 = getelementptr i8, ptr %0, i64 10272
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -63348,16 +63348,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 10296
+  %28 = getelementptr i8, ptr %0, i64 10288
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 10320
+  %30 = getelementptr i8, ptr %0, i64 10312
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 8232
-  %33 = getelementptr i8, ptr %0, i64 8240
+  %32 = getelementptr i8, ptr %0, i64 8224
+  %33 = getelementptr i8, ptr %0, i64 8232
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -63380,8 +63380,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 8256
-  %45 = getelementptr i8, ptr %0, i64 8264
+  %44 = getelementptr i8, ptr %0, i64 8248
+  %45 = getelementptr i8, ptr %0, i64 8256
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -63404,8 +63404,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 8280
-  %57 = getelementptr i8, ptr %0, i64 8288
+  %56 = getelementptr i8, ptr %0, i64 8272
+  %57 = getelementptr i8, ptr %0, i64 8280
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -63428,8 +63428,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 8304
-  %69 = getelementptr i8, ptr %0, i64 8312
+  %68 = getelementptr i8, ptr %0, i64 8296
+  %69 = getelementptr i8, ptr %0, i64 8304
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -63452,62 +63452,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 8328
+  %80 = getelementptr i8, ptr %0, i64 8320
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 8352
+  %82 = getelementptr i8, ptr %0, i64 8344
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 8376
+  %84 = getelementptr i8, ptr %0, i64 8368
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 8400
+  %86 = getelementptr i8, ptr %0, i64 8392
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 8424
+  %88 = getelementptr i8, ptr %0, i64 8416
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 8448
+  %90 = getelementptr i8, ptr %0, i64 8440
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 8472
+  %92 = getelementptr i8, ptr %0, i64 8464
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 8072
+  %94 = getelementptr i8, ptr %0, i64 8064
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 8080
+  %96 = getelementptr i8, ptr %0, i64 8072
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 8088
+  %98 = getelementptr i8, ptr %0, i64 8080
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 8096
+  %100 = getelementptr i8, ptr %0, i64 8088
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 8104
+  %102 = getelementptr i8, ptr %0, i64 8096
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 8112
+  %104 = getelementptr i8, ptr %0, i64 8104
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 8120
+  %106 = getelementptr i8, ptr %0, i64 8112
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 8128
+  %108 = getelementptr i8, ptr %0, i64 8120
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 8156
+  %110 = getelementptr i8, ptr %0, i64 8148
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -63517,31 +63517,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 8160
+  %114 = getelementptr i8, ptr %0, i64 8152
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 8168
+  %116 = getelementptr i8, ptr %0, i64 8160
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 8176
+  %118 = getelementptr i8, ptr %0, i64 8168
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 8184
+  %120 = getelementptr i8, ptr %0, i64 8176
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 8008
+  %122 = getelementptr i8, ptr %0, i64 8000
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 10352
+  %123 = getelementptr i8, ptr %0, i64 10344
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 10792
+  %125 = getelementptr i8, ptr %0, i64 10784
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 10392
+  %127 = getelementptr i8, ptr %0, i64 10384
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -63551,23 +63551,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 10416
+  %131 = getelementptr i8, ptr %0, i64 10408
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 9136
+  %133 = getelementptr i8, ptr %0, i64 9128
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 9184
+  %135 = getelementptr i8, ptr %0, i64 9176
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 9096
+  %137 = getelementptr i8, ptr %0, i64 9088
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 8992
-  %140 = getelementptr i8, ptr %0, i64 9032
+  %139 = getelementptr i8, ptr %0, i64 8984
+  %140 = getelementptr i8, ptr %0, i64 9024
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11488
+  %143 = getelementptr i8, ptr %0, i64 11480
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -63579,9 +63579,9 @@ merge.i:                                          ; preds = %"$Loop.free.exit.i"
   br i1 %146, label %and.lhs.true.i, label %merge4.i
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %147 = getelementptr i8, ptr %0, i64 6352
+  %147 = getelementptr i8, ptr %0, i64 6344
   %148 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %149 = getelementptr i8, ptr %0, i64 6496
+  %149 = getelementptr i8, ptr %0, i64 6488
   %150 = load i32, ptr %149, align 4
   %151 = icmp sgt i32 %150, 0
   %152 = tail call i32 @pthread_mutex_unlock(ptr %147)
@@ -63593,8 +63593,8 @@ merge1.i:                                         ; preds = %and.lhs.true.i
   br i1 %153, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge1.i
-  %154 = getelementptr i8, ptr %0, i64 6304
-  %155 = getelementptr i8, ptr %0, i64 6312
+  %154 = getelementptr i8, ptr %0, i64 6296
+  %155 = getelementptr i8, ptr %0, i64 6304
   %156 = load ptr, ptr %155, align 8
   %157 = icmp eq ptr %156, null
   br i1 %157, label %"$load.free_ranks.exit.i", label %merge.i21.i
@@ -63605,7 +63605,7 @@ merge.i21.i:                                      ; preds = %then5.i
   br i1 %159, label %forbody.lr.ph.i.i, label %"$load.free_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i21.i
-  %160 = getelementptr i8, ptr %0, i64 6320
+  %160 = getelementptr i8, ptr %0, i64 6312
   %wide.trip.count.i.i = zext nneg i32 %158 to i64
   br label %forbody.i22.i
 
@@ -63619,7 +63619,7 @@ forbody.i22.i:                                    ; preds = %merge2.i24.i, %forb
 
 then3.i23.i:                                      ; preds = %forbody.i22.i
   %164 = load ptr, ptr %160, align 8
-  %165 = getelementptr i8, ptr %164, i64 136
+  %165 = getelementptr i8, ptr %164, i64 128
   %166 = load ptr, ptr %165, align 8
   %167 = tail call i32 %166(ptr nonnull %163)
   br label %merge2.i24.i
@@ -63662,7 +63662,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i.i27.i
 forbody.i.i.i28.i:                                ; preds = %forbody.i.i.i28.i, %forbody.lr.ph.i.i.i.i
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i.i, %forbody.i.i.i28.i ]
   %179 = load ptr, ptr %177, align 8
-  %180 = getelementptr i8, ptr %179, i64 376
+  %180 = getelementptr i8, ptr %179, i64 368
   %181 = load ptr, ptr %180, align 8
   %182 = load ptr, ptr %171, align 8
   %183 = load ptr, ptr %178, align 8
@@ -63691,7 +63691,7 @@ forbody.i.i.i28.i:                                ; preds = %forbody.i.i.i28.i, 
 
 then.i.i.i.i:                                     ; preds = %"$graphs.free.exit.i.i.i"
   %195 = load ptr, ptr %190, align 8
-  %196 = getelementptr i8, ptr %195, i64 424
+  %196 = getelementptr i8, ptr %195, i64 416
   %197 = load ptr, ptr %196, align 8
   %198 = load ptr, ptr %171, align 8
   %199 = tail call i32 %197(ptr %198, ptr nonnull %194)
@@ -63704,7 +63704,7 @@ merge1.i.i.i.i:                                   ; preds = %then.i.i.i.i, %"$gr
 
 then3.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   %201 = load ptr, ptr %190, align 8
-  %202 = getelementptr i8, ptr %201, i64 424
+  %202 = getelementptr i8, ptr %201, i64 416
   %203 = load ptr, ptr %202, align 8
   %204 = load ptr, ptr %171, align 8
   %205 = tail call i32 %203(ptr %204, ptr nonnull %200)
@@ -63717,7 +63717,7 @@ merge2.i.i.i.i:                                   ; preds = %then3.i.i.i.i, %mer
 
 then6.i.i.i.i:                                    ; preds = %merge2.i.i.i.i
   %207 = load ptr, ptr %190, align 8
-  %208 = getelementptr i8, ptr %207, i64 424
+  %208 = getelementptr i8, ptr %207, i64 416
   %209 = load ptr, ptr %208, align 8
   %210 = load ptr, ptr %171, align 8
   %211 = tail call i32 %209(ptr %210, ptr nonnull %206)
@@ -63730,7 +63730,7 @@ merge5.i.i.i.i:                                   ; preds = %then6.i.i.i.i, %mer
 
 then9.i.i.i.i:                                    ; preds = %merge5.i.i.i.i
   %213 = load ptr, ptr %190, align 8
-  %214 = getelementptr i8, ptr %213, i64 424
+  %214 = getelementptr i8, ptr %213, i64 416
   %215 = load ptr, ptr %214, align 8
   %216 = load ptr, ptr %171, align 8
   %217 = tail call i32 %215(ptr %216, ptr nonnull %212)
@@ -63744,7 +63744,7 @@ merge8.i.i.i.i:                                   ; preds = %then9.i.i.i.i, %mer
 
 then.1.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   %220 = load ptr, ptr %190, align 8
-  %221 = getelementptr i8, ptr %220, i64 424
+  %221 = getelementptr i8, ptr %220, i64 416
   %222 = load ptr, ptr %221, align 8
   %223 = load ptr, ptr %171, align 8
   %224 = tail call i32 %222(ptr %223, ptr nonnull %219)
@@ -63758,7 +63758,7 @@ merge1.1.i.i.i.i:                                 ; preds = %then.1.i.i.i.i, %me
 
 then3.1.i.i.i.i:                                  ; preds = %merge1.1.i.i.i.i
   %227 = load ptr, ptr %190, align 8
-  %228 = getelementptr i8, ptr %227, i64 424
+  %228 = getelementptr i8, ptr %227, i64 416
   %229 = load ptr, ptr %228, align 8
   %230 = load ptr, ptr %171, align 8
   %231 = tail call i32 %229(ptr %230, ptr nonnull %226)
@@ -63772,7 +63772,7 @@ merge2.1.i.i.i.i:                                 ; preds = %then3.1.i.i.i.i, %m
 
 then6.1.i.i.i.i:                                  ; preds = %merge2.1.i.i.i.i
   %234 = load ptr, ptr %190, align 8
-  %235 = getelementptr i8, ptr %234, i64 424
+  %235 = getelementptr i8, ptr %234, i64 416
   %236 = load ptr, ptr %235, align 8
   %237 = load ptr, ptr %171, align 8
   %238 = tail call i32 %236(ptr %237, ptr nonnull %233)
@@ -63786,7 +63786,7 @@ merge5.1.i.i.i.i:                                 ; preds = %then6.1.i.i.i.i, %m
 
 then9.1.i.i.i.i:                                  ; preds = %merge5.1.i.i.i.i
   %241 = load ptr, ptr %190, align 8
-  %242 = getelementptr i8, ptr %241, i64 424
+  %242 = getelementptr i8, ptr %241, i64 416
   %243 = load ptr, ptr %242, align 8
   %244 = load ptr, ptr %171, align 8
   %245 = tail call i32 %243(ptr %244, ptr nonnull %240)
@@ -63839,18 +63839,18 @@ then9.1.i.i.i.i:                                  ; preds = %merge5.1.i.i.i.i
 
 "$load.free_ranks.exit.i":                        ; preds = %"$unload_rank.exit.i.i", %merge1.i26.i, %merge.i21.i, %then5.i
   %280 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %281 = getelementptr i8, ptr %0, i64 6500
+  %281 = getelementptr i8, ptr %0, i64 6492
   store i8 1, ptr %281, align 1
-  %282 = getelementptr i8, ptr %0, i64 6392
+  %282 = getelementptr i8, ptr %0, i64 6384
   %283 = tail call i32 @pthread_cond_broadcast(ptr %282)
   %284 = tail call i32 @pthread_mutex_unlock(ptr %147)
-  %285 = getelementptr i8, ptr %0, i64 6344
+  %285 = getelementptr i8, ptr %0, i64 6336
   %286 = load i32, ptr %285, align 4
   %287 = icmp sgt i32 %286, 0
   br i1 %287, label %forbody.lr.ph.i33.i, label %merge.i30.i
 
 forbody.lr.ph.i33.i:                              ; preds = %"$load.free_ranks.exit.i"
-  %288 = getelementptr i8, ptr %0, i64 6336
+  %288 = getelementptr i8, ptr %0, i64 6328
   %wide.trip.count.i34.i = zext nneg i32 %286 to i64
   br label %forbody.i35.i
 
@@ -63865,13 +63865,13 @@ forbody.i35.i:                                    ; preds = %forbody.i35.i, %for
   br i1 %exitcond.not.i38.i, label %merge.i30.i, label %forbody.i35.i
 
 merge.i30.i:                                      ; preds = %forbody.i35.i, %"$load.free_ranks.exit.i"
-  %293 = getelementptr i8, ptr %0, i64 6328
+  %293 = getelementptr i8, ptr %0, i64 6320
   %294 = load ptr, ptr %293, align 8
   %.not.i31.i = icmp eq ptr %294, null
   br i1 %.not.i31.i, label %"$RankGroup.free.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %merge.i30.i
-  %295 = getelementptr i8, ptr %0, i64 6320
+  %295 = getelementptr i8, ptr %0, i64 6312
   %296 = load ptr, ptr %295, align 8
   %297 = getelementptr i8, ptr %296, i64 40
   %298 = load ptr, ptr %297, align 8
@@ -63881,20 +63881,20 @@ then.i.i:                                         ; preds = %merge.i30.i
 "$RankGroup.free.exit.i":                         ; preds = %then.i.i, %merge.i30.i
   %299 = load ptr, ptr %155, align 8
   tail call void @free(ptr %299)
-  %300 = getelementptr i8, ptr %0, i64 6536
+  %300 = getelementptr i8, ptr %0, i64 6528
   %301 = load ptr, ptr %300, align 8
   tail call void @free(ptr %301)
-  %302 = getelementptr i8, ptr %0, i64 6504
+  %302 = getelementptr i8, ptr %0, i64 6496
   %303 = load ptr, ptr %302, align 8
   tail call void @free(ptr %303)
-  %304 = getelementptr i8, ptr %0, i64 6544
+  %304 = getelementptr i8, ptr %0, i64 6536
   %305 = load ptr, ptr %304, align 8
   tail call void @free(ptr %305)
-  %306 = getelementptr i8, ptr %0, i64 6336
+  %306 = getelementptr i8, ptr %0, i64 6328
   %307 = load ptr, ptr %306, align 8
   tail call void @free(ptr %307)
   %308 = tail call i32 @pthread_cond_destroy(ptr %282)
-  %309 = getelementptr i8, ptr %0, i64 6440
+  %309 = getelementptr i8, ptr %0, i64 6432
   %310 = tail call i32 @pthread_cond_destroy(ptr %309)
   %311 = tail call i32 @pthread_mutex_destroy(ptr %147)
   %.pr42.i = load i32, ptr %1, align 4
@@ -63906,7 +63906,7 @@ merge4.i:                                         ; preds = %"$RankGroup.free.ex
   br i1 %313, label %then8.i, label %then
 
 then8.i:                                          ; preds = %merge4.i
-  %314 = getelementptr i8, ptr %0, i64 4328
+  %314 = getelementptr i8, ptr %0, i64 4320
   tail call fastcc void @"$Model.close"(ptr %314)
   %315 = load ptr, ptr %0, align 8
   %.not.i39.i = icmp eq ptr %315, null
@@ -64064,7 +64064,7 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false5.i.i
 
 merge5:                                           ; preds = %then.i5.i, %then.i
   %63 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %64 = getelementptr i8, ptr %24, i64 6632
+  %64 = getelementptr i8, ptr %24, i64 6624
   tail call fastcc void @"$Loop.free_state"(ptr %64, ptr nonnull %51)
   br label %common.ret
 }
@@ -64362,69 +64362,69 @@ or.lhs.false:                                     ; preds = %"$find_engine.exit"
   br i1 %.not, label %merge, label %common.ret
 
 merge:                                            ; preds = %or.lhs.false
-  %32 = getelementptr i8, ptr %spec.select.i.i, i64 5136
-  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6304
+  %32 = getelementptr i8, ptr %spec.select.i.i, i64 5128
+  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6296
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = getelementptr i8, ptr %spec.select.i.i, i64 4368
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 4440
+  %36 = getelementptr i8, ptr %spec.select.i.i, i64 4360
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 4432
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr i8, ptr %1, i64 200
   store i32 %38, ptr %39, align 4
-  %40 = getelementptr i8, ptr %spec.select.i.i, i64 4432
+  %40 = getelementptr i8, ptr %spec.select.i.i, i64 4424
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr i8, ptr %1, i64 204
   store i32 %41, ptr %42, align 4
-  %43 = getelementptr i8, ptr %spec.select.i.i, i64 4436
+  %43 = getelementptr i8, ptr %spec.select.i.i, i64 4428
   %44 = load i32, ptr %43, align 4
   %45 = getelementptr i8, ptr %1, i64 208
   store i32 %44, ptr %45, align 4
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 4496
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 4488
   %47 = load i32, ptr %46, align 4
   %48 = getelementptr i8, ptr %1, i64 212
   store i32 %47, ptr %48, align 4
-  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5308
+  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5300
   %50 = load i32, ptr %49, align 4
   %51 = getelementptr i8, ptr %1, i64 4
   store i32 %50, ptr %51, align 4
-  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5336
+  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5328
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr i8, ptr %1, i64 216
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5340
+  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5332
   %56 = load i32, ptr %55, align 4
   %57 = getelementptr i8, ptr %1, i64 220
   store i32 %56, ptr %57, align 4
-  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5344
+  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5336
   %59 = load i32, ptr %58, align 4
   %60 = getelementptr i8, ptr %1, i64 224
   store i32 %59, ptr %60, align 4
-  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5352
+  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5344
   %62 = load i32, ptr %61, align 4
   %63 = getelementptr i8, ptr %1, i64 232
   store i32 %62, ptr %63, align 4
-  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5360
+  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5352
   %65 = load i32, ptr %64, align 4
   %66 = getelementptr i8, ptr %1, i64 236
   store i32 %65, ptr %66, align 4
   %67 = getelementptr i8, ptr %1, i64 8
-  %68 = getelementptr i8, ptr %spec.select.i.i, i64 4196
+  %68 = getelementptr i8, ptr %spec.select.i.i, i64 4188
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %67, ptr noundef nonnull align 1 dereferenceable(128) %68, i64 128, i1 false)
   %69 = getelementptr i8, ptr %1, i64 136
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %69, ptr noundef nonnull align 1 dereferenceable(64) %36, i64 64, i1 false)
-  %70 = getelementptr i8, ptr %spec.select.i.i, i64 4524
+  %70 = getelementptr i8, ptr %spec.select.i.i, i64 4516
   %71 = load i32, ptr %70, align 4
   %72 = getelementptr i8, ptr %1, i64 504
   store i32 %71, ptr %72, align 4
   %73 = getelementptr i8, ptr %1, i64 508
-  %74 = getelementptr i8, ptr %spec.select.i.i, i64 4528
+  %74 = getelementptr i8, ptr %spec.select.i.i, i64 4520
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %73, ptr noundef nonnull align 1 dereferenceable(64) %74, i64 64, i1 false)
   %.val.i = load ptr, ptr %32, align 8
   %75 = getelementptr i8, ptr %.val.i, i64 148
   %.val.val.i = load i32, ptr %75, align 4
   %76 = getelementptr i8, ptr %1, i64 456
   store i32 %.val.val.i, ptr %76, align 4
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 5188
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 5180
   %78 = load i32, ptr %77, align 4
   %79 = icmp sgt i32 %78, 0
   br i1 %79, label %"$Plan.max_seq_from.exit.i", label %else.i.i
@@ -64440,7 +64440,7 @@ else.i.i:                                         ; preds = %merge
   br i1 %84, label %"$Plan.max_seq_from.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
-  %85 = getelementptr i8, ptr %spec.select.i.i, i64 5196
+  %85 = getelementptr i8, ptr %spec.select.i.i, i64 5188
   %86 = load i32, ptr %85, align 4
   %87 = icmp eq i32 %86, 0
   br i1 %87, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i7
@@ -64463,14 +64463,14 @@ merge.i.i.i7:                                     ; preds = %else2.i.i
   %common.ret.op.i.i = phi i32 [ 0, %merge ], [ 1, %else.i.i ], [ %spec.select.i.i8, %"$Plan.positions_of_pool.exit.i.i" ]
   %94 = getelementptr i8, ptr %1, i64 460
   store i32 %common.ret.op.i.i, ptr %94, align 4
-  %95 = getelementptr i8, ptr %spec.select.i.i, i64 5184
+  %95 = getelementptr i8, ptr %spec.select.i.i, i64 5176
   %96 = load i32, ptr %95, align 4
   %97 = icmp sgt i32 %96, 0
   br i1 %97, label %"$Plan.max_batch_from.exit.i", label %else.i73.i
 
 else.i73.i:                                       ; preds = %"$Plan.max_seq_from.exit.i"
   %98 = load i32, ptr %52, align 4
-  %99 = getelementptr i8, ptr %spec.select.i.i, i64 5464
+  %99 = getelementptr i8, ptr %spec.select.i.i, i64 5456
   %.val.i74.i = load i8, ptr %99, align 1
   %100 = trunc i8 %.val.i74.i to i1
   %101 = select i1 %100, i32 64, i32 256
@@ -64478,7 +64478,7 @@ else.i73.i:                                       ; preds = %"$Plan.max_seq_from
   br i1 %102, label %"$Plan.max_batch_from.exit.i", label %else2.i75.i
 
 else2.i75.i:                                      ; preds = %else.i73.i
-  %103 = getelementptr i8, ptr %spec.select.i.i, i64 5196
+  %103 = getelementptr i8, ptr %spec.select.i.i, i64 5188
   %104 = load i32, ptr %103, align 4
   %105 = icmp sgt i32 %104, 0
   %spec.select.i76.i = select i1 %105, i32 3, i32 4
@@ -64488,33 +64488,33 @@ else2.i75.i:                                      ; preds = %else.i73.i
   %common.ret.op.i77.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i73.i ], [ %spec.select.i76.i, %else2.i75.i ]
   %106 = getelementptr i8, ptr %1, i64 464
   store i32 %common.ret.op.i77.i, ptr %106, align 4
-  %107 = getelementptr i8, ptr %spec.select.i.i, i64 5460
+  %107 = getelementptr i8, ptr %spec.select.i.i, i64 5452
   %108 = load i32, ptr %107, align 4
   %109 = getelementptr i8, ptr %1, i64 228
   store i32 %108, ptr %109, align 4
-  %110 = getelementptr i8, ptr %spec.select.i.i, i64 5104
+  %110 = getelementptr i8, ptr %spec.select.i.i, i64 5096
   %111 = load i64, ptr %110, align 8
   %112 = getelementptr i8, ptr %1, i64 272
   store i64 %111, ptr %112, align 8
-  %113 = getelementptr i8, ptr %spec.select.i.i, i64 5080
+  %113 = getelementptr i8, ptr %spec.select.i.i, i64 5072
   %114 = load i64, ptr %113, align 8
   %115 = getelementptr i8, ptr %1, i64 280
   store i64 %114, ptr %115, align 8
-  %116 = getelementptr i8, ptr %spec.select.i.i, i64 5528
+  %116 = getelementptr i8, ptr %spec.select.i.i, i64 5520
   %117 = load i64, ptr %116, align 8
   %118 = mul i64 %117, %35
   %119 = getelementptr i8, ptr %1, i64 288
   store i64 %118, ptr %119, align 8
-  %120 = getelementptr i8, ptr %spec.select.i.i, i64 5520
+  %120 = getelementptr i8, ptr %spec.select.i.i, i64 5512
   %121 = load i64, ptr %120, align 8
-  %122 = getelementptr i8, ptr %spec.select.i.i, i64 5512
+  %122 = getelementptr i8, ptr %spec.select.i.i, i64 5504
   %123 = load i32, ptr %122, align 4
   %124 = sext i32 %123 to i64
   %125 = mul i64 %121, %35
   %126 = mul i64 %125, %124
   %127 = getelementptr i8, ptr %1, i64 296
   store i64 %126, ptr %127, align 8
-  %128 = getelementptr i8, ptr %spec.select.i.i, i64 5536
+  %128 = getelementptr i8, ptr %spec.select.i.i, i64 5528
   %129 = load i64, ptr %128, align 8
   %130 = mul i64 %129, %35
   %131 = getelementptr i8, ptr %1, i64 304
@@ -64557,137 +64557,137 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %148 = mul i64 %147, %common.ret.op.i.i78.i
   %149 = getelementptr i8, ptr %1, i64 312
   store i64 %148, ptr %149, align 8
-  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10832
+  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10824
   %151 = load i64, ptr %150, align 8
   %152 = getelementptr i8, ptr %1, i64 320
   store i64 %151, ptr %152, align 8
-  %153 = getelementptr i8, ptr %spec.select.i.i, i64 6624
+  %153 = getelementptr i8, ptr %spec.select.i.i, i64 6616
   %154 = load i64, ptr %153, align 8
   %155 = getelementptr i8, ptr %1, i64 400
   store i64 %154, ptr %155, align 8
-  %156 = getelementptr i8, ptr %spec.select.i.i, i64 6616
+  %156 = getelementptr i8, ptr %spec.select.i.i, i64 6608
   %157 = load i64, ptr %156, align 8
   %158 = getelementptr i8, ptr %1, i64 416
   store i64 %157, ptr %158, align 8
-  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10840
+  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10832
   %160 = load i64, ptr %159, align 8
   %161 = getelementptr i8, ptr %1, i64 432
   store i64 %160, ptr %161, align 8
-  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10848
+  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10840
   %163 = load i64, ptr %162, align 8
   %164 = getelementptr i8, ptr %1, i64 440
   store i64 %163, ptr %164, align 8
-  %165 = getelementptr i8, ptr %spec.select.i.i, i64 5468
+  %165 = getelementptr i8, ptr %spec.select.i.i, i64 5460
   %166 = load i32, ptr %165, align 4
   %167 = getelementptr i8, ptr %1, i64 488
   store i32 %166, ptr %167, align 4
-  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11480
+  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11472
   %169 = load i64, ptr %168, align 8
   %170 = getelementptr i8, ptr %1, i64 496
   store i64 %169, ptr %170, align 8
-  %171 = getelementptr i8, ptr %spec.select.i.i, i64 6312
+  %171 = getelementptr i8, ptr %spec.select.i.i, i64 6304
   %172 = load ptr, ptr %171, align 8
   %173 = getelementptr i8, ptr %172, i64 2024
   %174 = load i32, ptr %173, align 4
   %175 = getelementptr i8, ptr %1, i64 448
   store i32 %174, ptr %175, align 4
-  %176 = getelementptr i8, ptr %spec.select.i.i, i64 5466
+  %176 = getelementptr i8, ptr %spec.select.i.i, i64 5458
   %177 = load i8, ptr %176, align 1
   %178 = and i8 %177, 1
   %179 = zext nneg i8 %178 to i32
   %180 = getelementptr i8, ptr %1, i64 452
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 9096
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 9088
   %182 = tail call i32 @pthread_mutex_lock(ptr %181)
-  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10488
+  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10480
   %184 = load i32, ptr %183, align 4
   %185 = getelementptr i8, ptr %1, i64 240
   store i32 %184, ptr %185, align 4
-  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10492
+  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10484
   %187 = load i32, ptr %186, align 4
   %188 = getelementptr i8, ptr %1, i64 244
   store i32 %187, ptr %188, align 4
-  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10500
+  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10492
   %190 = load i32, ptr %189, align 4
   %191 = getelementptr i8, ptr %1, i64 248
   store i32 %190, ptr %191, align 4
-  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10496
+  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10488
   %193 = load i32, ptr %192, align 4
   %194 = getelementptr i8, ptr %1, i64 252
   store i32 %193, ptr %194, align 4
-  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10304
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10296
   %196 = load i64, ptr %195, align 8
   %197 = trunc i64 %196 to i32
   %198 = getelementptr i8, ptr %1, i64 256
   store i32 %197, ptr %198, align 4
-  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10512
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10504
   %200 = load i32, ptr %199, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10280
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10272
   %202 = load i64, ptr %201, align 8
   %203 = trunc i64 %202 to i32
   %204 = add i32 %200, %203
   %205 = getelementptr i8, ptr %1, i64 260
   store i32 %204, ptr %205, align 4
-  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10520
+  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10512
   %207 = load i32, ptr %206, align 4
   %208 = getelementptr i8, ptr %1, i64 264
   store i32 %207, ptr %208, align 4
   %209 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %209, align 4
-  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9245
+  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9237
   %211 = load i8, ptr %210, align 1
   %212 = and i8 %211, 1
   %spec.store.select.i.i = zext nneg i8 %212 to i32
   store i32 %spec.store.select.i.i, ptr %209, align 4
-  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10424
+  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10416
   %214 = load i64, ptr %213, align 8
   %215 = getelementptr i8, ptr %1, i64 328
   store i64 %214, ptr %215, align 8
-  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10432
+  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10424
   %217 = load i64, ptr %216, align 8
   %218 = getelementptr i8, ptr %1, i64 336
   store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10440
+  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10432
   %220 = load i64, ptr %219, align 8
   %221 = getelementptr i8, ptr %1, i64 344
   store i64 %220, ptr %221, align 8
-  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10448
+  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10440
   %223 = load i64, ptr %222, align 8
   %224 = getelementptr i8, ptr %1, i64 352
   store i64 %223, ptr %224, align 8
-  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10456
+  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10448
   %226 = load i64, ptr %225, align 8
   %227 = getelementptr i8, ptr %1, i64 360
   store i64 %226, ptr %227, align 8
-  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10504
+  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10496
   %229 = load i64, ptr %228, align 8
   %230 = getelementptr i8, ptr %1, i64 368
   store i64 %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10480
+  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10472
   %232 = load i64, ptr %231, align 8
   %233 = getelementptr i8, ptr %1, i64 376
   store i64 %232, ptr %233, align 8
-  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10464
+  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10456
   %235 = load i64, ptr %234, align 8
   %236 = getelementptr i8, ptr %1, i64 424
   store i64 %235, ptr %236, align 8
-  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10528
+  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10520
   %238 = load i64, ptr %237, align 8
   %239 = getelementptr i8, ptr %1, i64 384
   store i64 %238, ptr %239, align 8
-  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10544
+  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10536
   %241 = load i64, ptr %240, align 8
   %242 = getelementptr i8, ptr %1, i64 408
   store i64 %241, ptr %242, align 8
-  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10536
+  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10528
   %244 = load i64, ptr %243, align 8
   %245 = getelementptr i8, ptr %1, i64 392
   store i64 %244, ptr %245, align 8
-  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10472
+  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10464
   %247 = load i64, ptr %246, align 8
   %248 = getelementptr i8, ptr %1, i64 472
   store i64 %247, ptr %248, align 8
-  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10552
+  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10544
   %250 = load i64, ptr %249, align 8
   %251 = getelementptr i8, ptr %1, i64 480
   store i64 %250, ptr %251, align 8
@@ -64789,7 +64789,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11496) ptr @calloc(i64 1, i64 11496)
+  %9 = tail call dereferenceable_or_null(11488) ptr @calloc(i64 1, i64 11488)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -64890,12 +64890,12 @@ or.lhs.false.i.i.i.i:                             ; preds = %merge.i100.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %"$Library.open.exit.i.i"
-  %40 = getelementptr i8, ptr %9, i64 10824
+  %40 = getelementptr i8, ptr %9, i64 10816
   store i32 1, ptr %40, align 4
   %41 = getelementptr i8, ptr %0, i64 116
   %42 = load i32, ptr %41, align 4
   %.not.i101.i.i = icmp eq i32 %42, 0
-  %43 = getelementptr i8, ptr %9, i64 4328
+  %43 = getelementptr i8, ptr %9, i64 4320
   %44 = getelementptr i8, ptr %0, i64 8
   %45 = load ptr, ptr %44, align 8
   br i1 %.not.i101.i.i, label %merge.i103.i.i, label %then.i.i.i
@@ -64912,7 +64912,7 @@ merge.i103.i.i:                                   ; preds = %merge7.i.i
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then13
 
 merge.i.i.i.i:                                    ; preds = %merge.i103.i.i
-  %50 = getelementptr i8, ptr %9, i64 5096
+  %50 = getelementptr i8, ptr %9, i64 5088
   %51 = load i8, ptr %50, align 1
   %52 = trunc i8 %51 to i1
   br i1 %52, label %merge1.i.i.i.i, label %then2.i.i.i.i
@@ -64943,8 +64943,8 @@ then2.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i
   br label %then13
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %59 = getelementptr i8, ptr %9, i64 5048
-  %60 = getelementptr i8, ptr %9, i64 4336
+  %59 = getelementptr i8, ptr %9, i64 5040
+  %60 = getelementptr i8, ptr %9, i64 4328
   %61 = load ptr, ptr %60, align 8
   %62 = call fastcc i32 @"$Problems.report"(ptr %59, ptr %61, ptr %2)
   br label %"$Engine.open_model.exit.i.i"
@@ -64961,19 +64961,19 @@ merge12.i.i:                                      ; preds = %"$Engine.open_model
 
 merge17.i.i:                                      ; preds = %merge12.i.i
   store i32 2, ptr %40, align 4
-  %64 = getelementptr i8, ptr %9, i64 6304
+  %64 = getelementptr i8, ptr %9, i64 6296
   %65 = getelementptr i8, ptr %9, i64 8
   %66 = load ptr, ptr %65, align 8
-  %67 = getelementptr i8, ptr %9, i64 5308
+  %67 = getelementptr i8, ptr %9, i64 5300
   %68 = load i32, ptr %67, align 4
-  %69 = getelementptr i8, ptr %9, i64 5448
+  %69 = getelementptr i8, ptr %9, i64 5440
   %70 = load i32, ptr %69, align 4
   %71 = call fastcc i32 @"$RankGroup.init"(ptr %64, ptr %66, i32 %68, i32 %70, ptr %2)
   %.not94.i.i = icmp eq i32 %71, 0
   br i1 %.not94.i.i, label %merge22.i.i, label %then13
 
 merge22.i.i:                                      ; preds = %merge17.i.i
-  %72 = getelementptr i8, ptr %9, i64 5136
+  %72 = getelementptr i8, ptr %9, i64 5128
   %73 = call fastcc i32 @"$load.ranks"(ptr %64, ptr %72, ptr %2)
   %.not95.i.i = icmp eq i32 %73, 0
   br i1 %.not95.i.i, label %merge27.i.i, label %then13
@@ -64984,13 +64984,13 @@ merge27.i.i:                                      ; preds = %merge22.i.i
   br i1 %.not96.i.i, label %merge32.i.i, label %then13
 
 merge32.i.i:                                      ; preds = %merge27.i.i
-  %75 = getelementptr i8, ptr %9, i64 4180
+  %75 = getelementptr i8, ptr %9, i64 4172
   %76 = load i32, ptr %75, align 4
   %77 = icmp eq i32 %76, 0
   %78 = zext i1 %77 to i8
-  %79 = getelementptr i8, ptr %9, i64 6502
+  %79 = getelementptr i8, ptr %9, i64 6494
   store i8 %78, ptr %79, align 1
-  %80 = getelementptr i8, ptr %9, i64 6503
+  %80 = getelementptr i8, ptr %9, i64 6495
   store i8 1, ptr %80, align 1
   %81 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
   %.not97.i.i = icmp eq i32 %81, 0
@@ -65012,7 +65012,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %86, 1000000000
   %87 = extractelement <2 x i64> %85, i64 1
   %88 = add i64 %87, %reass.mul.i
-  %89 = getelementptr i8, ptr %9, i64 10832
+  %89 = getelementptr i8, ptr %9, i64 10824
   store i64 %88, ptr %89, align 8
   %90 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %90, ptr %1, align 8
@@ -65053,9 +65053,9 @@ then13:                                           ; preds = %then2.i, %"$printab
 define internal fastcc i32 @"$Engine.make_plan"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %3 = getelementptr i8, ptr %0, i64 5136
+  %3 = getelementptr i8, ptr %0, i64 5128
   %4 = getelementptr i8, ptr %0, i64 4136
-  %5 = getelementptr i8, ptr %0, i64 4328
+  %5 = getelementptr i8, ptr %0, i64 4320
   %6 = tail call fastcc i32 @"$devices.plan"(ptr %3, ptr %4, ptr %5, ptr %0, ptr %1, ptr %2)
   %.not = icmp eq i32 %6, 0
   br i1 %.not, label %merge, label %common.ret
@@ -65065,7 +65065,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 5656
+  %7 = getelementptr i8, ptr %0, i64 5648
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %common.ret, label %merge.i
@@ -65078,8 +65078,8 @@ then2.i:                                          ; preds = %merge.i
   %10 = load ptr, ptr %3, align 8
   %11 = getelementptr i8, ptr %10, i64 8
   %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 5657
-  %14 = getelementptr i8, ptr %0, i64 6169
+  %13 = getelementptr i8, ptr %0, i64 5649
+  %14 = getelementptr i8, ptr %0, i64 6161
   %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.901", ptr %12, ptr %13, ptr %14)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
@@ -65683,7 +65683,7 @@ merge:                                            ; preds = %entry
   %42 = add i64 %41, 1
   store i64 %42, ptr %36, align 8
   %43 = load ptr, ptr %28, align 8
-  %44 = getelementptr i8, ptr %43, i64 392
+  %44 = getelementptr i8, ptr %43, i64 384
   %45 = load ptr, ptr %44, align 8
   %46 = load ptr, ptr %32, align 8
   %47 = call i32 %45(ptr %46, ptr %37)
@@ -65700,7 +65700,7 @@ forcond.i:                                        ; preds = %merge8.i
   %50 = add i64 %49, 1
   store i64 %50, ptr %36, align 8
   %51 = load ptr, ptr %28, align 8
-  %52 = getelementptr i8, ptr %51, i64 392
+  %52 = getelementptr i8, ptr %51, i64 384
   %53 = load ptr, ptr %52, align 8
   %54 = load ptr, ptr %32, align 8
   %55 = getelementptr i8, ptr %0, i64 2160
@@ -65718,7 +65718,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   %59 = add i64 %58, 1
   store i64 %59, ptr %36, align 8
   %60 = load ptr, ptr %28, align 8
-  %61 = getelementptr i8, ptr %60, i64 392
+  %61 = getelementptr i8, ptr %60, i64 384
   %62 = load ptr, ptr %61, align 8
   %63 = load ptr, ptr %32, align 8
   %64 = getelementptr i8, ptr %0, i64 2176
@@ -65736,7 +65736,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   %68 = add i64 %67, 1
   store i64 %68, ptr %36, align 8
   %69 = load ptr, ptr %28, align 8
-  %70 = getelementptr i8, ptr %69, i64 392
+  %70 = getelementptr i8, ptr %69, i64 384
   %71 = load ptr, ptr %70, align 8
   %72 = load ptr, ptr %32, align 8
   %73 = getelementptr i8, ptr %0, i64 2192
@@ -65754,7 +65754,7 @@ merge8.1.i:                                       ; preds = %merge3.1.i
   %77 = add i64 %76, 1
   store i64 %77, ptr %36, align 8
   %78 = load ptr, ptr %28, align 8
-  %79 = getelementptr i8, ptr %78, i64 392
+  %79 = getelementptr i8, ptr %78, i64 384
   %80 = load ptr, ptr %79, align 8
   %81 = load ptr, ptr %32, align 8
   %82 = getelementptr i8, ptr %0, i64 2208
@@ -65786,7 +65786,7 @@ merge1.i:                                         ; preds = %merge
   %91 = add i64 %90, 1
   store i64 %91, ptr %36, align 8
   %92 = load ptr, ptr %28, align 8
-  %93 = getelementptr i8, ptr %92, i64 392
+  %93 = getelementptr i8, ptr %92, i64 384
   %94 = load ptr, ptr %93, align 8
   %95 = load ptr, ptr %32, align 8
   %96 = call i32 %94(ptr %95, ptr %89)
@@ -65816,7 +65816,7 @@ merge3.i:                                         ; preds = %merge1.i
   %103 = add i64 %102, 1
   store i64 %103, ptr %36, align 8
   %104 = load ptr, ptr %28, align 8
-  %105 = getelementptr i8, ptr %104, i64 392
+  %105 = getelementptr i8, ptr %104, i64 384
   %106 = load ptr, ptr %105, align 8
   %107 = load ptr, ptr %32, align 8
   %108 = call i32 %106(ptr %107, ptr %39)
@@ -65846,7 +65846,7 @@ merge8.i:                                         ; preds = %merge3.i
   %115 = add i64 %114, 1
   store i64 %115, ptr %36, align 8
   %116 = load ptr, ptr %28, align 8
-  %117 = getelementptr i8, ptr %116, i64 392
+  %117 = getelementptr i8, ptr %116, i64 384
   %118 = load ptr, ptr %117, align 8
   %119 = load ptr, ptr %32, align 8
   %120 = call i32 %118(ptr %119, ptr %40)
@@ -65915,7 +65915,7 @@ merge.i:                                          ; preds = %merge2
   %144 = add i64 %143, 1
   store i64 %144, ptr %36, align 8
   %145 = load ptr, ptr %28, align 8
-  %146 = getelementptr i8, ptr %145, i64 168
+  %146 = getelementptr i8, ptr %145, i64 160
   %147 = load ptr, ptr %146, align 8
   %148 = load ptr, ptr %32, align 8
   %149 = getelementptr i8, ptr %.val57, i64 424
@@ -65954,7 +65954,7 @@ then7.i:                                          ; preds = %merge2.i
   %163 = add i64 %162, 1
   store i64 %163, ptr %36, align 8
   %164 = load ptr, ptr %28, align 8
-  %165 = getelementptr i8, ptr %164, i64 176
+  %165 = getelementptr i8, ptr %164, i64 168
   %166 = load ptr, ptr %165, align 8
   %167 = load ptr, ptr %32, align 8
   %168 = load ptr, ptr %127, align 8
@@ -66117,7 +66117,7 @@ merge7:                                           ; preds = %merge14.i
   %241 = add i64 %240, 1
   store i64 %241, ptr %36, align 8
   %242 = load ptr, ptr %28, align 8
-  %243 = getelementptr i8, ptr %242, i64 200
+  %243 = getelementptr i8, ptr %242, i64 192
   %244 = load ptr, ptr %243, align 8
   %245 = load ptr, ptr %32, align 8
   %246 = call i32 %244(ptr %245, ptr nonnull %args.i)
@@ -67076,7 +67076,7 @@ merge21.i.i:                                      ; preds = %"$place_layer.exit.
 
 then2.i:                                          ; preds = %merge21.i.i, %merge6.i.i
   %301 = load ptr, ptr %.sroa.3.0.layout.sroa_idx, align 8
-  %302 = getelementptr i8, ptr %301, i64 136
+  %302 = getelementptr i8, ptr %301, i64 128
   %303 = load ptr, ptr %302, align 8
   %304 = call i32 %303(ptr %63)
   %.not.i105 = icmp eq i32 %304, 0
@@ -67722,7 +67722,7 @@ merge16:                                          ; preds = %"$layout.place.exit
   %506 = add i64 %505, 1
   store i64 %506, ptr %27, align 8
   %507 = load ptr, ptr %30, align 8
-  %508 = getelementptr i8, ptr %507, i64 136
+  %508 = getelementptr i8, ptr %507, i64 128
   %509 = load ptr, ptr %508, align 8
   %510 = load ptr, ptr %34, align 8
   %511 = call i32 %509(ptr %510)
@@ -67777,7 +67777,7 @@ entry:
   %12 = load ptr, ptr %0, align 8
   %13 = getelementptr i8, ptr %12, i64 16
   %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr i8, ptr %14, i64 432
+  %15 = getelementptr i8, ptr %14, i64 424
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr i8, ptr %0, i64 8
   %18 = load ptr, ptr %17, align 8
@@ -67836,7 +67836,7 @@ merge:                                            ; preds = %entry
   %37 = load ptr, ptr %0, align 8
   %38 = getelementptr i8, ptr %37, i64 16
   %39 = load ptr, ptr %38, align 8
-  %40 = getelementptr i8, ptr %39, i64 144
+  %40 = getelementptr i8, ptr %39, i64 136
   %41 = load ptr, ptr %40, align 8
   %42 = call i32 %41(ptr %1, ptr nonnull %bytes)
   %43 = getelementptr i8, ptr %0, i64 16
@@ -67874,7 +67874,7 @@ entry:
   %7 = load ptr, ptr %0, align 8
   %8 = getelementptr i8, ptr %7, i64 16
   %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr i8, ptr %9, i64 192
+  %10 = getelementptr i8, ptr %9, i64 184
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr i8, ptr %0, i64 8
   %13 = load ptr, ptr %12, align 8
@@ -68100,7 +68100,7 @@ merge2:                                           ; preds = %merge.i, %"$element
   %56 = load ptr, ptr %0, align 8
   %57 = getelementptr i8, ptr %56, i64 16
   %58 = load ptr, ptr %57, align 8
-  %59 = getelementptr i8, ptr %58, i64 184
+  %59 = getelementptr i8, ptr %58, i64 176
   %60 = load ptr, ptr %59, align 8
   %61 = getelementptr i8, ptr %0, i64 16
   %62 = load ptr, ptr %61, align 8
@@ -68391,7 +68391,7 @@ forbody.i:                                        ; preds = %forbody.i.preheader
   %31 = load ptr, ptr %0, align 8
   %32 = getelementptr i8, ptr %31, i64 16
   %33 = load ptr, ptr %32, align 8
-  %34 = getelementptr i8, ptr %33, i64 192
+  %34 = getelementptr i8, ptr %33, i64 184
   %35 = load ptr, ptr %34, align 8
   %36 = getelementptr i8, ptr %0, i64 16
   %37 = load ptr, ptr %36, align 8
@@ -68625,7 +68625,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   store ptr %52, ptr %14, align 8
   %53 = getelementptr i8, ptr %45, i64 16
   %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr i8, ptr %54, i64 192
+  %55 = getelementptr i8, ptr %54, i64 184
   %56 = load ptr, ptr %55, align 8
   %57 = load ptr, ptr %15, align 8
   %58 = call i32 %56(ptr %57, ptr nonnull %args)
@@ -68775,34 +68775,34 @@ entry:
   %info.i = alloca %97, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 6312
+  %3 = getelementptr i8, ptr %0, i64 6304
   %.val14 = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %.val13, i64 72
   %.val13.val = load ptr, ptr %4, align 8
   %5 = getelementptr i8, ptr %.val14, i64 24
   %.val14.val = load ptr, ptr %5, align 8
-  call void @llvm.lifetime.start.p0(i64 192, ptr nonnull %info.i)
-  store i32 192, ptr %info.i, align 8
+  call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %info.i)
+  store i32 184, ptr %info.i, align 8
   %6 = call i32 %.val13.val(ptr %.val14.val, ptr nonnull %info.i)
   %.not.i = icmp eq i32 %6, 0
   %7 = getelementptr inbounds i8, ptr %info.i, i64 24
   %8 = load i64, ptr %7, align 8
   %common.ret.op.i = select i1 %.not.i, i64 %8, i64 0
-  call void @llvm.lifetime.end.p0(i64 192, ptr nonnull %info.i)
+  call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i)
   %9 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %10 = load i64, ptr %time.i, align 8
   %11 = getelementptr inbounds i8, ptr %time.i, i64 8
   %12 = load i64, ptr %11, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %13 = getelementptr i8, ptr %0, i64 6304
-  %14 = getelementptr i8, ptr %0, i64 5465
+  %13 = getelementptr i8, ptr %0, i64 6296
+  %14 = getelementptr i8, ptr %0, i64 5457
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %entry
-  %17 = getelementptr i8, ptr %0, i64 5620
+  %17 = getelementptr i8, ptr %0, i64 5612
   call void @llvm.lifetime.start.p0(i64 392, ptr nonnull %first.i.i.i)
   %18 = call fastcc i32 @"$Trial.init"(ptr nonnull %first.i.i.i, ptr readonly %17, i32 1, i32 1, ptr %1)
   %.not.i.i.i = icmp eq i32 %18, 0
@@ -68959,7 +68959,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %93 = sub i64 %92, %12
   %94 = add i64 %93, %reass.mul
-  %95 = getelementptr i8, ptr %0, i64 10840
+  %95 = getelementptr i8, ptr %0, i64 10832
   store i64 %94, ptr %95, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -68967,16 +68967,16 @@ then2:                                            ; preds = %merge
   %.val.val = load ptr, ptr %96, align 8
   %97 = getelementptr i8, ptr %.val12, i64 24
   %.val12.val = load ptr, ptr %97, align 8
-  call void @llvm.lifetime.start.p0(i64 192, ptr nonnull %info.i17)
-  store i32 192, ptr %info.i17, align 8
+  call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %info.i17)
+  store i32 184, ptr %info.i17, align 8
   %98 = call i32 %.val.val(ptr %.val12.val, ptr nonnull %info.i17)
   %.not.i18 = icmp eq i32 %98, 0
   %99 = getelementptr inbounds i8, ptr %info.i17, i64 24
   %100 = load i64, ptr %99, align 8
   %common.ret.op.i19 = select i1 %.not.i18, i64 %100, i64 0
-  call void @llvm.lifetime.end.p0(i64 192, ptr nonnull %info.i17)
+  call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %101 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %102 = getelementptr i8, ptr %0, i64 10848
+  %102 = getelementptr i8, ptr %0, i64 10840
   store i64 %101, ptr %102, align 8
   br label %common.ret
 }
@@ -69360,7 +69360,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %38 = add i64 %37, 1
   store i64 %38, ptr %26, align 8
   %39 = load ptr, ptr %27, align 8
-  %40 = getelementptr i8, ptr %39, i64 352
+  %40 = getelementptr i8, ptr %39, i64 344
   %41 = load ptr, ptr %40, align 8
   %42 = load ptr, ptr %28, align 8
   %43 = tail call i32 %41(ptr %42)
@@ -69389,7 +69389,7 @@ merge.i:                                          ; preds = %forbody
 
 then3.i:                                          ; preds = %merge.i
   %50 = load ptr, ptr %27, align 8
-  %51 = getelementptr i8, ptr %50, i64 360
+  %51 = getelementptr i8, ptr %50, i64 352
   %52 = load ptr, ptr %51, align 8
   %53 = load ptr, ptr %28, align 8
   %54 = tail call i32 %52(ptr %53, ptr null)
@@ -69402,7 +69402,7 @@ merge2.i:                                         ; preds = %merge.i
   %56 = add i64 %55, 1
   store i64 %56, ptr %26, align 8
   %57 = load ptr, ptr %27, align 8
-  %58 = getelementptr i8, ptr %57, i64 360
+  %58 = getelementptr i8, ptr %57, i64 352
   %59 = load ptr, ptr %58, align 8
   %60 = load ptr, ptr %28, align 8
   %61 = tail call i32 %59(ptr %60, ptr %36)
@@ -69441,7 +69441,7 @@ merge4:                                           ; preds = %merge5, %merge
   store i64 %71, ptr %69, align 8
   %72 = getelementptr i8, ptr %0, i64 16
   %73 = load ptr, ptr %72, align 8
-  %74 = getelementptr i8, ptr %73, i64 136
+  %74 = getelementptr i8, ptr %73, i64 128
   %75 = load ptr, ptr %74, align 8
   %76 = getelementptr i8, ptr %0, i64 24
   %77 = load ptr, ptr %76, align 8
@@ -69479,12 +69479,12 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 10856
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10864
+  %4 = getelementptr i8, ptr %0, i64 10848
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10856
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10880
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10872
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
-  %5 = getelementptr i8, ptr %0, i64 5468
+  %5 = getelementptr i8, ptr %0, i64 5460
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
   %8 = mul nsw i64 %7, 1000000
@@ -69493,13 +69493,13 @@ entry:
   br i1 %9, label %then, label %common.ret
 
 then:                                             ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 6304
-  %11 = getelementptr i8, ptr %0, i64 5620
-  %12 = getelementptr i8, ptr %0, i64 5512
+  %10 = getelementptr i8, ptr %0, i64 6296
+  %11 = getelementptr i8, ptr %0, i64 5612
+  %12 = getelementptr i8, ptr %0, i64 5504
   %13 = load i32, ptr %12, align 4
-  %14 = getelementptr i8, ptr %0, i64 5340
+  %14 = getelementptr i8, ptr %0, i64 5332
   %.val15 = load i32, ptr %14, align 4
-  %15 = getelementptr i8, ptr %0, i64 5344
+  %15 = getelementptr i8, ptr %0, i64 5336
   %.val16 = load i32, ptr %15, align 4
   call void @llvm.lifetime.start.p0(i64 1192, ptr nonnull %self.i)
   store ptr %10, ptr %self.i, align 8
@@ -69517,7 +69517,7 @@ then:                                             ; preds = %entry
   br label %common.ret
 
 merge.i:                                          ; preds = %then
-  %20 = getelementptr i8, ptr %0, i64 6616
+  %20 = getelementptr i8, ptr %0, i64 6608
   %21 = load <2 x i64>, ptr %20, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %ns.i.i.i)
   %22 = getelementptr inbounds i8, ptr %self.i, i64 60
@@ -69784,7 +69784,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 11480
+  %158 = getelementptr i8, ptr %0, i64 11472
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -70421,20 +70421,20 @@ entry:
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.10 = alloca [629 x i8], align 1
   %chosen.sroa.12 = alloca [31 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 5620
+  %2 = getelementptr i8, ptr %0, i64 5612
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 2
   %6 = add nsw i64 %5, 63
   %7 = sdiv i64 %6, 64
   %8 = mul nsw i64 %7, 192
-  %9 = getelementptr i8, ptr %0, i64 5624
+  %9 = getelementptr i8, ptr %0, i64 5616
   %10 = load i32, ptr %9, align 4
   %11 = sext i32 %10 to i64
   %12 = shl nsw i64 %11, 2
   %13 = add nsw i64 %12, 63
   %14 = sdiv i64 %13, 64
-  %15 = getelementptr i8, ptr %0, i64 5632
+  %15 = getelementptr i8, ptr %0, i64 5624
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = shl nsw i64 %17, 2
@@ -70450,16 +70450,16 @@ entry:
   %28 = shl nsw <2 x i64> %27, <i64 2, i64 2>
   %29 = add nsw <2 x i64> %28, <i64 63, i64 63>
   %30 = sdiv <2 x i64> %29, <i64 64, i64 64>
-  %31 = getelementptr i8, ptr %0, i64 5636
+  %31 = getelementptr i8, ptr %0, i64 5628
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = shl nsw i64 %33, 2
   %35 = add nsw i64 %34, 63
   %36 = sdiv i64 %35, 64
-  %37 = getelementptr i8, ptr %0, i64 5640
+  %37 = getelementptr i8, ptr %0, i64 5632
   %38 = load i32, ptr %37, align 4
   %39 = sext i32 %38 to i64
-  %40 = getelementptr i8, ptr %0, i64 5644
+  %40 = getelementptr i8, ptr %0, i64 5636
   %.val.i = load i32, ptr %40, align 4
   %41 = sext i32 %.val.i to i64
   %42 = add nsw i64 %41, 31
@@ -70468,7 +70468,7 @@ entry:
   %45 = mul nsw i64 %44, %43
   %46 = add nsw i64 %45, 63
   %47 = sdiv i64 %46, 64
-  %48 = getelementptr i8, ptr %0, i64 5628
+  %48 = getelementptr i8, ptr %0, i64 5620
   %49 = load i32, ptr %48, align 4
   %50 = mul i32 %49, %10
   %51 = sext i32 %50 to i64
@@ -70500,7 +70500,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 11488
+  %70 = getelementptr i8, ptr %0, i64 11480
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -70535,88 +70535,88 @@ common.ret:                                       ; preds = %merge2.i, %"$Loop.i
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %77 = getelementptr i8, ptr %0, i64 5512
+  %77 = getelementptr i8, ptr %0, i64 5504
   %78 = load i32, ptr %77, align 4
-  %79 = getelementptr i8, ptr %0, i64 5340
-  %80 = getelementptr i8, ptr %0, i64 5336
+  %79 = getelementptr i8, ptr %0, i64 5332
+  %80 = getelementptr i8, ptr %0, i64 5328
   %81 = load i32, ptr %80, align 4
-  %82 = getelementptr i8, ptr %0, i64 5364
-  %83 = getelementptr i8, ptr %0, i64 5372
+  %82 = getelementptr i8, ptr %0, i64 5356
+  %83 = getelementptr i8, ptr %0, i64 5364
   %84 = load i32, ptr %83, align 4
   %85 = icmp ne i32 %84, 0
   %86 = zext i1 %85 to i8
-  %87 = getelementptr i8, ptr %0, i64 5480
+  %87 = getelementptr i8, ptr %0, i64 5472
   %88 = load i8, ptr %87, align 1
-  %89 = getelementptr i8, ptr %0, i64 5440
+  %89 = getelementptr i8, ptr %0, i64 5432
   %90 = load i32, ptr %89, align 4
   %91 = icmp ne i32 %90, 0
   %92 = zext i1 %91 to i8
-  %93 = getelementptr i8, ptr %0, i64 10856
+  %93 = getelementptr i8, ptr %0, i64 10848
   %chosen.sroa.10.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.10, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.10.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %93, i64 624, i1 false)
   %chosen.sroa.12.660.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.12, i64 3
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.12.660.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 5466
+  %94 = getelementptr i8, ptr %0, i64 5458
   %95 = load i8, ptr %94, align 1
   %96 = getelementptr i8, ptr %69, i64 %59
-  %97 = getelementptr i8, ptr %0, i64 6632
-  %98 = getelementptr i8, ptr %0, i64 4368
-  %99 = getelementptr i8, ptr %0, i64 6304
-  %100 = getelementptr i8, ptr %0, i64 7352
+  %97 = getelementptr i8, ptr %0, i64 6624
+  %98 = getelementptr i8, ptr %0, i64 4360
+  %99 = getelementptr i8, ptr %0, i64 6296
+  %100 = getelementptr i8, ptr %0, i64 7344
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4192) %100, i8 0, i64 3472, i1 false)
-  %101 = getelementptr i8, ptr %0, i64 6640
+  %101 = getelementptr i8, ptr %0, i64 6632
   store ptr %98, ptr %101, align 8
-  %102 = getelementptr i8, ptr %0, i64 6648
+  %102 = getelementptr i8, ptr %0, i64 6640
   store i32 %78, ptr %102, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6652
+  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6644
   %103 = load <2 x i32>, ptr %79, align 4
   %104 = shufflevector <2 x i32> %103, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
   store <2 x i32> %104, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6660
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6652
   store i32 %81, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6664
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6668
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6656
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6660
   %105 = load <2 x i32>, ptr %82, align 4
   store <2 x i32> %105, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6672
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6664
   store i8 %86, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6673
+  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6665
   store i8 %88, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6674
+  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6666
   store i8 %92, ptr %chosen.sroa.9.0..sroa_idx, align 2
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6675
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6667
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10, i64 629, i1 false)
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7304
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7296
   store i8 %95, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7305
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7297
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12, i64 31, i1 false)
-  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7336
+  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7328
   store ptr %69, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7344
+  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7336
   store ptr %96, ptr %chosen.sroa.14.0..sroa_idx, align 8
   store ptr %99, ptr %97, align 8
-  %106 = getelementptr i8, ptr %0, i64 10392
+  %106 = getelementptr i8, ptr %0, i64 10384
   store i32 -1, ptr %106, align 4
-  %107 = getelementptr i8, ptr %0, i64 10400
+  %107 = getelementptr i8, ptr %0, i64 10392
   store i64 1, ptr %107, align 8
-  %108 = getelementptr i8, ptr %0, i64 9245
+  %108 = getelementptr i8, ptr %0, i64 9237
   store i8 1, ptr %108, align 1
-  %109 = getelementptr i8, ptr %0, i64 8992
+  %109 = getelementptr i8, ptr %0, i64 8984
   %110 = tail call i32 @pthread_mutex_init(ptr %109, ptr null)
-  %111 = getelementptr i8, ptr %0, i64 9032
+  %111 = getelementptr i8, ptr %0, i64 9024
   %112 = tail call i32 @pthread_cond_init(ptr %111, ptr null)
-  %113 = getelementptr i8, ptr %0, i64 9080
+  %113 = getelementptr i8, ptr %0, i64 9072
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %113, i8 0, i64 16, i1 false)
-  %114 = getelementptr i8, ptr %0, i64 9096
+  %114 = getelementptr i8, ptr %0, i64 9088
   %115 = tail call i32 @pthread_mutex_init(ptr %114, ptr null)
-  %116 = getelementptr i8, ptr %0, i64 9136
+  %116 = getelementptr i8, ptr %0, i64 9128
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %117 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %118 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %119 = call i32 @pthread_cond_init(ptr %116, ptr nonnull %attributes.i.i)
   %120 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %121 = getelementptr i8, ptr %0, i64 9184
+  %121 = getelementptr i8, ptr %0, i64 9176
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %122 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %123 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -70626,16 +70626,16 @@ merge:                                            ; preds = %entry
   %126 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %127 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %128 = add i32 %127, %126
-  %129 = getelementptr i8, ptr %0, i64 10344
+  %129 = getelementptr i8, ptr %0, i64 10336
   store i32 %128, ptr %129, align 4
-  %130 = getelementptr i8, ptr %0, i64 7320
+  %130 = getelementptr i8, ptr %0, i64 7312
   %.val.i.i = load i32, ptr %130, align 4
   %131 = sext i32 %128 to i64
   %132 = shl nsw i64 %131, 1
   %133 = sext i32 %.val.i.i to i64
   %134 = add nsw i64 %132, %133
-  %135 = getelementptr i8, ptr %0, i64 10792
-  %136 = getelementptr i8, ptr %0, i64 10800
+  %135 = getelementptr i8, ptr %0, i64 10784
+  %136 = getelementptr i8, ptr %0, i64 10792
   %137 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %136, i8 0, i64 16, i1 false)
   store ptr %137, ptr %135, align 8
@@ -70649,15 +70649,15 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
   br i1 %138, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %140 = getelementptr i8, ptr %0, i64 10352
+  %140 = getelementptr i8, ptr %0, i64 10344
   %141 = shl nsw i64 %134, 2
-  %142 = getelementptr i8, ptr %0, i64 10360
+  %142 = getelementptr i8, ptr %0, i64 10352
   store i64 %power.0.i.i.i.i, ptr %142, align 8
   %143 = call i64 @llvm.smax.i64(i64 %141, i64 %power.0.i.i.i.i)
   %144 = call i64 @llvm.smax.i64(i64 %143, i64 65536)
-  %145 = getelementptr i8, ptr %0, i64 10368
+  %145 = getelementptr i8, ptr %0, i64 10360
   store i64 %144, ptr %145, align 8
-  %146 = getelementptr i8, ptr %0, i64 10376
+  %146 = getelementptr i8, ptr %0, i64 10368
   %147 = mul i64 %power.0.i.i.i.i, 480
   %148 = call ptr @malloc(i64 %147)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %146, i8 0, i64 16, i1 false)
@@ -70667,8 +70667,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i43.i.i, %and.lhs.true1.i.i
   %.pre-phi60.i.i = phi i64 [ %.pre59.i.i, %merge7.i43.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %149 = getelementptr i8, ptr %0, i64 10320
-  %150 = getelementptr i8, ptr %0, i64 10336
+  %149 = getelementptr i8, ptr %0, i64 10312
+  %150 = getelementptr i8, ptr %0, i64 10328
   %151 = load i64, ptr %150, align 8
   %.not.i.i.i = icmp slt i64 %151, %.pre-phi60.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %condition.i.i.i.i.preheader
@@ -70693,8 +70693,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i50.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre58.i.i, %merge7.i50.i.i ], [ %131, %and.lhs.true2.i.i ]
-  %157 = getelementptr i8, ptr %0, i64 10296
-  %158 = getelementptr i8, ptr %0, i64 10312
+  %157 = getelementptr i8, ptr %0, i64 10288
+  %158 = getelementptr i8, ptr %0, i64 10304
   %159 = load i64, ptr %158, align 8
   %.not.i38.i.i = icmp slt i64 %159, %.pre-phi.i.i
   br i1 %.not.i38.i.i, label %merge.i40.i.i, label %and.lhs.true.i.i
@@ -70717,8 +70717,8 @@ merge7.i43.i.i:                                   ; preds = %merge.i40.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %165 = getelementptr i8, ptr %0, i64 10272
-  %166 = getelementptr i8, ptr %0, i64 10288
+  %165 = getelementptr i8, ptr %0, i64 10264
+  %166 = getelementptr i8, ptr %0, i64 10280
   %167 = load i64, ptr %166, align 8
   %.not.i45.i.i = icmp slt i64 %167, %131
   br i1 %.not.i45.i.i, label %merge.i47.i.i, label %and.lhs.true1.i.i
@@ -70802,18 +70802,18 @@ then2.i.i30.i:                                    ; preds = %then11.i.i
 
 merge.i:                                          ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %191 = getelementptr i8, ptr %0, i64 7308
-  %192 = getelementptr i8, ptr %0, i64 8632
-  %193 = getelementptr i8, ptr %0, i64 8676
+  %191 = getelementptr i8, ptr %0, i64 7300
+  %192 = getelementptr i8, ptr %0, i64 8624
+  %193 = getelementptr i8, ptr %0, i64 8668
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %193, ptr noundef nonnull align 4 dereferenceable(28) %191, i64 28, i1 false)
-  %194 = getelementptr i8, ptr %0, i64 8704
+  %194 = getelementptr i8, ptr %0, i64 8696
   %195 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
   call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %194, ptr %193, ptr %195)
-  %196 = getelementptr i8, ptr %0, i64 8928
+  %196 = getelementptr i8, ptr %0, i64 8920
   %197 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
-  %198 = getelementptr i8, ptr %0, i64 8944
+  %198 = getelementptr i8, ptr %0, i64 8936
   store ptr %197, ptr %198, align 8
-  %199 = getelementptr i8, ptr %0, i64 8688
+  %199 = getelementptr i8, ptr %0, i64 8680
   %200 = load i32, ptr %199, align 4
   %201 = sext i32 %200 to i64
   %202 = shl nsw i64 %201, 2
@@ -70821,16 +70821,16 @@ merge.i:                                          ; preds = %merge.i.i
   %204 = sdiv i64 %203, 64
   %205 = shl nsw i64 %204, 6
   %206 = getelementptr i8, ptr %197, i64 %205
-  %207 = getelementptr i8, ptr %0, i64 8952
+  %207 = getelementptr i8, ptr %0, i64 8944
   store ptr %206, ptr %207, align 8
   %208 = shl nsw i64 %204, 7
   %209 = getelementptr i8, ptr %197, i64 %208
-  %210 = getelementptr i8, ptr %0, i64 8960
+  %210 = getelementptr i8, ptr %0, i64 8952
   store ptr %209, ptr %210, align 8
   %211 = mul nsw i64 %204, 3
   %212 = mul nsw i64 %204, 192
   %213 = getelementptr i8, ptr %197, i64 %212
-  %214 = getelementptr i8, ptr %0, i64 8968
+  %214 = getelementptr i8, ptr %0, i64 8960
   store ptr %213, ptr %214, align 8
   %215 = mul i32 %200, 20
   %216 = sext i32 %215 to i64
@@ -70840,20 +70840,20 @@ merge.i:                                          ; preds = %merge.i.i
   %220 = add nsw i64 %219, %211
   %221 = shl nsw i64 %220, 6
   %222 = getelementptr i8, ptr %197, i64 %221
-  %223 = getelementptr i8, ptr %0, i64 8976
+  %223 = getelementptr i8, ptr %0, i64 8968
   store ptr %222, ptr %223, align 8
   %224 = add nsw i64 %220, %219
   %225 = shl i64 %224, 6
   store ptr %197, ptr %196, align 8
-  %226 = getelementptr i8, ptr %0, i64 8936
+  %226 = getelementptr i8, ptr %0, i64 8928
   store i64 %225, ptr %226, align 8
-  %227 = getelementptr i8, ptr %0, i64 8984
+  %227 = getelementptr i8, ptr %0, i64 8976
   store ptr null, ptr %227, align 8
-  %228 = getelementptr i8, ptr %0, i64 8752
+  %228 = getelementptr i8, ptr %0, i64 8744
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %192, i8 0, i64 44, i1 false)
   %229 = load ptr, ptr %228, align 8
   store i32 0, ptr %229, align 4
-  %230 = getelementptr i8, ptr %0, i64 8888
+  %230 = getelementptr i8, ptr %0, i64 8880
   %231 = load ptr, ptr %230, align 8
   store i32 0, ptr %231, align 4
   %232 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
@@ -70861,33 +70861,33 @@ merge.i:                                          ; preds = %merge.i.i
   %234 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
   %235 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %236 = load i8, ptr %chosen.sroa.9.0..sroa_idx, align 1
-  %237 = getelementptr i8, ptr %0, i64 6680
+  %237 = getelementptr i8, ptr %0, i64 6672
   %chosen.sroa.17.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.17.i.i, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.17.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %237, i64 624, i1 false)
-  %238 = getelementptr i8, ptr %0, i64 7352
-  %239 = getelementptr i8, ptr %0, i64 8008
+  %238 = getelementptr i8, ptr %0, i64 7344
+  %239 = getelementptr i8, ptr %0, i64 8000
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %239, i8 0, i64 624, i1 false)
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7364
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7356
   %240 = load <4 x i32>, ptr %102, align 4
   store <4 x i32> %240, ptr %238, align 8
-  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7368
+  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7360
   store i32 %232, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7372
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7364
   store i32 %233, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7376
+  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7368
   store i8 %234, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
-  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7377
+  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7369
   store i8 %235, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7378
+  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7370
   store i8 %236, ptr %chosen.sroa.15.0..sroa_idx.i.i, align 2
-  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7379
+  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7371
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.0..sroa_idx.i.i, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.i.i, i64 629, i1 false)
-  %241 = getelementptr i8, ptr %0, i64 8224
+  %241 = getelementptr i8, ptr %0, i64 8216
   store ptr %192, ptr %241, align 8
-  %242 = getelementptr i8, ptr %0, i64 8544
+  %242 = getelementptr i8, ptr %0, i64 8536
   %243 = extractelement <4 x i32> %240, i64 3
   store i32 %243, ptr %242, align 4
-  %244 = getelementptr i8, ptr %0, i64 8680
+  %244 = getelementptr i8, ptr %0, i64 8672
   %245 = load i32, ptr %244, align 4
   %246 = icmp sgt i32 %243, %245
   br i1 %246, label %then.i.i.i, label %merge.i.i26.i
@@ -70953,9 +70953,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %253, ptr %239, align 4
-  %263 = getelementptr i8, ptr %0, i64 8012
+  %263 = getelementptr i8, ptr %0, i64 8004
   store i32 %253, ptr %263, align 4
-  %264 = getelementptr i8, ptr %0, i64 8016
+  %264 = getelementptr i8, ptr %0, i64 8008
   store i32 %255, ptr %264, align 4
   %265 = shl nuw i32 %253, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %265, i32 536870912)
@@ -70968,43 +70968,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %267 = getelementptr i8, ptr %0, i64 8032
+  %267 = getelementptr i8, ptr %0, i64 8024
   store i32 %count.0.i.i.i.i.i, ptr %267, align 4
-  %268 = getelementptr i8, ptr %0, i64 8048
+  %268 = getelementptr i8, ptr %0, i64 8040
   store i64 -1, ptr %268, align 8
-  %269 = getelementptr i8, ptr %0, i64 8036
+  %269 = getelementptr i8, ptr %0, i64 8028
   store i32 -1, ptr %269, align 4
-  %270 = getelementptr i8, ptr %0, i64 8040
+  %270 = getelementptr i8, ptr %0, i64 8032
   store i32 -1, ptr %270, align 4
   %271 = call i32 @llvm.umax.i32(i32 %253, i32 1)
   %272 = zext nneg i32 %271 to i64
   %273 = call ptr @calloc(i64 %272, i64 40)
-  %274 = getelementptr i8, ptr %0, i64 8072
+  %274 = getelementptr i8, ptr %0, i64 8064
   store ptr %273, ptr %274, align 8
   %275 = zext nneg i32 %253 to i64
   %276 = zext nneg i32 %255 to i64
   %277 = mul nuw nsw i64 %276, %275
   %278 = call i64 @llvm.umax.i64(i64 %277, i64 1)
   %279 = call noalias noundef ptr @calloc(i64 %278, i64 4)
-  %280 = getelementptr i8, ptr %0, i64 8080
+  %280 = getelementptr i8, ptr %0, i64 8072
   store ptr %279, ptr %280, align 8
   %281 = call i64 @llvm.umax.i64(i64 %275, i64 1)
   %282 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %283 = getelementptr i8, ptr %0, i64 8088
+  %283 = getelementptr i8, ptr %0, i64 8080
   store ptr %282, ptr %283, align 8
   %284 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %285 = zext nneg i32 %284 to i64
   %286 = call noalias noundef ptr @calloc(i64 %285, i64 4)
-  %287 = getelementptr i8, ptr %0, i64 8096
+  %287 = getelementptr i8, ptr %0, i64 8088
   store ptr %286, ptr %287, align 8
   %288 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %289 = getelementptr i8, ptr %0, i64 8104
+  %289 = getelementptr i8, ptr %0, i64 8096
   store ptr %288, ptr %289, align 8
   %290 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %291 = getelementptr i8, ptr %0, i64 8112
+  %291 = getelementptr i8, ptr %0, i64 8104
   store ptr %290, ptr %291, align 8
   %292 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %293 = getelementptr i8, ptr %0, i64 8120
+  %293 = getelementptr i8, ptr %0, i64 8112
   store ptr %292, ptr %293, align 8
   %294 = icmp eq ptr %273, null
   br i1 %294, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -71105,7 +71105,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %324 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %253, %forcond.preheader.i.i.i.i ]
-  %325 = getelementptr i8, ptr %0, i64 8020
+  %325 = getelementptr i8, ptr %0, i64 8012
   store i32 0, ptr %325, align 4
   %326 = icmp sgt i32 %324, 0
   br i1 %326, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -71222,31 +71222,31 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %380, label %then9.i.i.i, label %merge8.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %381 = getelementptr i8, ptr %0, i64 8128
+  %381 = getelementptr i8, ptr %0, i64 8120
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %381, i8 0, i64 96, i1 false)
-  %382 = getelementptr i8, ptr %0, i64 8184
+  %382 = getelementptr i8, ptr %0, i64 8176
   %383 = call i32 @pthread_mutex_init(ptr %382, ptr null)
   %384 = shl nuw nsw i64 %275, 1
   %385 = add nuw nsw i64 %384, 2
   store i64 %385, ptr %381, align 8
-  %386 = getelementptr i8, ptr %0, i64 8152
+  %386 = getelementptr i8, ptr %0, i64 8144
   store i32 %255, ptr %386, align 4
   %387 = mul nuw nsw i64 %385, 24
   %388 = call ptr @malloc(i64 %387)
-  %389 = getelementptr i8, ptr %0, i64 8160
+  %389 = getelementptr i8, ptr %0, i64 8152
   store ptr %388, ptr %389, align 8
   %390 = shl nuw nsw i64 %276, 2
   %391 = mul i64 %390, %385
   %392 = call ptr @malloc(i64 %391)
-  %393 = getelementptr i8, ptr %0, i64 8168
+  %393 = getelementptr i8, ptr %0, i64 8160
   store ptr %392, ptr %393, align 8
   %394 = shl nuw nsw i64 %275, 2
   %395 = or disjoint i64 %394, 1
   %396 = call ptr @malloc(i64 %395)
-  %397 = getelementptr i8, ptr %0, i64 8176
+  %397 = getelementptr i8, ptr %0, i64 8168
   store ptr %396, ptr %397, align 8
   %398 = call i32 @eventfd(i32 0, i32 526336)
-  %399 = getelementptr i8, ptr %0, i64 8156
+  %399 = getelementptr i8, ptr %0, i64 8148
   store i32 %398, ptr %399, align 4
   %400 = load ptr, ptr %389, align 8
   %401 = icmp eq ptr %400, null
@@ -71325,9 +71325,9 @@ merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merg
   br i1 %423, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %424 = getelementptr i8, ptr %0, i64 8424
-  %425 = getelementptr i8, ptr %0, i64 8432
-  %426 = getelementptr i8, ptr %0, i64 8440
+  %424 = getelementptr i8, ptr %0, i64 8416
+  %425 = getelementptr i8, ptr %0, i64 8424
+  %426 = getelementptr i8, ptr %0, i64 8432
   %.pre.i69.i.i.i = load i64, ptr %425, align 8
   br label %forbody.i70.i.i.i
 
@@ -71371,10 +71371,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
 
 merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %443 = getelementptr i8, ptr %0, i64 8232
+  %443 = getelementptr i8, ptr %0, i64 8224
   %444 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %445 = sext i32 %444 to i64
-  %446 = getelementptr i8, ptr %0, i64 8248
+  %446 = getelementptr i8, ptr %0, i64 8240
   %447 = load i64, ptr %446, align 8
   %.not.i.i.i.i.i = icmp slt i64 %447, %445
   br i1 %.not.i.i.i.i.i, label %merge.i34.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -71395,21 +71395,21 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i34.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %453 = getelementptr i8, ptr %0, i64 8448
+  %453 = getelementptr i8, ptr %0, i64 8440
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
   %456 = call fastcc zeroext i1 @"$Vector.reserve.938"(ptr %453, i64 %455)
   br i1 %456, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %457 = getelementptr i8, ptr %0, i64 8400
+  %457 = getelementptr i8, ptr %0, i64 8392
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
   %460 = call fastcc zeroext i1 @"$Vector.reserve.930"(ptr %457, i64 %459)
   br i1 %460, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %461 = getelementptr i8, ptr %0, i64 8376
+  %461 = getelementptr i8, ptr %0, i64 8368
   %462 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %463 = sext i32 %462 to i64
   %464 = call fastcc zeroext i1 @"$Vector.reserve.930"(ptr %461, i64 %463)
@@ -71417,9 +71417,9 @@ and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %an
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i40.i.i.i.i, %and.lhs.true5.i.i.i.i
   %465 = phi i32 [ %.pre71.i.i.i.i, %merge7.i40.i.i.i.i ], [ %475, %and.lhs.true5.i.i.i.i ]
-  %466 = getelementptr i8, ptr %0, i64 8352
+  %466 = getelementptr i8, ptr %0, i64 8344
   %467 = sext i32 %465 to i64
-  %468 = getelementptr i8, ptr %0, i64 8368
+  %468 = getelementptr i8, ptr %0, i64 8360
   %469 = load i64, ptr %468, align 8
   %.not.i77.i.i.i = icmp slt i64 %469, %467
   br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -71441,7 +71441,7 @@ merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i46.i.i.i.i, %and.lhs.true6.i.i.i.i
   %475 = phi i32 [ %.pre70.i.i.i.i, %merge7.i46.i.i.i.i ], [ %492, %and.lhs.true6.i.i.i.i ]
-  %476 = getelementptr i8, ptr %0, i64 8328
+  %476 = getelementptr i8, ptr %0, i64 8320
   %477 = shl i32 %475, 2
   %478 = load ptr, ptr %241, align 8
   %479 = getelementptr i8, ptr %478, i64 56
@@ -71449,7 +71449,7 @@ and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i46.i.i.i.i,
   %481 = shl i32 %480, 1
   %482 = add i32 %481, %477
   %483 = sext i32 %482 to i64
-  %484 = getelementptr i8, ptr %0, i64 8344
+  %484 = getelementptr i8, ptr %0, i64 8336
   %485 = load i64, ptr %484, align 8
   %.not.i35.i.i.i.i = icmp slt i64 %485, %483
   br i1 %.not.i35.i.i.i.i, label %merge.i37.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -71471,10 +71471,10 @@ merge7.i40.i.i.i.i:                               ; preds = %merge.i37.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i53.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %491 = getelementptr i8, ptr %0, i64 8304
+  %491 = getelementptr i8, ptr %0, i64 8296
   %492 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %493 = sext i32 %492 to i64
-  %494 = getelementptr i8, ptr %0, i64 8320
+  %494 = getelementptr i8, ptr %0, i64 8312
   %495 = load i64, ptr %494, align 8
   %.not.i41.i.i.i.i = icmp slt i64 %495, %493
   br i1 %.not.i41.i.i.i.i, label %merge.i43.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -71497,8 +71497,8 @@ merge7.i46.i.i.i.i:                               ; preds = %merge.i43.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i60.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre72.i.i.i.i, %merge7.i60.i.i.i.i ], [ %511, %and.lhs.true8.i.i.i.i ]
-  %501 = getelementptr i8, ptr %0, i64 8280
-  %502 = getelementptr i8, ptr %0, i64 8296
+  %501 = getelementptr i8, ptr %0, i64 8272
+  %502 = getelementptr i8, ptr %0, i64 8288
   %503 = load i64, ptr %502, align 8
   %.not.i48.i.i.i.i = icmp slt i64 %503, %.pre-phi.i.i.i.i
   br i1 %.not.i48.i.i.i.i, label %merge.i50.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -71519,10 +71519,10 @@ merge7.i53.i.i.i.i:                               ; preds = %merge.i50.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %509 = getelementptr i8, ptr %0, i64 8256
+  %509 = getelementptr i8, ptr %0, i64 8248
   %510 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %511 = sext i32 %510 to i64
-  %512 = getelementptr i8, ptr %0, i64 8272
+  %512 = getelementptr i8, ptr %0, i64 8264
   %513 = load i64, ptr %512, align 8
   %.not.i55.i.i.i.i = icmp slt i64 %513, %511
   br i1 %.not.i55.i.i.i.i, label %merge.i57.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -71545,7 +71545,7 @@ merge7.i60.i.i.i.i:                               ; preds = %merge.i57.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %519 = getelementptr i8, ptr %0, i64 8472
+  %519 = getelementptr i8, ptr %0, i64 8464
   %520 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %521 = sext i32 %520 to i64
   %522 = call fastcc zeroext i1 @"$Vector.reserve.938"(ptr %519, i64 %521)
@@ -71583,39 +71583,39 @@ then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %529 = getelementptr i8, ptr %0, i64 10424
-  %530 = getelementptr i8, ptr %0, i64 8568
+  %529 = getelementptr i8, ptr %0, i64 10416
+  %530 = getelementptr i8, ptr %0, i64 8560
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %529, ptr noundef nonnull align 8 dereferenceable(64) %530, i64 64, i1 false)
   %531 = load i32, ptr %263, align 4
-  %532 = getelementptr i8, ptr %0, i64 10488
+  %532 = getelementptr i8, ptr %0, i64 10480
   store i32 %531, ptr %532, align 4
-  %533 = getelementptr i8, ptr %0, i64 10492
+  %533 = getelementptr i8, ptr %0, i64 10484
   %534 = load <2 x i32>, ptr %325, align 4
   store <2 x i32> %534, ptr %533, align 4
-  %535 = getelementptr i8, ptr %0, i64 8028
+  %535 = getelementptr i8, ptr %0, i64 8020
   %536 = load i32, ptr %535, align 4
-  %537 = getelementptr i8, ptr %0, i64 10500
+  %537 = getelementptr i8, ptr %0, i64 10492
   store i32 %536, ptr %537, align 4
-  %538 = getelementptr i8, ptr %0, i64 8064
+  %538 = getelementptr i8, ptr %0, i64 8056
   %539 = load i64, ptr %538, align 8
-  %540 = getelementptr i8, ptr %0, i64 10504
+  %540 = getelementptr i8, ptr %0, i64 10496
   store i64 %539, ptr %540, align 8
-  %541 = getelementptr i8, ptr %0, i64 8240
+  %541 = getelementptr i8, ptr %0, i64 8232
   %542 = load i64, ptr %541, align 8
   %543 = trunc i64 %542 to i32
-  %544 = getelementptr i8, ptr %0, i64 10512
+  %544 = getelementptr i8, ptr %0, i64 10504
   store i32 %543, ptr %544, align 4
-  %545 = getelementptr i8, ptr %0, i64 8264
+  %545 = getelementptr i8, ptr %0, i64 8256
   %546 = load i64, ptr %545, align 8
   %547 = trunc i64 %546 to i32
-  %548 = getelementptr i8, ptr %0, i64 10516
+  %548 = getelementptr i8, ptr %0, i64 10508
   store i32 %547, ptr %548, align 4
-  %549 = getelementptr i8, ptr %0, i64 8552
+  %549 = getelementptr i8, ptr %0, i64 8544
   %550 = load i32, ptr %549, align 4
-  %551 = getelementptr i8, ptr %0, i64 10520
+  %551 = getelementptr i8, ptr %0, i64 10512
   store i32 %550, ptr %551, align 4
-  %552 = getelementptr i8, ptr %0, i64 10560
-  %553 = getelementptr i8, ptr %0, i64 10528
+  %552 = getelementptr i8, ptr %0, i64 10552
+  %553 = getelementptr i8, ptr %0, i64 10520
   %554 = load <4 x i64>, ptr %552, align 8
   store <4 x i64> %554, ptr %553, align 8
   br label %common.ret
@@ -71800,25 +71800,25 @@ then2.i.i51:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %45 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %46 = getelementptr i8, ptr %35, i64 6632
+  %46 = getelementptr i8, ptr %35, i64 6624
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 8992
+  %49 = getelementptr i8, ptr %35, i64 8984
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 9080
+  %51 = getelementptr i8, ptr %35, i64 9072
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 9088
+  %54 = getelementptr i8, ptr %35, i64 9080
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 9032
+  %56 = getelementptr i8, ptr %35, i64 9024
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -71831,15 +71831,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 9096
+  %60 = getelementptr i8, ptr %35, i64 9088
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 9245
+  %62 = getelementptr i8, ptr %35, i64 9237
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 9246
+  %65 = getelementptr i8, ptr %35, i64 9238
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -71863,17 +71863,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
-  %74 = getelementptr i8, ptr %35, i64 6640
+  %74 = getelementptr i8, ptr %35, i64 6632
   %75 = load ptr, ptr %74, align 8, !noalias !164
   %76 = getelementptr i8, ptr %75, i64 72
   %77 = load i32, ptr %76, align 4, !noalias !164
-  %78 = getelementptr i8, ptr %35, i64 6656
+  %78 = getelementptr i8, ptr %35, i64 6648
   %79 = load i32, ptr %78, align 4, !noalias !164
-  %80 = getelementptr i8, ptr %35, i64 7324
+  %80 = getelementptr i8, ptr %35, i64 7316
   %81 = load i32, ptr %80, align 4, !noalias !164
-  %82 = getelementptr i8, ptr %35, i64 6652
+  %82 = getelementptr i8, ptr %35, i64 6644
   %83 = load i32, ptr %82, align 4, !noalias !164
-  %84 = getelementptr i8, ptr %35, i64 10488
+  %84 = getelementptr i8, ptr %35, i64 10480
   %85 = load i32, ptr %84, align 4, !noalias !164
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -71889,7 +71889,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 7356
+  %87 = getelementptr i8, ptr %35, i64 7348
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -71919,13 +71919,13 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 8432
+  %98 = getelementptr i8, ptr %35, i64 8424
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 6660
+  %101 = getelementptr i8, ptr %35, i64 6652
   %102 = load i32, ptr %101, align 4
   %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.943", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
@@ -72005,7 +72005,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %126, ptr %128, align 8
   %129 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %129, align 4
-  %130 = getelementptr i8, ptr %35, i64 8424
+  %130 = getelementptr i8, ptr %35, i64 8416
   %131 = load i64, ptr %98, align 8
   %132 = add i64 %131, -1
   store i64 %132, ptr %98, align 8
@@ -72013,9 +72013,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %134 = getelementptr i32, ptr %133, i64 %132
   %135 = load i32, ptr %134, align 4
   store i32 %135, ptr %109, align 4
-  %136 = getelementptr i8, ptr %35, i64 8280
+  %136 = getelementptr i8, ptr %35, i64 8272
   %137 = load ptr, ptr %136, align 8
-  %138 = getelementptr i8, ptr %35, i64 8288
+  %138 = getelementptr i8, ptr %35, i64 8280
   %139 = load i64, ptr %138, align 8
   %140 = getelementptr ptr, ptr %137, i64 %139
   store ptr %calloc.i.i.i.i, ptr %140, align 8
@@ -72036,16 +72036,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %144 = call i32 @pthread_mutex_lock(ptr %60)
-  %145 = getelementptr i8, ptr %35, i64 9243
+  %145 = getelementptr i8, ptr %35, i64 9235
   store i8 1, ptr %145, align 1
-  %146 = getelementptr i8, ptr %35, i64 9136
+  %146 = getelementptr i8, ptr %35, i64 9128
   %147 = call i32 @pthread_cond_signal(ptr %146)
   %148 = call i32 @pthread_mutex_unlock(ptr %60)
   %149 = call i32 @pthread_mutex_lock(ptr %49)
   %150 = load i64, ptr %54, align 8
   %151 = add i64 %150, 1
   store i64 %151, ptr %54, align 8
-  %152 = getelementptr i8, ptr %35, i64 9032
+  %152 = getelementptr i8, ptr %35, i64 9024
   %153 = call i32 @pthread_cond_broadcast(ptr %152)
   %154 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -72575,7 +72575,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %38 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %39 = getelementptr i8, ptr %28, i64 6632
+  %39 = getelementptr i8, ptr %28, i64 6624
   %40 = tail call fastcc i32 @"$Loop.check_batch_arguments"(ptr %39, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6)
   %.not = icmp eq i32 %40, 0
   br i1 %.not, label %merge5, label %common.ret
@@ -72688,19 +72688,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 8992
+  %83 = getelementptr i8, ptr %28, i64 8984
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 9080
+  %85 = getelementptr i8, ptr %28, i64 9072
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 9088
+  %88 = getelementptr i8, ptr %28, i64 9080
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 9032
+  %90 = getelementptr i8, ptr %28, i64 9024
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -72712,15 +72712,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 9096
+  %94 = getelementptr i8, ptr %28, i64 9088
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 9245
+  %96 = getelementptr i8, ptr %28, i64 9237
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 9246
+  %99 = getelementptr i8, ptr %28, i64 9238
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -72822,7 +72822,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 7356
+  %127 = getelementptr i8, ptr %28, i64 7348
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -72895,18 +72895,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 8020
+  %167 = getelementptr i8, ptr %28, i64 8012
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 8028
+  %168 = getelementptr i8, ptr %28, i64 8020
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 8020
+  %171 = getelementptr i8, ptr %28, i64 8012
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 8028
+  %172 = getelementptr i8, ptr %28, i64 8020
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -72930,7 +72930,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 8012
+  %188 = getelementptr i8, ptr %28, i64 8004
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.34", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -72957,34 +72957,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 8632
-  %198 = getelementptr i8, ptr %28, i64 8984
-  %199 = getelementptr i8, ptr %28, i64 8752
-  %200 = getelementptr i8, ptr %28, i64 8888
-  %201 = getelementptr i8, ptr %28, i64 6652
-  %202 = getelementptr i8, ptr %28, i64 8744
-  %203 = getelementptr i8, ptr %28, i64 8684
-  %204 = getelementptr i8, ptr %28, i64 8920
-  %205 = getelementptr i8, ptr %28, i64 8720
-  %206 = getelementptr i8, ptr %28, i64 8728
-  %207 = getelementptr i8, ptr %28, i64 8736
-  %208 = getelementptr i8, ptr %28, i64 8760
-  %209 = getelementptr i8, ptr %28, i64 8640
-  %210 = getelementptr i8, ptr %28, i64 8768
-  %211 = getelementptr i8, ptr %28, i64 8644
-  %212 = getelementptr i8, ptr %28, i64 8636
-  %213 = getelementptr i8, ptr %28, i64 7352
+  %197 = getelementptr i8, ptr %28, i64 8624
+  %198 = getelementptr i8, ptr %28, i64 8976
+  %199 = getelementptr i8, ptr %28, i64 8744
+  %200 = getelementptr i8, ptr %28, i64 8880
+  %201 = getelementptr i8, ptr %28, i64 6644
+  %202 = getelementptr i8, ptr %28, i64 8736
+  %203 = getelementptr i8, ptr %28, i64 8676
+  %204 = getelementptr i8, ptr %28, i64 8912
+  %205 = getelementptr i8, ptr %28, i64 8712
+  %206 = getelementptr i8, ptr %28, i64 8720
+  %207 = getelementptr i8, ptr %28, i64 8728
+  %208 = getelementptr i8, ptr %28, i64 8752
+  %209 = getelementptr i8, ptr %28, i64 8632
+  %210 = getelementptr i8, ptr %28, i64 8760
+  %211 = getelementptr i8, ptr %28, i64 8636
+  %212 = getelementptr i8, ptr %28, i64 8628
+  %213 = getelementptr i8, ptr %28, i64 7344
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 8544
-  %215 = getelementptr i8, ptr %28, i64 8548
-  %216 = getelementptr i8, ptr %28, i64 8224
-  %217 = getelementptr i8, ptr %28, i64 8928
-  %218 = getelementptr i8, ptr %28, i64 8568
-  %219 = getelementptr i8, ptr %28, i64 7364
-  %220 = getelementptr i8, ptr %28, i64 8584
-  %221 = getelementptr i8, ptr %28, i64 8576
-  %222 = getelementptr i8, ptr %28, i64 8952
-  %223 = getelementptr i8, ptr %28, i64 8944
+  %214 = getelementptr i8, ptr %28, i64 8536
+  %215 = getelementptr i8, ptr %28, i64 8540
+  %216 = getelementptr i8, ptr %28, i64 8216
+  %217 = getelementptr i8, ptr %28, i64 8920
+  %218 = getelementptr i8, ptr %28, i64 8560
+  %219 = getelementptr i8, ptr %28, i64 7356
+  %220 = getelementptr i8, ptr %28, i64 8576
+  %221 = getelementptr i8, ptr %28, i64 8568
+  %222 = getelementptr i8, ptr %28, i64 8944
+  %223 = getelementptr i8, ptr %28, i64 8936
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -73306,7 +73306,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 9246
+  %402 = getelementptr i8, ptr %28, i64 9238
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -73470,16 +73470,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 9243
+  %475 = getelementptr i8, ptr %28, i64 9235
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 9136
+  %476 = getelementptr i8, ptr %28, i64 9128
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 9032
+  %482 = getelementptr i8, ptr %28, i64 9024
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)

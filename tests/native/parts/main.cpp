@@ -22,14 +22,14 @@ struct Matrix {
         role == "GATE_UP" ? GLM_MATRIX_GATE_UP : GLM_MATRIX_LINEAR;
     const int32_t dtype_of =
         dtype == "FP8" ? GLM_DTYPE_F8_E4M3 : GLM_DTYPE_BF16;
-    return {dtype_of, glm::kernels::num_row_tiles(role_of, rows),
+    return {glm::kernels::num_row_tiles(role_of, rows),
             glm::kernels::num_column_tiles(dtype_of, columns)};
   }
 };
 
 int32_t planned_parts(const stream::ProductPlans& plans, int32_t row_tile) {
   for (const stream::ProductPlan& plan : plans)
-    if (row_tile * glm::kernels::kTileRows < plan.end_row) return plan.split;
+    if (row_tile < plan.end_tile) return plan.split;
   return plans.back().split;
 }
 

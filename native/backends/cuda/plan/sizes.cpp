@@ -8,7 +8,6 @@
 namespace glm::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 256;
 constexpr int32_t kFewestScatteredRows = 1024;
 
 }
@@ -20,7 +19,6 @@ void kind_info(glm_device_info* info) {
   info->activation_dtype = GLM_DTYPE_BF16;
   info->default_kv_dtype = GLM_DTYPE_BF16;
   info->supports_graphs = 1;
-  info->buffer_alignment = kAlignment;
   info->page_size_multiple = kernels::kBlockTokens;
   info->is_asynchronous = 1;
   info->merges_shared_expert = 1;
