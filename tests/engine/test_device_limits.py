@@ -44,8 +44,7 @@ LIMITS = {
     "rows of a router": (
         {"hidden_size": 28160},
         {"hidden_size": 28224},
-        "hidden_size: expected rows that fit in shared memory with a router of 8 experts, "
-        "got 28224",
+        "hidden_size: expected a value that fits in shared memory with 8 experts, got 28224",
     ),
     "hidden_size": (
         {**DENSE, "hidden_size": 65536},
