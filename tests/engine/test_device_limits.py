@@ -130,7 +130,7 @@ def test_types_of_pages_are_refused_before_a_weight_is_read(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(small_config()), encoding="utf-8")
     with pytest.raises(
-        EngineError, match="does not support KV cache pages with kv_dtype BF16"
+        EngineError, match="device cpu does not support kv_dtype bfloat16; use float32"
     ) as caught:
         Engine(EngineOptions(path, device="cpu", kv_dtype=1, synthetic=True))
     assert caught.value.status == Status.GLM_NOT_SUPPORTED

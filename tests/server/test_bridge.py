@@ -81,7 +81,7 @@ def test_a_guide_that_cannot_be_asked_ends_its_choice_alone() -> None:
     bridge, choices, inboxes = opened(3)
     choices[1].guide = object()
     bridge.deliver()
-    message = "the mask of the next token failed"
+    message = "computing the mask for the next token failed"
     check_that_only_the_second_ended(bridge, choices, inboxes, message)
 
 

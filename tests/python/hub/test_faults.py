@@ -113,7 +113,9 @@ def test_a_disk_that_cannot_hold_a_model_is_asked_first(hub, nursery, name):
     hub.behaviour.bodies[tree] = json.dumps(rows).encode()
     line = failed(nursery, name)
     assert f"{name}: not enough disk space in {nursery.home / 'hub'}: the download needs " in line
-    assert re.search(r"needs 1000\.0 PB and \d+\.\d [MGT]B is free\. Free some space, or set", line)
+    assert re.search(
+        r"needs 1000\.0 PB, but only \d+\.\d [MGT]B is free\. Free some space, or set", line
+    )
     assert hub.bytes_sent == len(repository.files["config.json"])
 
 
