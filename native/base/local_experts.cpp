@@ -51,7 +51,7 @@ void expect_shared_shapes(const char* where, const glm_experts_args& args) {
                gate_up.columns);
   expect_equal(where, "shared_down rows", args.down->rows, down.rows);
   if (gate_up.bias != nullptr || down.bias != nullptr)
-    reject(where, "bias of the shared expert", "none", "a bias");
+    reject(where, "shared expert bias", "none", "a bias");
 }
 
 void expect_shared_memory(const char* where, const glm_experts_args& args) {

@@ -25,7 +25,7 @@ void expect_cache_shape(const char* where, const glm_kv_cache* cache) {
   expect_range(where, "page_size", 1, INT32_MAX, cache->page_size);
   expect_range(where, "head_dim", 1, INT32_MAX, cache->head_dim);
   if (cache->dtype != GLM_DTYPE_BF16 && cache->dtype != GLM_DTYPE_F8_E4M3)
-    refuse(where, "dtype of the cache", "BF16 (1) or E4M3 (2)", cache->dtype);
+    refuse(where, "cache dtype", "BF16 (1) or E4M3 (2)", cache->dtype);
   if (cache->page_size % kBlockTokens != 0)
     refuse(where, "page_size", "a multiple of 16", cache->page_size);
   if (cache->head_dim > kMaxHeadDim)

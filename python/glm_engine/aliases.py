@@ -56,7 +56,7 @@ class AliasOption(Foreign):
             new = [*(old if isinstance(old, list | tuple) else ()), *new]
         elif isinstance(old, str | bool | ShareOfAll) and old != new:
             names = f"{alias_typed(self.target, ctx) or flag_of(self.target)} and {self.opts[0]}"
-            raise click.UsageError(f"{names} set the same option: use one of them", ctx)
+            raise click.UsageError(f"{names} set the same option: use only one", ctx)
         opts[self.target.name] = new
         ctx.meta.setdefault(TYPED, {})[self.target.name] = self.opts[0]
         if self.alias.note:

@@ -156,7 +156,10 @@ def main(arguments=None):
             return output_failed(error)
         if shows_traceback:
             raise
-        text = f"unexpected {type(error).__name__}: {error} ({TRACEBACK_VARIABLE}=1 shows where)"
+        text = (
+            f"unexpected {type(error).__name__}: {error} "
+            f"(set {TRACEBACK_VARIABLE}=1 for the traceback)"
+        )
         return report(text, ExitCode.ENGINE)
 
 

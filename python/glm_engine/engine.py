@@ -398,7 +398,8 @@ class Engine:
 
         if len(samplings) != len(states):
             raise BadInputError(
-                f"expected {len(states)} samplings, one for each state, got {len(samplings)}"
+                f"expected one set of sampling parameters per state ({len(states)}), "
+                f"got {len(samplings)}"
             )
         num_steps = checked_number("num_steps", num_steps)
         tokens = numpy.empty((max(num_steps, 0), len(states)), dtype=numpy.int32)

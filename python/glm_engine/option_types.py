@@ -92,7 +92,7 @@ class SizeOfOne(PositiveSize):
         found = self.several.fullmatch(value.strip()) if isinstance(value, str) else None
         if found:
             size = super().convert(found[2], param, ctx) and found[2]
-            text = f"state the memory of one GPU, e.g. {size}, and --world-size {found[1]}"
+            text = f"give the memory of one GPU ({size}) and --world-size {found[1]}"
             self.fail(f"expected one size, got {value!r}: {text}", param, ctx)
         return super().convert(value, param, ctx)
 
@@ -117,7 +117,7 @@ class MemoryLimit(PositiveSize):
             return super().convert(value, param, ctx)
         percent = 100 * Fraction(value.strip())
         if percent.denominator != 1 or not 1 <= percent <= 100:
-            text = f"expected a fraction from 0.01 to 1.0 in hundredths, got {value!r}"
+            text = f"expected a fraction from 0.01 to 1.0 in steps of 0.01, got {value!r}"
             self.fail(text, param, ctx)
         return FreeShare(int(percent))
 

@@ -48,7 +48,7 @@ def share(text):
 
 def expert_layout(text):
     if not re.fullmatch(r"[1-9]\d{0,3}", text):
-        raise ValueError(f"{text!r} is not a number of GPUs")
+        raise ValueError(f"{text!r} is not a valid number of GPUs")
     return "tensor_parallel" if text == "1" else "expert_parallel"
 
 

@@ -123,7 +123,7 @@ def error_output_dropped():
 def require_byte_level(path, tokenizer):
     """Refuse a tokenizer whose tokens do not spell bytes, or that has none."""
     if not any(tokenizer.get_vocab()):
-        raise BadInputError(f"{path}: expected tokens, got an empty vocabulary")
+        raise BadInputError(f"{path}: expected at least one token, got an empty vocabulary")
     name = type(tokenizer.decoder).__name__
     if name != "ByteLevel":
         raise BadInputError(f"{path}: expected a ByteLevel decoder, got {name}")

@@ -89,7 +89,7 @@ terra HeaderReader:locate_header(size : &int64) : bool
     length = length or ([uint64](self.contents.data[i]) << (8 * i))
   end
   if length > [uint64](available) then
-    complain(self, "", "the header length is %llu bytes, but only %lld bytes follow it", length, available)
+    complain(self, "", "the header length is %llu bytes, but only %lld bytes follow the length field", length, available)
     return false
   end
   if length > header.max_header_bytes then
@@ -278,7 +278,7 @@ terra HeaderReader:read_metadata(entry : &json.Node) : bool
     value = self.document:next(value)
   end
   if entry.kind ~= json.object_kind or value ~= nil then
-    complain(self, metadata_key, "expected an object whose values are strings")
+    complain(self, metadata_key, "expected an object with only string values")
     return false
   end
   return true

@@ -32,7 +32,7 @@ terra RandomPlacer:failed(code : int32, what : rawstring) : int32
   var cause : C.glm_message
   cause.text[0] = 0
   self.layout.backend.device_message(self.device, &cause)
-  return status.fail(self.message, code, "cannot create random %s on rank %d: %.600s", what, self.layout.rank, &cause.text[0])
+  return status.fail(self.message, code, "cannot generate random %s on rank %d: %.600s", what, self.layout.rank, &cause.text[0])
 end
 
 terra RandomPlacer:fill(matrix : &C.glm_matrix, deviation : float, rank : int32) : int32
@@ -148,7 +148,7 @@ local terra fill_vectors(self : &RandomPlacer) : int32
   self.ones = [&float](C.malloc(count * sizeof(float)))
   self.zeros = [&float](C.calloc(count, sizeof(float)))
   if self.ones == nil or self.zeros == nil then
-    return status.fail(self.message, C.GLM_OUT_OF_MEMORY, "not enough host memory for vectors of %d numbers", count)
+    return status.fail(self.message, C.GLM_OUT_OF_MEMORY, "not enough host memory for vectors of %d elements", count)
   end
   for i = 0, count do
     self.ones[i] = 1.0f

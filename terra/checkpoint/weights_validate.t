@@ -247,7 +247,7 @@ terra Validator:check_tied_values()
   var head, table = self:tied_head(), self.checkpoint:find("model.embed_tokens.weight")
   var are_alike = head ~= nil and table ~= nil and head.dtype == table.dtype and head.bytes == table.bytes
   if are_alike and C.memcmp(head.data, table.data, table.bytes) ~= 0 then
-    complain(self, self.checkpoint:file_of(head), head.name, "config.json ties this tensor to %s, but their values differ", table.name)
+    complain(self, self.checkpoint:file_of(head), head.name, "config.json ties this tensor to %s, but the two tensors have different values", table.name)
   end
 end
 

@@ -82,7 +82,7 @@ return function(Validator, complain, join)
     if not is_finite then
       wanted = "finite"
     end
-    complain(self, self.checkpoint:file_of(view), view.name, "the scale of row %lld is %g; scales must be %s", index, value_at(view, index), wanted)
+    complain(self, self.checkpoint:file_of(view), view.name, "the scale for row %lld is %g; scales must be %s", index, value_at(view, index), wanted)
   end
 
   terra Validator:check_head_scale_values()

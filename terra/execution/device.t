@@ -62,7 +62,7 @@ local terra own_folder(target : &int8, message : &C.glm_message) : int32
   var info : C.Dl_info
   var place : {} -> {} = anchor
   if C.dladdr([&opaque](place), &info) == 0 or info.dli_fname == nil then
-    return status.fail(message, C.GLM_NOT_FOUND, "cannot find the folder of the engine's library; set library_dir")
+    return status.fail(message, C.GLM_NOT_FOUND, "cannot find the engine library's folder; set library_dir")
   end
   var slash = C.strrchr(info.dli_fname, [string.byte("/")])
   if slash == nil then
@@ -248,7 +248,7 @@ terra Library:describe_kind(
   info.struct_size = sizeof(C.glm_device_info)
   var code = self.backend.device_info(nil, info)
   if code ~= C.GLM_OK then
-    return status.fail(message, code, "%.800s cannot describe a device without opening one", &self.path[0])
+    return status.fail(message, code, "%.800s cannot report device information without opening a device", &self.path[0])
   end
   info.memory_total_bytes = memory_bytes
   info.memory_free_bytes = memory_bytes

@@ -28,13 +28,13 @@ local terra decode_plan(shape : &batch.StepShape, num_rows : int32) : StepPlan
 end
 
 local terra record(self : &Rank, plan : &StepPlan, graph : &&opaque, message : &C.glm_message) : int32
-  call(self, message, "capture of a decode step", "graph_begin")
+  call(self, message, "decode step capture", "graph_begin")
   var code = forward.step(self, plan, message)
   if code ~= C.GLM_OK then
     self.backend.graph_end(self.device, nil)
     return code
   end
-  call(self, message, "capture of a decode step", "graph_end", graph)
+  call(self, message, "decode step capture", "graph_end", graph)
   return C.GLM_OK
 end
 
@@ -44,7 +44,7 @@ local terra capture_job(self : &Rank, context : &opaque, message : &C.glm_messag
   most = terralib.select(shape.max_step_tokens < most, shape.max_step_tokens, most)
   self.graphs = [&&opaque](C.calloc(most, sizeof([&opaque])))
   if self.graphs == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the list of %d graphs", most)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for a list of %d graphs", most)
   end
   self:use_inputs(true)
   for num_rows = 1, most + 1 do
@@ -52,7 +52,7 @@ local terra capture_job(self : &Rank, context : &opaque, message : &C.glm_messag
     status.try(record(self, &plan, &self.graphs[num_rows - 1], message))
     self.num_graphs = num_rows
   end
-  call(self, message, "capture of decode steps", "synchronise")
+  call(self, message, "decode step capture", "synchronise")
   return C.GLM_OK
 end
 

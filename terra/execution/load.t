@@ -42,7 +42,7 @@ local terra open_device(self : &Rank, loading : &Loading, message : &C.glm_messa
 end
 
 local terra allocate(self : &Rank, kind : int32, bytes : int64, memory : &&opaque, message : &C.glm_message) : int32
-  call(self, message, "allocation of device memory", "allocate", kind, bytes, memory)
+  call(self, message, "device memory allocation", "allocate", kind, bytes, memory)
   return C.GLM_OK
 end
 
@@ -54,10 +54,10 @@ local terra bind_buffers(self : &Rank, loading : &Loading, message : &C.glm_mess
   self.buffers:bind(&shape, [&int8](self.buffer_memory))
   call(self, message, "set_workspace", "set_workspace", &planned.workspace, self.buffers.workspace, planned.workspace_bytes)
   if self.world_size > 1 then
-    call(self, message, "exchange of buffers between ranks", "group_bind", self.buffer_memory, bytes)
+    call(self, message, "buffer exchange between ranks", "group_bind", self.buffer_memory, bytes)
   end
   if self.index == 0 then
-    call(self, message, "allocation of pinned host memory", "host_allocate", planned.host_bytes, &self.host_memory)
+    call(self, message, "pinned host memory allocation", "host_allocate", planned.host_bytes, &self.host_memory)
     C.memset(self.host_memory, 0, planned.host_bytes)
     self.buffers:bind_host(&shape, [&int8](self.host_memory))
   end
@@ -112,7 +112,7 @@ local terra place_weights(self : &Rank, planned : &plan.Plan, message : &C.glm_m
   end
   self.cache.key_scale = self.weights.key_scale
   self.cache.value_scale = self.weights.value_scale
-  call(self, message, "placement of the weights", "synchronise")
+  call(self, message, "weight placement", "synchronise")
   status.try(planned.model.checkpoint:expect_whole(message))
   progress:add(bytes - progress.bytes_done)
   return C.GLM_OK

@@ -52,7 +52,7 @@ local terra measure_job(self : &Rank, context : &opaque, message : &C.glm_messag
   if bytes > most_bytes_read then
     bytes = most_bytes_read
   end
-  call(self, message, "measurement of the read rate", "measure_read", self.weight_memory, bytes, [&double](context))
+  call(self, message, "read rate measurement", "measure_read", self.weight_memory, bytes, [&double](context))
   return C.GLM_OK
 end
 

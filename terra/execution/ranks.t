@@ -261,14 +261,14 @@ terra RankGroup:start_threads(message : &C.glm_message) : int32
   for i = 0, self.world_size do
     var thread = [&RankThread](C.malloc(sizeof(RankThread)))
     if thread == nil then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the thread of rank %d", i)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for rank %d's thread", i)
     end
     thread.group = self
     thread.index = i
     var code = C.pthread_create(&self.threads[i], nil, rank_thread, thread)
     if code ~= 0 then
       C.free(thread)
-      return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot start the thread of rank %d: %s", i, C.strerror(code))
+      return status.fail(message, C.GLM_INTERNAL_ERROR, "cannot start the thread for rank %d: %s", i, C.strerror(code))
     end
     self.num_threads = i + 1
   end

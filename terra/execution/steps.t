@@ -45,14 +45,14 @@ end
 local terra upload_inputs(self : &Rank, launch : &Launch, message : &C.glm_message) : int32
   var plan = launch.plan
   var host, device = staged(launch.staging, plan:is_decode()), self.inputs
-  call(self, message, "upload of the inputs", "upload", device.data, host.data, host:unbiased_bytes(&plan.shape))
+  call(self, message, "input upload", "upload", device.data, host.data, host:unbiased_bytes(&plan.shape))
   if plan.num_biases > 0 then
-    call(self, message, "upload of the biases", "upload", device.bias_tokens, host.bias_tokens, host:bias_bytes())
+    call(self, message, "bias upload", "upload", device.bias_tokens, host.bias_tokens, host:bias_bytes())
   end
   var stride : int64 = plan.shape.max_pages_per_sequence
   var begin, finish = plan.page_table_row_begin * stride, plan.page_table_row_end * stride
   if finish > begin then
-    call(self, message, "upload of the page table", "upload", device.page_table + begin, host.page_table + begin, (finish - begin) * sizeof(int32))
+    call(self, message, "page table upload", "upload", device.page_table + begin, host.page_table + begin, (finish - begin) * sizeof(int32))
   end
   return C.GLM_OK
 end
@@ -60,7 +60,7 @@ end
 local terra download_logits(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
   var row : int64 = self.config.vocab_size
   var target = plan.logits + row * share.begin
-  call(self, message, "download of the logits", "download", target, self.buffers.logits, row * share.num_rows * sizeof(float))
+  call(self, message, "logits download", "download", target, self.buffers.logits, row * share.num_rows * sizeof(float))
   return C.GLM_OK
 end
 
@@ -70,7 +70,7 @@ local terra download_samples(self : &Rank, launch : &Launch, message : &C.glm_me
   if launch.flight.wants_logprobs then
     bytes = target.bytes
   end
-  call(self, message, "download of the sampled tokens", "download_begin", target.data, self.buffers.outputs.data, bytes)
+  call(self, message, "sampled token download", "download_begin", target.data, self.buffers.outputs.data, bytes)
   return C.GLM_OK
 end
 
@@ -78,10 +78,10 @@ local terra upload_masks(self : &Rank, launch : &Launch, message : &C.glm_messag
   var plan = launch.plan
   var host, device = staged(launch.staging, plan:is_decode()), self.inputs
   if plan:awaits_masks() then
-    call(self, message, "upload of the mask rows", "upload", device.count_row, host.count_row, host:row_control_bytes())
+    call(self, message, "mask row upload", "upload", device.count_row, host.count_row, host:row_control_bytes())
   end
   if plan.num_masks > 0 then
-    call(self, message, "upload of the masks", "upload", device.masks, host.masks, plan:mask_bytes())
+    call(self, message, "mask upload", "upload", device.masks, host.masks, plan:mask_bytes())
   end
   return C.GLM_OK
 end
@@ -119,7 +119,7 @@ local terra compute_or_replay(self : &Rank, launch : &Launch, message : &C.glm_m
   if not launch.flight.is_graph then
     return forward.step(self, launch.plan, message)
   end
-  call(self, message, "replay of the graph", "graph_replay", self.graphs[launch.plan.num_tokens - 1])
+  call(self, message, "graph replay", "graph_replay", self.graphs[launch.plan.num_tokens - 1])
   return C.GLM_OK
 end
 
@@ -197,7 +197,7 @@ end
 
 local terra await_forward_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var index = @[&int32](context)
-  call(self, message, "forward pass (set check_operations to 1 to see the operation and its layer)", "event_synchronise", self.forward_end[index])
+  call(self, message, "forward pass (set check_operations to 1 to identify the operation and layer)", "event_synchronise", self.forward_end[index])
   return C.GLM_OK
 end
 
@@ -208,7 +208,7 @@ end
 
 local terra land_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var index = @[&int32](context)
-  call(self, message, "forward pass (set check_operations to 1 to see the operation and its layer)", "event_synchronise", self.step_end[index])
+  call(self, message, "forward pass (set check_operations to 1 to identify the operation and layer)", "event_synchronise", self.step_end[index])
   if self.profile ~= nil then
     status.try(self.profile:end_step(message))
   end

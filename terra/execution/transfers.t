@@ -69,7 +69,7 @@ local terra count_tokens_job(self : &Rank, context : &opaque, message : &C.glm_m
   args.counts = self.buffers.counts
   args.vocab_size = self.config.vocab_size
   if args.num_tokens > 0 then
-    call(self, message, "upload of the tokens to count", "upload", self.buffers.count_tokens, args.token_ids, [int64](args.num_tokens) * sizeof(int32))
+    call(self, message, "penalty token upload", "upload", self.buffers.count_tokens, args.token_ids, [int64](args.num_tokens) * sizeof(int32))
   end
   args.token_ids = self.buffers.count_tokens
   call(self, message, "count_tokens", "count_tokens", &args)

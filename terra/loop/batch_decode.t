@@ -30,7 +30,7 @@ return function(Loop)
       return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_steps is %d; expected 0 or more", num_steps)
     end
     if num_states > self.step.shape.max_step_tokens then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d, but a forward pass supports only %d tokens", num_states, self.step.shape.max_step_tokens)
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_states is %d, but a forward pass supports at most %d tokens", num_states, self.step.shape.max_step_tokens)
     end
     if num_states > 0 and (states == nil or sampling == nil or (tokens == nil and num_steps > 0)) then
       return status.fail(message, C.GLM_INVALID_ARGUMENT, "states, sampling or tokens is null")
@@ -90,7 +90,7 @@ return function(Loop)
       if outputs.is_finite[item.sample_row] == 0 then
         return status.fail(message, C.GLM_NUMERIC_ERROR, "the logits of states[%d] after position %lld are not finite", i, item.tokens.size - 1)
       elseif outputs.token_ids[item.sample_row] < 0 then
-        return status.fail(message, C.GLM_NUMERIC_ERROR, "penalties leave no token to sample for states[%d] after position %lld", i, item.tokens.size - 1)
+        return status.fail(message, C.GLM_NUMERIC_ERROR, "penalties leave no tokens to sample for states[%d] after position %lld", i, item.tokens.size - 1)
       end
     end
     for i = 0, num_states do

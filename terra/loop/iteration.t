@@ -189,7 +189,7 @@ return function(Loop)
 
   terra Loop:publish()
     var s = &self.scheduler
-    check.invariant(s:is_consistent(), "pages, sequences and page tables disagree")
+    check.invariant(s:is_consistent(), "pages, sequences and page tables are inconsistent")
     self:lock()
     self:publish_events()
     self:remove_ended()

@@ -140,7 +140,7 @@ local Loop = terralib.memoize(function(RankGroup)
     var is_ready = self.steps:init() and self.submissions:reserve(self.max_live) and self.live:reserve(self.max_live) and self.masked:reserve(self.max_live)
       and self.events:init(needed, terralib.select(4 * needed > event_capacity_most, 4 * needed, event_capacity_most))
     if not is_ready then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the queues of %d requests", self.max_live)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to queue %d requests", self.max_live)
     end
     self.event_fd = C.eventfd(0, C.EFD_NONBLOCK or C.EFD_CLOEXEC)
     if self.event_fd < 0 then

@@ -52,10 +52,10 @@ return function(Loop)
     end
     var held = self.scheduler:count_references(&self.scheduler.states)
     if held > num_pages then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "a pool of %d pages is too small for the %lld pages that states use", num_pages, held)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "a pool of %d pages is too small for the %lld pages in use by states", num_pages, held)
     end
     if not self.events:make_room(2 * self.max_live) then
-      return status.fail(message, C.GLM_QUEUE_FULL, "%lld events are waiting to be polled", self.events.size)
+      return status.fail(message, C.GLM_QUEUE_FULL, "%lld events are waiting to be polled; poll them, then resize the pool", self.events.size)
     end
     status.try(self:check_usable(message))
     return self:check_live_fit(num_pages, message)

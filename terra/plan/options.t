@@ -119,7 +119,7 @@ terra options.resolve(
   options.fill_defaults(resolved)
   status.try(options.check_ranges(resolved, message))
   if resolved.num_layers > 0 and resolved.synthetic == 0 then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_layers is %d, but only synthetic models can have fewer layers", resolved.num_layers)
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_layers is %d; expected 0 (all layers), because only a synthetic model can have fewer", resolved.num_layers)
   end
   if resolved.memory_limit_bytes > 0 and resolved.memory_limit_percent > 0 then
     return status.fail(message, C.GLM_INVALID_ARGUMENT, "memory_limit_bytes and memory_limit_percent cannot be used together")

@@ -338,7 +338,7 @@ terra Plan:choose_memory(info : &C.glm_device_info, message : &C.glm_message) : 
     refusals.write_size(&wanted, self.memory_available)
     refusals.write_size(&excess, self.memory_available - info.memory_free_bytes)
     return status.fail(
-      message, C.GLM_OUT_OF_MEMORY, "memory_limit_bytes is %s, which is %s more than the free memory of the device (%s)", &wanted[0], &excess[0], &info.name[0]
+      message, C.GLM_OUT_OF_MEMORY, "memory_limit_bytes is %s, which is %s more than the device's free memory (%s)", &wanted[0], &excess[0], &info.name[0]
     )
   end
   if self.memory_available == 0 then

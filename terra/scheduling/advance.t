@@ -108,11 +108,11 @@ end
 
 terra Scheduler:fail_without_token(item : &Sequence)
   var text : int8[C.ENGINE_EVENT_MESSAGE_CAPACITY]
-  var code, cause = C.GLM_NUMERIC_ERROR, "penalties and biases leave no token to sample"
+  var code, cause = C.GLM_NUMERIC_ERROR, "penalties and biases leave no tokens to sample"
   if item:mask_allows_nothing() then
-    code, cause = C.GLM_INVALID_ARGUMENT, "the mask allows no token"
+    code, cause = C.GLM_INVALID_ARGUMENT, "the mask allows no tokens"
     if item.rules:is_active() then
-      cause = "the allowed tokens, bad words and mask leave no token to sample"
+      cause = "the allowed tokens, bad words and mask leave no tokens to sample"
     end
   elseif item:is_restricted() then
     cause = "penalties and biases exclude every token that the mask allows"
@@ -132,7 +132,7 @@ terra Scheduler:accept(item : &Sequence, row : int32)
     return
   end
   check.bounds(token, self.step.shape.vocab_size)
-  check.invariant(item.tokens.size < item.tokens.capacity, "a sequence outgrew its token list")
+  check.invariant(item.tokens.size < item.tokens.capacity, "a sequence exceeded the capacity of its token list")
   self:post_token(item, C.ENGINE_EVENT_TOKEN, row, token, item.sampling.num_logprobs)
   item:take_token(token)
   var reason = item:finish_reason()
@@ -194,7 +194,7 @@ terra Scheduler:launch()
 end
 
 terra Scheduler:land(now_ns : int64)
-  check.invariant(not self.is_unsampled, "a forward pass completed before its tokens were sampled")
+  check.invariant(not self.is_unsampled, "a forward pass was marked complete before its tokens were sampled")
   self.now_ns = now_ns
   self.counters.num_steps = self.counters.num_steps + 1
   for i = 0, self.launched.size do

@@ -265,7 +265,7 @@ terra StepPlan:add_logit_row(row : int32) : int32
 end
 
 terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, position : int32, count_row : int32) : int32
-  check.invariant(self.num_sample_rows == self.num_logit_rows, "a sampled row came after a row that is not sampled")
+  check.invariant(self.num_sample_rows == self.num_logit_rows, "a sampled row came after an unsampled row")
   var index = self:add_logit_row(row)
   var inputs = &self.inputs
   var takes_best = sampling.top_p == 0

@@ -74,13 +74,13 @@ end
 terra PagePool:count_cached_list() : int32
   var count, page, newer = 0, self.newest, none
   while page ~= none do
-    check.invariant(self:is_cached(page), "a page in the list of cached pages is not cached")
-    check.invariant(self:at(page).newer == newer, "the links in the list of cached pages are inconsistent")
+    check.invariant(self:is_cached(page), "the cached page list contains a page that is not cached")
+    check.invariant(self:at(page).newer == newer, "the cached page list has inconsistent links")
     count = count + 1
     newer = page
     page = self:at(page).older
   end
-  check.invariant(self.oldest == newer, "the list of cached pages has the wrong last page")
+  check.invariant(self.oldest == newer, "the cached page list has the wrong last page")
   return count
 end
 
@@ -90,7 +90,7 @@ terra PagePool:count_registered() : int32
     var page = self.buckets[bucket]
     while page ~= none do
       check.invariant(self:at(page).is_registered, "a page in the prefix cache is not registered")
-      check.invariant(self:find(self:at(page).parent, self:tokens_of(page)) == page, "a cached page was not found by its tokens")
+      check.invariant(self:find(self:at(page).parent, self:tokens_of(page)) == page, "a lookup by tokens did not find a cached page")
       count = count + 1
       page = self:at(page).bucket_next
     end

@@ -12,7 +12,7 @@ local insert_in_order = scheduler.insert_in_order
 local remove = scheduler.remove
 
 terra Scheduler:new_event(item : &Sequence, kind : int32) : &C.engine_event
-  check.invariant(self.events.size < self.events.capacity, "there are more events than reserved slots")
+  check.invariant(self.events.size < self.events.capacity, "more events were created than slots reserved")
   var event = &self.events.data[self.events.size]
   self.events.size = self.events.size + 1
   C.memset(event, 0, sizeof(C.engine_event))

@@ -27,7 +27,7 @@ terra KvEventRing:init(num_pages : int32, page_size : int32, message : &C.glm_me
   self.chain = [&int32](C.malloc([int64](num_pages) * sizeof(int32) + 1))
   self.event_fd = C.eventfd(0, C.EFD_NONBLOCK or C.EFD_CLOEXEC)
   if self.events == nil or self.tokens == nil or self.chain == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the KV events of %d pages of %d tokens", num_pages, page_size)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to record KV events for %d pages of %d tokens", num_pages, page_size)
   elseif self.event_fd < 0 then
     return status.fail(message, C.GLM_IO_ERROR, "cannot create an eventfd: %s", C.strerror(@C.__errno_location()))
   end

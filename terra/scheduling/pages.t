@@ -85,7 +85,7 @@ terra PagePool:init(capacity : int32, page_size : int32, message : &C.glm_messag
   self.move_destinations = allocate_indices(capacity)
   if self.pages == nil or self.tokens == nil or self.free_pages == nil or self.buckets == nil
     or self.renamed == nil or self.move_sources == nil or self.move_destinations == nil then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the tables of %d pages of %d tokens", capacity, page_size)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to track %d pages of %d tokens", capacity, page_size)
   end
   for bucket = 0, self.num_buckets do
     self.buckets[bucket] = none

@@ -273,7 +273,7 @@ terra request.copy(r : &C.engine_request, model : &ModelConfig, limits : &Limits
   if item.early_biases.size > most then
     var count = item.early_biases.size
     request.delete_sequence(item)
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "min_tokens needs %lld biases for the stop tokens, but a forward pass supports only %d", count, most)
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "min_tokens requires %lld logit biases to suppress the stop tokens, but a forward pass supports at most %d", count, most)
   end
   @result = item
   return C.GLM_OK

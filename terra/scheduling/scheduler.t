@@ -103,7 +103,7 @@ local terra remove(list : &SequenceList, item : &Sequence) : bool
 end
 
 local terra append(list : &SequenceList, item : &Sequence)
-  check.invariant(list.size < list.capacity, "a list of sequences outgrew its reserved size")
+  check.invariant(list.size < list.capacity, "a sequence list exceeded its reserved capacity")
   list.data[list.size] = item
   list.size = list.size + 1
 end
@@ -145,7 +145,7 @@ terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C
     status.try(self.pool.kv_events:init(options.num_pages, options.page_size, message))
   end
   if not self:reserve_lists() then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for the lists of %d sequences", options.max_live)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for lists of %d sequences", options.max_live)
   end
   return C.GLM_OK
 end
@@ -209,7 +209,7 @@ terra Scheduler:set_page(item : &Sequence, index : int32, page : int32)
 end
 
 terra Scheduler:push_page(item : &Sequence, page : int32)
-  check.invariant(item.pages.size < item.pages.capacity, "a sequence outgrew its page list")
+  check.invariant(item.pages.size < item.pages.capacity, "a sequence exceeded the capacity of its page list")
   item.pages.data[item.pages.size] = page
   item.pages.size = item.pages.size + 1
   self:set_page(item, item.pages.size - 1, page)

@@ -66,7 +66,7 @@ def test_strangers_finish(engine, name, temperature):
     mine = engine.submit(request(name, temperature))
     last = ends(engine, stranger, mine)
     assert last[stranger].finish_reason == "length"
-    assert last[mine].kind == "finished" or "no token to sample" in last[mine].message
+    assert last[mine].kind == "finished" or "no tokens to sample" in last[mine].message
     assert engine.info()["is_usable"] == 1
     [alone] = run_requests(engine, [STRANGER])
     assert len(alone.tokens) == 12

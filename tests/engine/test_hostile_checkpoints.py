@@ -184,7 +184,7 @@ def test_metadata_of_strings_is_read(metadata, checkpoint):
 def test_metadata_of_anything_else_is_refused(metadata, checkpoint):
     path = checkpoint / FIRST_SHARD
     tamper.change_header(path, lambda header: header.update({"__metadata__": metadata}))
-    problem = f"{FIRST_SHARD}: __metadata__: expected an object whose values are strings"
+    problem = f"{FIRST_SHARD}: __metadata__: expected an object with only string values"
     assert problem in problems(checkpoint)
 
 

@@ -154,10 +154,10 @@ def test_a_tied_head_of_other_values_is_reported(tmp_path):
     problems = inspect_checkpoint(directory)["problems"]
     assert [one["tensor"] for one in problems] == ["lm_head.weight"]
     assert (
-        "this tensor to model.embed_tokens.weight, but their values differ"
+        "this tensor to model.embed_tokens.weight, but the two tensors have different values"
         in problems[0]["message"]
     )
-    with pytest.raises(EngineError, match="their values differ"):
+    with pytest.raises(EngineError, match="the two tensors have different values"):
         Engine(EngineOptions(directory, device="cpu", max_seq=64, num_threads=1)).close()
 
 

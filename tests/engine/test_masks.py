@@ -203,7 +203,7 @@ def test_a_mask_that_allows_nothing_names_the_position(position, num_logprobs, e
         engine.set_masks([(request_id, index, nothing if index == position else full)])
     end = await_end(engine)
     assert (end.kind, end.status) == ("failed", Status.GLM_INVALID_ARGUMENT)
-    assert end.message == f"the mask allows no token at output position {position}"
+    assert end.message == f"the mask allows no tokens at output position {position}"
     assert engine.info()["owned_pages"] == 0
     assert run_requests(engine, [asked(0)])[0].tokens
 

@@ -112,7 +112,7 @@ def test_a_limit_above_what_the_fullest_device_has_free_is_refused(kind):
     with Engine(within) as engine:
         assert engine.info()["world_size"] == 2
     above = EngineOptions(CAPITALS, memory_limit_bytes=2 * GIGABYTE + 1, **options)
-    words = r"memory_limit_bytes is 2\.00 GB, which is 1 bytes more than the free memory"
+    words = r"memory_limit_bytes is 2\.00 GB, which is 1 bytes more than the device's free memory"
     for refuses in (plan, Engine):
         with pytest.raises(EngineError, match=words) as caught:
             refuses(above)

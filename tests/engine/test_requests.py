@@ -51,7 +51,7 @@ BAD = {
     "deadline_ns is -1": Request([1], deadline_ns=-1),
     "logits_capacity is -1": Request([1], logits_capacity=-1),
     "logits is null; expected a buffer for 2 rows of 97": Request([1], logits_capacity=2),
-    "min_tokens needs 17 biases": Request([1], min_tokens=2, stop_tokens=range(17)),
+    "min_tokens requires 17 logit biases": Request([1], min_tokens=2, stop_tokens=range(17)),
 }
 
 

@@ -100,7 +100,7 @@ def test_rows_outside_a_matrix(device):
     with invalid("num_rows: expected 0 to 4, got 5"):
         device.run("place_rows", row_begin=0, num_rows=5, **fields)
     unscaled = structs()["glm_matrix"](FP8, 0, 4, 3, placed.struct.data)
-    with invalid("row_scale of an FP8 matrix"):
+    with invalid("row_scale for an FP8 matrix"):
         device.run("place_rows", **{**fields, "matrix": address(unscaled)}, num_rows=1)
 
 
@@ -130,7 +130,7 @@ def test_slots_and_pages_outside_the_cache(checking):
         cache.attend(query, [Segment(1, 1, (3,))])
     with invalid(r"context_length\[0\]: expected 0 to 4, got 5"):
         cache.attend(query, [Segment(5, 1, (0,))])
-    with invalid("rows of a segment"):
+    with invalid("segment rows"):
         cache.attend(np.zeros((3, 8)), [Segment(2, 3, (0,))])
 
 

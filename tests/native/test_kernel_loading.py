@@ -57,5 +57,5 @@ def test_a_group_has_its_kernels_loaded():
 
 def test_ranks_whose_kernels_come_later_are_refused():
     refused = group_of_two(CUDA_MODULE_LOADING="LAZY")
-    assert refused.startswith("status 4: group_create: CUDA is set to load kernels lazily")
+    assert refused.startswith("status 4: group_create: CUDA lazy loading is enabled")
     assert "CUDA_MODULE_LOADING=EAGER" in refused

@@ -197,7 +197,9 @@ def test_unexpected_errors_have_no_traceback(capsys, monkeypatch):
     monkeypatch.setattr("glm_engine.engine.inspect_checkpoint", fail)
     monkeypatch.delenv(cli.TRACEBACK_VARIABLE, raising=False)
     assert cli.main(["inspect"]) == 3
-    expected = "glm: unexpected RuntimeError: first second (GLM_TRACEBACK=1 shows where)\n"
+    expected = (
+        "glm: unexpected RuntimeError: first second (set GLM_TRACEBACK=1 for the traceback)\n"
+    )
     assert capsys.readouterr().err == expected
     monkeypatch.setenv(cli.TRACEBACK_VARIABLE, "1")
     with pytest.raises(RuntimeError):

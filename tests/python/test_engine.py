@@ -302,7 +302,9 @@ def test_numbers_of_the_synchronous_face_are_not_cut_off(engine, prompt):
         engine.decode_step(state, 2**32 + 5)
     with pytest.raises(BadInputError, match="num_pages is 4294967304"):
         engine.resize_pool(2**32 + 8)
-    with pytest.raises(BadInputError, match="expected 1 samplings, one for each state, got 0"):
+    with pytest.raises(
+        BadInputError, match=r"expected one set of sampling parameters per state \(1\), got 0"
+    ):
         engine.run_batch_decode([state], [], 1)
     with pytest.raises(EngineError, match="num_steps is -1"):
         engine.run_batch_decode([state], [Sampling()], -1)

@@ -140,7 +140,7 @@ def test_help_of_a_command_is_its_help(words, capsys):
         ),
         (("help", "metrics"), "`glm help engine` and `glm help sampling` show the options"),
         (("help", "deploy", "metrics"), "No such command 'metrics'.\n"),
-        (("help", "serve", "me"), "`glm serve` has no commands, got 'me'"),
+        (("help", "serve", "me"), "`glm serve` has no subcommands, got 'me'"),
         (("--model", "x", "serve"), "expected `glm COMMAND --model`"),
     ],
 )

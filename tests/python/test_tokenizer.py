@@ -141,7 +141,7 @@ def test_a_tokenizer_that_spells_nothing_is_refused(tmp_path, tokens):
     table["model"] |= {"vocab": tokens, "merges": []}
     table["added_tokens"] = []
     (tmp_path / "tokenizer.json").write_text(json.dumps(table))
-    with pytest.raises(BadInputError, match="expected tokens, got an empty vocabulary"):
+    with pytest.raises(BadInputError, match="expected at least one token, got an empty vocabulary"):
         GlmTokenizer(tmp_path)
 
 

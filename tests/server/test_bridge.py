@@ -74,14 +74,14 @@ def test_an_event_that_cannot_be_taken_ends_its_choice_alone() -> None:
     bridge, choices, inboxes = opened(3)
     choices[1].arrived = UnwillingList()
     bridge.deliver()
-    check_that_only_the_second_ended(bridge, choices, inboxes, "an event of the engine failed")
+    check_that_only_the_second_ended(bridge, choices, inboxes, "handling an engine event failed")
 
 
 def test_a_guide_that_cannot_be_asked_ends_its_choice_alone() -> None:
     bridge, choices, inboxes = opened(3)
     choices[1].guide = object()
     bridge.deliver()
-    message = "the mask of the next token failed"
+    message = "computing the mask for the next token failed"
     check_that_only_the_second_ended(bridge, choices, inboxes, message)
 
 

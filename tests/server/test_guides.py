@@ -188,7 +188,7 @@ def test_a_choice_that_fails_keeps_no_other_of_its_wave(engine):
     [
         (BadInputError("too complex"), 400, "grammar_error", "too complex"),
         (EngineError("engine_set_masks", Status.GLM_DEVICE_ERROR, "lost"), 503, None, "lost"),
-        (RuntimeError("secret"), 500, None, "the mask of the next token failed"),
+        (RuntimeError("secret"), 500, None, "computing the mask for the next token failed"),
     ],
 )
 def test_a_choice_without_its_mask_ends_and_leaves_the_engine(

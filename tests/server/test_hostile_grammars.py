@@ -83,7 +83,7 @@ def answer_at_once(server, path, fields):
 def test_a_panic_of_the_compiler_is_refused_at_once(server, path, fields) -> None:
     answer = answer_at_once(server, path, fields)
     assert answer.status_code == 400, answer.text
-    assert "the grammar compiler cannot handle it" in answer.json()["error"]["message"]
+    assert "the grammar compiler does not support this" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(("path", "fields"), NOT_STRICT)

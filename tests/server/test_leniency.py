@@ -163,4 +163,4 @@ def test_one_constraint_at_a_time(server) -> None:
     fields = {"guided_grammar": 'start: "a"', "guided_regex": "a"}
     answer = server.http.post(CHAT, json={"messages": ASKED, **fields})
     assert answer.status_code == 400
-    assert "use only one of them" in answer.json()["error"]["message"]
+    assert "cannot be used together" in answer.json()["error"]["message"]

@@ -146,7 +146,7 @@ def test_options_of_one_meaning_may_agree_and_not_contradict() -> None:
     assert default_template_variables({}, None, None) == {}
     assert default_template_variables({"a": 1}, False, "0") == {"a": 1, "enable_thinking": False}
     for given in (({}, True, "0"), ({"enable_thinking": [1]}, False, None)):
-        with pytest.raises(BadInputError, match="contradict each other"):
+        with pytest.raises(BadInputError, match="conflict: use only one"):
             default_template_variables(*given)
     with pytest.raises(BadInputError, match="cannot set messages"):
         default_template_variables({"messages": []}, None, None)
@@ -190,7 +190,7 @@ def test_a_config_of_another_folder_and_none(start_server, tmp_path) -> None:
         (("--override-generation-config", '{"temperature": 3}'), "less than or equal to 2"),
         (("--override-generation-config", '{"max_new_tokens": 3}'), "known fields: do_sample, m"),
         (("--generation-config", "nowhere"), "generation_config.json: no such file"),
-        (("--think", "--reasoning-budget", "0"), "contradict each other"),
+        (("--think", "--reasoning-budget", "0"), "conflict: use only one"),
         (("--reasoning-budget", "5"), "'5' is not one of"),
         (("--default-chat-template-kwargs", '{"tools": []}'), "cannot set tools"),
         (("--api-key-file", "nowhere"), "nowhere: cannot read the API key file: No such file"),

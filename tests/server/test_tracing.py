@@ -160,10 +160,10 @@ def test_the_standard_variables_decide(environment, expected) -> None:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({}, "tracing is off: OpenTelemetry is not installed; install glm-engine[otel]"),
+        ({}, "tracing disabled: OpenTelemetry is not installed; install glm-engine[otel]"),
         (
             {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-            "tracing is off: expected the OTLP protocol http/protobuf, got grpc",
+            "tracing disabled: expected OTLP protocol http/protobuf, got grpc",
         ),
     ],
 )
@@ -175,4 +175,5 @@ def test_what_cannot_be_is_one_line_at_the_start(start_server, tmp_path, more, l
     server = start_server(environment={ENDPOINT: "http://127.0.0.1:9", "PYTHONPATH": path, **more})
     answer = server.http.post(COMPLETIONS, json={"prompt": QUESTION})
     assert answer.status_code == 200
-    assert [one.count(line) for one in server.log().splitlines() if "tracing is off" in one] == [1]
+    told = [one for one in server.log().splitlines() if "tracing disabled" in one]
+    assert [one.count(line) for one in told] == [1]

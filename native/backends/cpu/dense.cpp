@@ -95,7 +95,7 @@ void check_kernel(futhark_context* context, const char* where, int code) {
   if (code == FUTHARK_SUCCESS) return;
   char* text = futhark_context_get_error(context);
   const std::string message =
-      text == nullptr ? "Futhark gave no error message" : text;
+      text == nullptr ? "Futhark reported no error message" : text;
   std::free(text);
   throw Failure(
       code == FUTHARK_OUT_OF_MEMORY ? GLM_OUT_OF_MEMORY : GLM_DEVICE_ERROR,

@@ -21,7 +21,7 @@ void expect_options(const glm_device_options& options) {
   expect_range(where, "rank", 0, options.world_size - 1, options.rank);
   expect_range(where, "num_threads", 0, 4096, options.num_threads);
   if (options.group != nullptr)
-    expect_equal(where, "world_size of the group",
+    expect_equal(where, "world_size with this group",
                  options.group->ranks.world_size(), options.world_size);
   else
     expect_equal(where, "world_size without a group", 1, options.world_size);

@@ -76,14 +76,14 @@ void place_elements(const glm_place_rows_args& args) {
 void place_scales(const glm_place_rows_args& args, const char* where) {
   const glm_matrix& matrix = *args.matrix;
   if (matrix.dtype == GLM_DTYPE_F8_E4M3)
-    expect_pointer(where, "scale_source of an FP8 matrix", args.scale_source);
+    expect_pointer(where, "scale_source for an FP8 matrix", args.scale_source);
   if (args.scale_source != nullptr && matrix.row_scale == nullptr)
-    reject(where, "row_scale of a matrix with scales", "a pointer", "null");
+    reject(where, "row_scale for a matrix with scales", "a pointer", "null");
   if (args.scale_source != nullptr)
     widen(where, "scale_source", args.scale_source, args.scale_dtype,
           args.num_rows, matrix.row_scale + args.row_begin);
   if (args.bias_source != nullptr && matrix.bias == nullptr)
-    reject(where, "bias of a matrix with biases", "a pointer", "null");
+    reject(where, "bias for a matrix with biases", "a pointer", "null");
   if (args.bias_source != nullptr)
     widen(where, "bias_source", args.bias_source, args.bias_dtype,
           args.num_rows, matrix.bias + args.row_begin);
@@ -139,7 +139,7 @@ void expect_matrix(const char* where, const char* what,
   if (table != (role == GLM_MATRIX_TABLE))
     expect_equal(where, "matrix role", role, matrix->role);
   if (element_bytes(where, matrix->dtype) == 1)
-    expect_pointer(where, "row_scale of an FP8 matrix", matrix->row_scale);
+    expect_pointer(where, "row_scale for an FP8 matrix", matrix->row_scale);
 }
 
 void place_rows(glm_device&, const glm_place_rows_args& args) {

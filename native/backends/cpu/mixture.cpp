@@ -213,10 +213,12 @@ void experts(glm_device& device, const glm_experts_args& args) {
   expect_pointer(kExperts, "expert_ids", args.expert_ids);
   expect_pointer(kExperts, "expert_weights", args.expert_weights);
   if (args.gate_up->dtype == GLM_DTYPE_F8_E4M3) {
-    expect_pointer(kExperts, "codes for FP8 experts", args.input.codes);
-    expect_pointer(kExperts, "row_scale for FP8 experts", args.input.row_scale);
+    expect_pointer(kExperts, "input.codes for FP8 experts", args.input.codes);
+    expect_pointer(kExperts, "input.row_scale for FP8 experts",
+                   args.input.row_scale);
   } else {
-    expect_pointer(kExperts, "plain for unquantized experts", args.input.plain);
+    expect_pointer(kExperts, "input.plain for unquantized experts",
+                   args.input.plain);
   }
   const void* initial = args.initial;
   if (has_shared_expert(args)) {

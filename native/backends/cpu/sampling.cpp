@@ -42,7 +42,7 @@ void expect_tables(const glm_sample_args& args) {
   expect_each(kSample, "bias_begin", 0, args.num_biases, args.bias_begin,
               rows + 1);
   for (int32_t r = 0; r < args.num_rows; ++r)
-    expect_range(kSample, "bias_begin of the next row", args.bias_begin[r],
+    expect_range(kSample, "bias_begin for the next row", args.bias_begin[r],
                  args.num_biases, args.bias_begin[r + 1]);
   expect_each(kSample, "bias_tokens", 0, args.vocab_size - 1, args.bias_tokens,
               args.num_biases);

@@ -46,10 +46,10 @@ void expect_segments(const char* where, const glm_attention_args& args) {
   for (int32_t s = 0; s < count; ++s) {
     const int32_t queries =
         segments.query_begin[s + 1] - segments.query_begin[s];
-    expect_range(where, "rows of a segment", s < segments.num_decode_segments,
+    expect_range(where, "segment rows", s < segments.num_decode_segments,
                  segments.context_length[s], queries);
     if (s < segments.num_decode_segments)
-      expect_equal(where, "rows of a decode segment", 1, queries);
+      expect_equal(where, "decode segment rows", 1, queries);
     const int32_t num_pages =
         (segments.context_length[s] + cache.page_size - 1) / cache.page_size;
     expect_each(where, "page_table", 0, cache.num_pages - 1,

@@ -58,7 +58,7 @@ void expect_options(const glm_device_options& options) {
   expect_range(where, "rank", 0, options.world_size - 1, options.rank);
   expect_range(where, "num_threads", 0, 4096, options.num_threads);
   expect_equal(where,
-               options.group != nullptr ? "world_size of the group"
+               options.group != nullptr ? "world_size with this group"
                                         : "world_size without a group",
                options.group != nullptr ? options.group->peers.world_size() : 1,
                options.world_size);

@@ -33,7 +33,7 @@ void expect_rows(const char* where, const glm_place_rows_args& args) {
   expect_range(where, "source_row_stride", matrix.columns, INT64_MAX,
                args.source_row_stride);
   if (matrix.dtype == GLM_DTYPE_F8_E4M3)
-    expect_pointer(where, "scale_source of an FP8 matrix", args.scale_source);
+    expect_pointer(where, "scale_source for an FP8 matrix", args.scale_source);
   if (args.scale_source != nullptr)
     expect_floats(where, "scale_source", args.scale_source, args.scale_dtype,
                   matrix.row_scale);

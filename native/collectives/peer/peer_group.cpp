@@ -86,7 +86,7 @@ void expect_loaded_kernels() {
                       std::to_string(static_cast<int>(result)));
   if (mode != CU_MODULE_EAGER_LOADING)
     refuse(
-        "CUDA is set to load kernels lazily, which can deadlock ranks that "
+        "CUDA lazy loading is enabled, which can deadlock ranks that "
         "wait for each other: set CUDA_MODULE_LOADING=EAGER before the "
         "process first calls CUDA");
 }

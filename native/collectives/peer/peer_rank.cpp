@@ -126,7 +126,7 @@ void PeerRank::expect_in_bound_memory(const char* where, const char* what,
 Exchange PeerRank::next_exchange(const char* where, const PartOfSum& part) {
   Exchange exchange = exchange_between_ranks(where, part.is_scattered);
   if (region_bytes_ < region_bytes(region_shape_, part.width))
-    reject(where, "hidden_size", "at most the size planned for the workspace",
+    reject(where, "hidden_size", "at most the value planned for the workspace",
            std::to_string(part.width));
   if (!turns_.is_capturing()) group_.wait_for_slower_ranks(rank_);
   const int32_t turn = turns_.next();

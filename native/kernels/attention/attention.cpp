@@ -47,7 +47,7 @@ void clear_output(const Context& context, const glm_attention_args& args) {
                         args.cache->head_dim * dtype_bytes(GLM_DTYPE_BF16);
   check(cudaMemsetAsync(args.output, 0, static_cast<size_t>(bytes),
                         context.stream),
-        "attention: clear the output");
+        "attention: clearing the output");
 }
 
 void attend_decode_rows(const Context& context,

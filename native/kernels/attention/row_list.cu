@@ -44,8 +44,8 @@ void list_prefill_rows(const Context& context, const glm_attention_args& args,
   LaunchShape shape;
   shape.grid = dim3(static_cast<uint32_t>(ceil_divide(count, kThreads)));
   shape.block = dim3(kThreads);
-  launch("attention: list of prefill rows", context.stream, shape,
-         list_rows_kernel, args.num_tokens, args.segments, list);
+  launch("attention: prefill row list", context.stream, shape, list_rows_kernel,
+         args.num_tokens, args.segments, list);
 }
 
 }

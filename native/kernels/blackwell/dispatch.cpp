@@ -94,7 +94,8 @@ void multiply(const Context& context, const Product& product,
   expect_equal(kWhere, "weights modulo 16", 0,
                reinterpret_cast<uintptr_t>(product.weights) % kChunkBytes);
   if (!is_aligned(product)) {
-    expect_equal(kWhere, "groups of unaligned rows", 1, product.num_groups);
+    expect_equal(kWhere, "number of groups with unaligned rows", 1,
+                 product.num_groups);
     return multiply_directly(context, product);
   }
   const Groups groups = lay_out(scratch, product);

@@ -39,7 +39,7 @@ void list_groups(const Context& context, const Product& product,
   shape.grid = dim3(
       static_cast<uint32_t>(ceil_divide(product.num_groups, kGroupThreads)));
   shape.block = dim3(kGroupThreads);
-  launch("blackwell product: list of groups", context.stream, shape,
+  launch("blackwell product: group list", context.stream, shape,
          list_groups_kernel, product, groups);
 }
 

@@ -51,10 +51,11 @@ void expect_memory(const glm_experts_args& args) {
     expect_pointer(kExperts, "down data", args.down->data);
   }
   if (args.gate_up->dtype != GLM_DTYPE_F8_E4M3)
-    return expect_pointer(kExperts, "plain for unquantized experts",
+    return expect_pointer(kExperts, "input.plain for unquantized experts",
                           args.input.plain);
-  expect_pointer(kExperts, "codes for FP8 experts", args.input.codes);
-  expect_pointer(kExperts, "row_scale for FP8 experts", args.input.row_scale);
+  expect_pointer(kExperts, "input.codes for FP8 experts", args.input.codes);
+  expect_pointer(kExperts, "input.row_scale for FP8 experts",
+                 args.input.row_scale);
   if (args.num_local_experts == 0) return;
   expect_pointer(kExperts, "gate_up row_scale", args.gate_up->row_scale);
   expect_pointer(kExperts, "down row_scale", args.down->row_scale);

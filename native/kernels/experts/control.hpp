@@ -13,7 +13,7 @@ constexpr int32_t kMaxTopK = 64;
 constexpr int32_t kMaxLists =
     kMaxLocalExperts + kMaxAssignments / kMaxListTokens;
 static_assert(kMaxTopK <= kMaxAssignments / kMaxListTokens,
-              "small launches need short token lists");
+              "kMaxListTokens is too large for kMaxTopK");
 constexpr int32_t kMaxRowUnits = 2048;
 constexpr int32_t kSmallGateUpRows = 32;
 constexpr int32_t kSmallDownRows = 64;

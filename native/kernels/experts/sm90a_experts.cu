@@ -126,7 +126,7 @@ template <int32_t dtype, int32_t rows, int32_t down_rows, int32_t max_columns>
 void launch_shape(cudaStream_t stream, int32_t num_multiprocessors,
                   ExpertsParameters p) {
   static_assert(down_rows >= kSmallDownRows,
-                "there are too few counters for the down projection");
+                "too few counters for the down projection");
   expect_range("experts", "choices per launch", 0, kMostChoices<max_columns>,
                p.num_assignments());
   constexpr int32_t kStageBytes = StageShape<rows>::bytes(max_columns);
@@ -134,7 +134,7 @@ void launch_shape(cudaStream_t stream, int32_t num_multiprocessors,
       static_cast<int32_t>(sizeof(SharedState)) + p.num_assignments() * 2;
   set_units(p, rows, down_rows, num_multiprocessors);
   p.num_stages = min(kMostStages, (kSharedLimit - state_bytes) / kStageBytes);
-  expect_range("experts", "bytes of the ring buffer",
+  expect_range("experts", "ring buffer bytes",
                MemberBits::bytes(p.num_assignments(), p.num_experts), INT64_MAX,
                int64_t{p.num_stages} * kStageBytes);
   constexpr int32_t kInFlight =

@@ -124,7 +124,7 @@ void expect_matrix(const char* where, const glm_matrix& matrix) {
   expect_matrix_shape(where, matrix);
   expect_pointer(where, "matrix data", matrix.data);
   if (matrix.dtype == GLM_DTYPE_F8_E4M3)
-    expect_pointer(where, "row_scale of an FP8 matrix", matrix.row_scale);
+    expect_pointer(where, "row_scale for an FP8 matrix", matrix.row_scale);
 }
 
 void clear_padding(const Context& context, const glm_matrix& matrix) {

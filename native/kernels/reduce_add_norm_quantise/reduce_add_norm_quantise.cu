@@ -288,8 +288,8 @@ int32_t rows_of_exchange(const collectives::PeerRank& peers, bool is_scattered,
   if (num_left <= most) return num_left;
   if (!is_scattered) return most;
   const int32_t world_size = peers.world_size();
-  expect_range(kWhere, "row count of a scattered exchange", 2 * world_size,
-               INT32_MAX, most);
+  expect_range(kWhere, "rows per scattered exchange", 2 * world_size, INT32_MAX,
+               most);
   const int32_t whole = std::min(most, num_left - world_size);
   return whole - whole % world_size;
 }

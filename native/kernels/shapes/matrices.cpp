@@ -40,8 +40,7 @@ void expect_matrix_shape(const char* where, const glm_matrix& matrix) {
   expect_range(where, "role", GLM_MATRIX_LINEAR, GLM_MATRIX_TABLE, matrix.role);
   expect_range(where, "dtype", GLM_DTYPE_F32, GLM_DTYPE_F8_E4M3, matrix.dtype);
   if (matrix.role == GLM_MATRIX_GATE_UP)
-    expect_equal(where, "row count, modulo 2, of a gate-and-up matrix", 0,
-                 matrix.rows % 2);
+    expect_equal(where, "gate-and-up matrix rows modulo 2", 0, matrix.rows % 2);
 }
 
 void expect_product_dtype(const char* where, const char* what, int32_t last,

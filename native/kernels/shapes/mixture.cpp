@@ -52,8 +52,8 @@ void expect_route_shapes(const glm_route_args& args) {
   if (routing::stages_that_fit(tiles, router.dtype,
                                routing::token_blocks_for(args.num_tokens)) < 1)
     throw Failure(GLM_NOT_SUPPORTED,
-                  "route: hidden_size: expected rows that fit in shared memory "
-                  "with a router of " +
+                  "route: hidden_size: expected a value that fits in shared "
+                  "memory with " +
                       std::to_string(router.rows) + " experts, got " +
                       std::to_string(router.columns));
 }

@@ -21,7 +21,7 @@ def command(ctx, words):
     shown = ctx.find_root()
     for word in words:
         if not isinstance(shown.command, click.Group):
-            raise click.UsageError(f"`{shown.command_path}` has no commands, got {word!r}", ctx)
+            raise click.UsageError(f"`{shown.command_path}` has no subcommands, got {word!r}", ctx)
         name, found, _ = resolved(shown, word)
         settings = found.context_settings
         shown = found.context_class(found, info_name=name, parent=shown, **settings)

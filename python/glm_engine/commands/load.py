@@ -194,7 +194,7 @@ def measure(as_json, in_engine, base_url, **values):
         options.refuse_stated("only allowed with --engine", *ENGINE_OPTIONS)
     else:
         options.refuse_stated(
-            "--engine does not use a server; remove", "url", "base_url", "key_file"
+            "--engine runs without a server; remove", "url", "base_url", "key_file"
         )
     schedule = make_schedule(as_json, **values)
     run = run_in_engine if in_engine else run_at_server

@@ -20,7 +20,7 @@ from glm_engine.errors import EngineError, ExitCode, Status
 from glm_engine.option_types import SizeOfOne
 from glm_engine.sizes import batch_line, context_line
 
-ON_GPUS = " To plan for GPUs, state the memory of each, e.g. --device-memory 141GB."
+ON_GPUS = " To plan for GPUs, specify the memory of each, e.g. --device-memory 141GB."
 
 
 @options.command("plan")

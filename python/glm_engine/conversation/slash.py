@@ -66,7 +66,7 @@ def change_setting(session, rest):
         command, argument = SET_WORDS[name]
         obey(session, f"/{command} {argument or ' '.join(value)}")
     elif not value:
-        raise BadInputError(f"/set {name}: expected a value, or default to reset it")
+        raise BadInputError(f"/set {name}: expected a value, or `default` to reset")
     else:
         name = name.replace("-", "_")
         session.settings.change(name, value[0])

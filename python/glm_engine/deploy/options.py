@@ -204,7 +204,7 @@ def hub_name(model):
     model = model or MODEL_ON_MODAL
     if model != OWN_MODEL and (Path(model).exists() or not NAME.fullmatch(model)):
         raise BadInputError(
-            f"--model: expected ORG/NAME of the hub, e.g. {MODEL_ON_MODAL}, or {OWN_MODEL}, "
-            f"got {model}; a folder needs --local"
+            f"--model: expected the ORG/NAME of a model on the hub, e.g. {MODEL_ON_MODAL}, "
+            f"or {OWN_MODEL}, got {model}; a folder needs --local"
         )
     return model

@@ -184,7 +184,7 @@ def parsed(text):
 
 
 def refused(name):
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def is_json_of(text, types):

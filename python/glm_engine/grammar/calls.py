@@ -127,7 +127,7 @@ class CallRules:
         if not found and not tool.strict:
             found.append(f"{self.free_text(frozenset())}?")
         if not found:
-            raise BadInputError(f"{place}: no text can match it")
+            raise BadInputError(f"{place}: cannot match any text")
         return f"({' | '.join(found)})"
 
     def free_text(self, types):

@@ -110,7 +110,7 @@ class GrammarCompiler:
             raise BadInputError(f"{draft.name}: {first_line(state.get_error())}")
         grammar = Grammar(self.vocabulary, state)
         if not Matcher(grammar).mask().any():
-            raise BadInputError(f"{draft.name}: no token of this model can begin a match")
+            raise BadInputError(f"{draft.name}: no token in the vocabulary can start a match")
         return grammar
 
     def json_schema(self, schema, strict=True, name="schema", any_whitespace=False):
@@ -183,7 +183,8 @@ class GrammarCompiler:
     def call_rules(self):
         if self.spelling is None:
             raise BadInputError(
-                "tools: tool calls cannot be enforced: the chat template does not show their format"
+                "tools: cannot enforce tool calls: the tool-call format cannot be determined "
+                "from the chat template"
             )
         return CallRules(self.spelling, self.vocabulary.tag, self.limits)
 

@@ -32,8 +32,8 @@ PARSER_LIMITS = {
 
 
 REWORDED = {
-    "panic: ": "the grammar compiler cannot handle it",
-    "NoExtensionBias": "no text can match it",
+    "panic: ": "the grammar compiler does not support this",
+    "NoExtensionBias": "cannot match any text",
     "oneOf constraints are not supported": "the alternatives of oneOf may overlap; use anyOf",
 }
 

@@ -32,7 +32,7 @@ class Grammar:
         if opening is Opening.THOUGHT and self.vocabulary.thought is None:
             path = self.vocabulary.tokenizer.path.name
             raise BadInputError(
-                f"{path}: no token {THINK_END}; a grammar for the answer after thinking needs it"
+                f"{path}: no {THINK_END} token; a grammar that starts after thinking needs one"
             )
         self.num_started += 1
         return Matcher(self, opening)
@@ -136,7 +136,7 @@ class Matcher:
         if self.state.is_error():
             self.grammar.has_failed = True
             problem = first_line(self.state.get_error())
-            raise BadInputError(f"the grammar failed at {what}: {problem}")
+            raise BadInputError(f"the grammar failed on {what}: {problem}")
 
     @property
     def thinks(self):

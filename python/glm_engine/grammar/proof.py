@@ -57,8 +57,8 @@ class Proof:
 
     def costly(self):
         return CostlyGrammarError(
-            f"compiling it takes more than {self.seconds:g} s or "
-            f"{self.limits.memory_bytes >> 20} MiB"
+            f"the grammar takes more than {self.seconds:g} s or "
+            f"{self.limits.memory_bytes >> 20} MiB to compile"
         )
 
     def open(self):

@@ -34,7 +34,7 @@ def check_schema(name, schema, limits):
     try:
         text = json.dumps(schema, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (RecursionError, TypeError, ValueError) as error:
-        raise BadInputError(f"{name}: cannot be written as JSON: {error}") from error
+        raise BadInputError(f"{name}: cannot be serialized to JSON: {error}") from error
     check_size(name, len(text), limits)
     if (depth := depth_of(schema)) > limits.max_depth:
         raise BadInputError(f"{name}: nested {depth} levels deep; the limit is {limits.max_depth}")

@@ -57,7 +57,7 @@ class CallSpelling:
         spaces = match.groups() if match else ()
         if not match or spaces[1] != spaces[3] or spaces[2] != spaces[4] or spaces[5] != spaces[7]:
             raise BadInputError(
-                f"{template.source}: tool calls cannot be enforced: the template writes them "
+                f"{template.source}: cannot enforce tool calls: the template writes them "
                 "in neither the GLM-4.5 nor the GLM-4.7 format"
             )
         return cls(spaces[0], spaces[1], spaces[2], spaces[5], spaces[6])

@@ -124,7 +124,7 @@ def tool_of(place, tool, limits, any_whitespace):
     name = checked_text(f"{place}.name", function.get("name"))
     if not NAME.fullmatch(name):
         raise BadInputError(
-            f"{place}.name: expected 1 to 256 characters without white space or '<', got {name!r}"
+            f"{place}.name: expected 1 to 256 characters without whitespace or '<', got {name!r}"
         )
     parameters = function.get("parameters")
     parameters = NO_PARAMETERS if parameters is None else parameters

@@ -122,5 +122,5 @@ def remove_model(model):
         raise GlmError(f"{model.name}: not removed: {storage} is a symbolic link")
     with lock_storage(storage) as is_locked:
         if not is_locked:
-            raise GlmError(f"{model.name}: not removed: another process is downloading it")
+            raise GlmError(f"{model.name}: not removed: being downloaded by another process")
         shutil.rmtree(storage)

@@ -51,7 +51,7 @@ class Allowance:
         self.bytes_left -= size
         if self.bytes_left < 0:
             raise HubError(
-                f"{constants.ENDPOINT}: the list of the model's files is too long: "
+                f"{constants.ENDPOINT}: the model's file list is too long: "
                 f"expected at most {MOST_BYTES >> 20} MiB in {MOST_BYTES // LEAST_BYTES} responses"
             )
 
@@ -94,7 +94,9 @@ def open_hub():
     try:
         get_session()
     except OSError as error:
-        raise HubError(f"certificates, SSL_CERT_FILE or SSL_CERT_DIR: {error}") from error
+        raise HubError(
+            f"cannot load TLS certificates (SSL_CERT_FILE, SSL_CERT_DIR): {error}"
+        ) from error
     return HfApi(**LIBRARY)
 
 
@@ -155,7 +157,7 @@ def explain(name, revision, error):
     """Return the error that the user sees for an error of huggingface_hub."""
     hub = constants.ENDPOINT
     if isinstance(error, UnicodeEncodeError):
-        return BadInputError(f"{name}: HF_TOKEN, or the stored token, is not ASCII")
+        return BadInputError(f"{name}: the token in HF_TOKEN or in the token file is not ASCII")
     if isinstance(error, HFValidationError):
         return BadInputError(f"{name}: not a model name: {error}")
     if isinstance(error, GatedRepoError):

@@ -121,7 +121,7 @@ def refuse_elsewhere(text):
     """Raise BadInputError for the address of a model's page on another hub."""
     if found := ELSEWHERE.fullmatch(text):
         raise BadInputError(
-            f"{text}: expected ORG/NAME, got the URL of another host. To use that hub, set "
+            f"{text}: expected ORG/NAME, got a URL on another host. To use that hub, set "
             f"HF_ENDPOINT={found['hub']} and give {found['name']} as the model."
         )
 

@@ -166,7 +166,7 @@ def only_pull(transfer):
 
     with lock_storage(transfer.blobs.parent) as is_locked:
         if not is_locked:
-            raise HubError(f"{transfer.name}: another process is downloading it")
+            raise HubError(f"{transfer.name}: already being downloaded by another process")
         yield
 
 
@@ -206,7 +206,7 @@ def require_space(transfer, files):
     if lacking > free:
         raise HubError(
             f"{transfer.name}: not enough disk space in {cache_folder()}: the download needs "
-            f"{human_bytes(lacking)} and {human_bytes(free)} is free. Free some space, "
+            f"{human_bytes(lacking)}, but only {human_bytes(free)} is free. Free some space, "
             "or set HF_HOME to a folder on a larger disk."
         )
 

@@ -53,7 +53,7 @@ class Transfer:
             part.unlink()
             listed = f"{file.algorithm} {file.digest}, {file.size} bytes"
             raise HubError(
-                f"{self.name}: {file.path} does not match what the hub lists ({listed}), so glm "
+                f"{self.name}: {file.path} does not match the hub's listing ({listed}), so glm "
                 "deleted it. Run the same command to download it again."
             )
         part.replace(whole)

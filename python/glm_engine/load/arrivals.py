@@ -15,7 +15,7 @@ def parse_rates(text, is_timed=False):
     if len(set(rates)) < len(rates):
         raise BadInputError(f"--rate {text!r}: each rate may appear only once")
     if is_timed and math.inf in rates:
-        raise BadInputError("--rate inf needs --requests: with --seconds it would never end")
+        raise BadInputError("--rate inf needs --requests: with --seconds, the run would never end")
     return rates
 
 

@@ -145,7 +145,9 @@ def served_vocabulary(address, model, endpoint):
     question = {"model": model, "prompt": TEXT, "add_special_tokens": False}
     tokens = ask_json(address, "POST", "/tokenize", question).get("tokens")
     if not isinstance(tokens, list) or not 0 < len(tokens) <= len(TEXT):
-        raise ServerError(f"{address.url}: /tokenize: expected tokens for {len(TEXT)} characters")
+        raise ServerError(
+            f"{address.url}: /tokenize: expected 1 to {len(TEXT)} tokens for {len(TEXT)} characters"
+        )
     if not all(map(is_count, tokens)):
         raise ServerError(f"{address.url}: /tokenize: expected token ids")
     return word_vocabulary(len(tokens)) if endpoint == "chat" else id_vocabulary(tokens)

@@ -96,7 +96,9 @@ def draw_prompts(workload, vocabulary, seed, generator, count):
 
     lengths = workload.lengths.draw(generator, count)
     if sum(lengths, start=count * workload.shared_prefix) > MOST_PROMPT_TOKENS:
-        raise BadInputError(f"the prompts for one rate exceed {MOST_PROMPT_TOKENS:,} tokens")
+        raise BadInputError(
+            f"the prompts for one rate exceed {MOST_PROMPT_TOKENS:,} tokens in total"
+        )
     prefix = vocabulary.draw(default_rng(seed), workload.shared_prefix)
     return [vocabulary.prompt(prefix + vocabulary.draw(generator, one)) for one in lengths]
 

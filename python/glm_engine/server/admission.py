@@ -44,7 +44,9 @@ class Gate:
 
     def full_error(self, what):
         headers = {"retry-after": str(self.settings.retry_after_seconds)}
-        return ApiError(429, f"the server is full: {what}", code="server_full", headers=headers)
+        return ApiError(
+            429, f"the server is at capacity: {what}", code="server_full", headers=headers
+        )
 
     def draining_error(self):
         retry = str(self.settings.retry_after_seconds)

@@ -98,7 +98,7 @@ class EngineBridge:
             try:
                 take_event(choice, kind, values, records, at)
             except Exception as error:
-                self.refuse(choice, error, "an event of the engine")
+                self.refuse(choice, error, "handling an engine event")
                 continue
             if choice.guide is not None and kind != abi.EVENT_PROMPT_TOKEN:
                 guided[choice] = values[0]
@@ -119,7 +119,7 @@ class EngineBridge:
             for choice in tokens:
                 self.refuse(choice, error)
 
-    def refuse(self, choice, error, failed="the mask of the next token"):
+    def refuse(self, choice, error, failed="computing the mask for the next token"):
         """End a choice that cannot go on, such as one that its grammar cannot guide."""
         route = self.routes.get(choice.request_id)
         if route is not None:

@@ -91,7 +91,7 @@ async def compiled(service, fields, constraints):
         return None
     if len(constraints) > 1:
         names = " and ".join(one.param for one in constraints)
-        raise ApiError(400, f"{names}: use only one of them", constraints[1].param)
+        raise ApiError(400, f"{names} cannot be used together", constraints[1].param)
     found = constraints[0].spaced(service.settings.any_whitespace)
     if fields.ignore_eos:
         raise ApiError(400, f"ignore_eos: cannot be used with {found.param}", "ignore_eos")

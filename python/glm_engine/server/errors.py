@@ -40,7 +40,7 @@ STATUSES = {
     415: "The content type is not application/json.",
     422: "The checkpoint has no chat template.",
     429: "The queue is full; retry after the number of seconds in Retry-After.",
-    500: "The engine failed this request.",
+    500: "The engine failed to run this request.",
     503: "The server is shutting down, or the engine has failed.",
 }
 ENGINE_STATUSES = {

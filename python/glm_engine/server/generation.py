@@ -142,7 +142,7 @@ def failure_of(reason, status, message):
         return ApiError(503, "the server canceled the request", code="cancelled")
     if reason == "refused":
         return ApiError(400, message, code="grammar_error")
-    text = f"the engine failed this request: {message}"
+    text = f"the engine failed to run this request: {message}"
     return ApiError(FAILURE_STATUSES.get(status, 500), text, code=name_of(status))
 
 

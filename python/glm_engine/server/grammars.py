@@ -107,7 +107,8 @@ class Grammars:
             held = self.held_bytes + num_bytes
             if held > max(self.held_bytes, self.settings.max_grammars_bytes):
                 message = (
-                    f"grammars of other requests use {self.held_bytes // MEBIBYTE} MiB; retry later"
+                    f"grammars for other requests already use {self.held_bytes // MEBIBYTE} MiB; "
+                    "retry later"
                 )
                 raise ApiError(429, message, None, "grammars_full", RETRY)
             self.held_bytes = held

@@ -34,7 +34,7 @@ def dumps(value):
 
     def marked(found):
         if not isinstance(found, LongList):
-            raise TypeError(f"{type(found).__name__} is not JSON")
+            raise TypeError(f"{type(found).__name__} is not JSON serializable")
         lists.append(found)
         return orjson.Fragment(MARK)
 

@@ -97,7 +97,9 @@ def generation_config_path(folder, source):
         return folder / GENERATION_CONFIG_FILE
     path = Path(source) / GENERATION_CONFIG_FILE
     if not path.is_file():
-        raise BadInputError(f"{path}: no such file; expected it in the --generation-config folder")
+        raise BadInputError(
+            f"{path}: no such file; the --generation-config folder must contain one"
+        )
     return path
 
 

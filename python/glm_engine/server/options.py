@@ -298,6 +298,6 @@ def default_template_variables(variables, thinking, budget):
     if any(one != wanted for one in (*stated, variables.get(ENABLE_THINKING, wanted))):
         raise BadInputError(
             "--think, --reasoning-budget and enable_thinking in --default-chat-template-kwargs"
-            " contradict each other: use one of them"
+            " conflict: use only one"
         )
     return {**variables, ENABLE_THINKING: wanted}

@@ -28,7 +28,7 @@ def check_count(service, num_prompts, n):
     count = num_prompts * value_or(n, 1)
     most = min(service.settings.max_choices, service.gate.most_inside)
     if count > most:
-        message = f"n: {num_prompts} prompts times n give {count} choices; the maximum is {most}"
+        message = f"n: expected at most {most} choices (prompts times n), got {count}"
         raise ApiError(400, message, "n")
 
 

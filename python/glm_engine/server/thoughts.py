@@ -37,5 +37,5 @@ def thought_limit(service, fields, opening, effort=None, continues_turn=False):
 def refuse_budgets(stated):
     """Refuse budgets that were stated, where no token ends a thought; efforts have none then."""
     for name in stated:
-        message = f"{name}: not supported, because the tokenizer has no token {THINK_END}"
+        message = f"{name}: not supported, because the tokenizer has no {THINK_END} token"
         raise ApiError(400, message, name)

@@ -17,7 +17,7 @@ async def token_rules(service, fields, thought=None):
     if allowed and thought is not None and thought.end_token not in allowed:
         message = (
             f"{ALLOWED}: expected token {thought.end_token} ({THINK_END}) in the list, because the "
-            "request limits its thinking"
+            "request sets a thinking budget"
         )
         raise ApiError(400, message, ALLOWED)
     return {

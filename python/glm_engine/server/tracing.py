@@ -36,13 +36,13 @@ def tracing_of(model_name, environment=os.environ):
         return None
     protocol = first_stated(PROTOCOLS, environment) or SUPPORTED
     if protocol != SUPPORTED:
-        log.warning(f"tracing is off: expected the OTLP protocol {SUPPORTED}, got {protocol}")
+        log.warning(f"tracing disabled: expected OTLP protocol {SUPPORTED}, got {protocol}")
         return None
     try:
         return Tracing(model_name)
     except ImportError as error:
         package = "glm-engine[otel]"
-        log.warning(f"tracing is off: OpenTelemetry is not installed; install {package}: {error}")
+        log.warning(f"tracing disabled: OpenTelemetry is not installed; install {package}: {error}")
         return None
 
 

@@ -140,24 +140,24 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.4" = private unnamed_addr constant [65 x i8] c"the call has not returned, and the rank has been idle for %.2g s\00", align 1
 @"$string.5" = private unnamed_addr constant [29 x i8] c"%s failed on rank %d: %.900s\00", align 1
 @"$string.6" = private unnamed_addr constant [41 x i8] c"%s failed in layer %d on rank %d: %.900s\00", align 1
-@"$string.7" = private unnamed_addr constant [76 x i8] c"forward pass (set check_operations to 1 to see the operation and its layer)\00", align 1
+@"$string.7" = private unnamed_addr constant [77 x i8] c"forward pass (set check_operations to 1 to identify the operation and layer)\00", align 1
 @"$string.8" = private unnamed_addr constant [5 x i8] c"step\00", align 1
-@"$string.9" = private unnamed_addr constant [24 x i8] c"upload of the mask rows\00", align 1
-@"$string.10" = private unnamed_addr constant [20 x i8] c"upload of the masks\00", align 1
-@"$string.11" = private unnamed_addr constant [23 x i8] c"download of the logits\00", align 1
+@"$string.9" = private unnamed_addr constant [16 x i8] c"mask row upload\00", align 1
+@"$string.10" = private unnamed_addr constant [12 x i8] c"mask upload\00", align 1
+@"$string.11" = private unnamed_addr constant [16 x i8] c"logits download\00", align 1
 @"$string.12" = private unnamed_addr constant [7 x i8] c"sample\00", align 1
 @"$string.13" = private unnamed_addr constant [11 x i8] c"all_gather\00", align 1
 @"$string.14" = private unnamed_addr constant [21 x i8] c"count_sampled_tokens\00", align 1
-@"$string.15" = private unnamed_addr constant [31 x i8] c"download of the sampled tokens\00", align 1
+@"$string.15" = private unnamed_addr constant [23 x i8] c"sampled token download\00", align 1
 @"$string.16" = private unnamed_addr constant [3 x i8] c"%s\00", align 1
 @"$string.17" = private unnamed_addr constant [82 x i8] c"cannot time the operations of a forward pass: %d were recorded; the maximum is %d\00", align 1
 @"$string.18" = private unnamed_addr constant [31 x i8] c"cannot read the duration of %s\00", align 1
 @"$string.20" = private unnamed_addr constant [7 x i8] c"prompt\00", align 1
 @"$string.21" = private unnamed_addr constant [7 x i8] c"output\00", align 1
 @"$string.22" = private unnamed_addr constant [73 x i8] c"the logits after position %lld (for token %lld of the %s) are not finite\00", align 1
-@"$string.23" = private unnamed_addr constant [46 x i8] c"penalties and biases leave no token to sample\00", align 1
-@"$string.24" = private unnamed_addr constant [25 x i8] c"the mask allows no token\00", align 1
-@"$string.25" = private unnamed_addr constant [64 x i8] c"the allowed tokens, bad words and mask leave no token to sample\00", align 1
+@"$string.23" = private unnamed_addr constant [47 x i8] c"penalties and biases leave no tokens to sample\00", align 1
+@"$string.24" = private unnamed_addr constant [26 x i8] c"the mask allows no tokens\00", align 1
+@"$string.25" = private unnamed_addr constant [65 x i8] c"the allowed tokens, bad words and mask leave no tokens to sample\00", align 1
 @"$string.26" = private unnamed_addr constant [62 x i8] c"penalties and biases exclude every token that the mask allows\00", align 1
 @"$string.27" = private unnamed_addr constant [25 x i8] c"%s at output position %d\00", align 1
 @"$string.28" = private unnamed_addr constant [58 x i8] c"the device is lost and the engine cannot continue: %.900s\00", align 1
@@ -167,9 +167,9 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.32" = private unnamed_addr constant [65 x i8] c"%s[%d] is token %d, which is outside the vocabulary of %d tokens\00", align 1
 @"$string.33" = private unnamed_addr constant [6 x i8] c"token\00", align 1
 @"$string.34" = private unnamed_addr constant [62 x i8] c"%d more KV cache pages are needed, but only %d of %d are free\00", align 1
-@"$string.35" = private unnamed_addr constant [21 x i8] c"upload of the inputs\00", align 1
-@"$string.36" = private unnamed_addr constant [21 x i8] c"upload of the biases\00", align 1
-@"$string.37" = private unnamed_addr constant [25 x i8] c"upload of the page table\00", align 1
+@"$string.35" = private unnamed_addr constant [13 x i8] c"input upload\00", align 1
+@"$string.36" = private unnamed_addr constant [12 x i8] c"bias upload\00", align 1
+@"$string.37" = private unnamed_addr constant [18 x i8] c"page table upload\00", align 1
 @"$string.38" = private unnamed_addr constant [14 x i8] c"select_tokens\00", align 1
 @"$string.39" = private unnamed_addr constant [6 x i8] c"embed\00", align 1
 @"$string.40" = private unnamed_addr constant [25 x i8] c"reduce_add_norm_quantise\00", align 1
@@ -187,7 +187,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.52" = private unnamed_addr constant [8 x i8] c"experts\00", align 1
 @"$string.53" = private unnamed_addr constant [7 x i8] c"logits\00", align 1
 @"$string.54" = private unnamed_addr constant [11 x i8] c"all_to_all\00", align 1
-@"$string.55" = private unnamed_addr constant [20 x i8] c"replay of the graph\00", align 1
+@"$string.55" = private unnamed_addr constant [13 x i8] c"graph replay\00", align 1
 @"$string.57" = private unnamed_addr constant [44 x i8] c"the logits after position %d are not finite\00", align 1
 @"<global>" = internal global i32 0
 @"<global>.61" = internal local_unnamed_addr global %0 zeroinitializer
@@ -588,12 +588,12 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.534" = private unnamed_addr constant [5 x i8] c"mmap\00", align 1
 @"$string.535" = private unnamed_addr constant [26 x i8] c"cannot read the shard: %s\00", align 1
 @"$string.536" = private unnamed_addr constant [67 x i8] c"the file has %lld bytes; expected at least 8 for the header length\00", align 1
-@"$string.537" = private unnamed_addr constant [63 x i8] c"the header length is %llu bytes, but only %lld bytes follow it\00", align 1
+@"$string.537" = private unnamed_addr constant [77 x i8] c"the header length is %llu bytes, but only %lld bytes follow the length field\00", align 1
 @"$string.538" = private unnamed_addr constant [53 x i8] c"the header length is %llu bytes; the maximum is %lld\00", align 1
 @"$string.539" = private unnamed_addr constant [7 x i8] c"header\00", align 1
 @"$string.540" = private unnamed_addr constant [39 x i8] c"the header is a JSON %s, not an object\00", align 1
 @"$string.541" = private unnamed_addr constant [13 x i8] c"__metadata__\00", align 1
-@"$string.542" = private unnamed_addr constant [44 x i8] c"expected an object whose values are strings\00", align 1
+@"$string.542" = private unnamed_addr constant [43 x i8] c"expected an object with only string values\00", align 1
 @"$string.543" = private unnamed_addr constant [52 x i8] c"the tensor's name contains an unprintable character\00", align 1
 @"$string.544" = private unnamed_addr constant [63 x i8] c"the header's entry for this tensor is a JSON %s, not an object\00", align 1
 @"$string.545" = private unnamed_addr constant [40 x i8] c"the header has no dtype for this tensor\00", align 1
@@ -667,8 +667,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.619" = private unnamed_addr constant [7 x i8] c"_scale\00", align 1
 @"$string.621" = private unnamed_addr constant [18 x i8] c"greater than zero\00", align 1
 @"$string.622" = private unnamed_addr constant [7 x i8] c"finite\00", align 1
-@"$string.623" = private unnamed_addr constant [47 x i8] c"the scale of row %lld is %g; scales must be %s\00", align 1
-@"$string.624" = private unnamed_addr constant [60 x i8] c"config.json ties this tensor to %s, but their values differ\00", align 1
+@"$string.623" = private unnamed_addr constant [48 x i8] c"the scale for row %lld is %g; scales must be %s\00", align 1
+@"$string.624" = private unnamed_addr constant [78 x i8] c"config.json ties this tensor to %s, but the two tensors have different values\00", align 1
 @"$string.625" = private unnamed_addr constant [109 x i8] c"part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
 @"$string.626" = private unnamed_addr constant [10 x i8] c"model_dir\00", align 1
 @"$string.627" = private unnamed_addr constant [13 x i8] c"architecture\00", align 1
@@ -698,7 +698,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.656" = private unnamed_addr constant [13 x i8] c"%s%s: %s%s%s\00", align 1
 @"$string.657" = private unnamed_addr constant [3 x i8] c"; \00", align 1
 @"$string.658" = private unnamed_addr constant [54 x i8] c"device \22%.64s\22 is unknown; expected auto, cpu or cuda\00", align 1
-@"$string.659" = private unnamed_addr constant [64 x i8] c"cannot find the folder of the engine's library; set library_dir\00", align 1
+@"$string.659" = private unnamed_addr constant [57 x i8] c"cannot find the engine library's folder; set library_dir\00", align 1
 @"$string.660" = private unnamed_addr constant [18 x i8] c"%s/libglm_%s%s.so\00", align 1
 @"$string.661" = private unnamed_addr constant [6 x i8] c"_plan\00", align 1
 @"$string.662" = private unnamed_addr constant [41 x i8] c"library_dir is longer than %d characters\00", align 1
@@ -735,12 +735,12 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.693" = private unnamed_addr constant [50 x i8] c"memory_limit_bytes is %lld; expected %lld to %lld\00", align 1
 @"$string.694" = private unnamed_addr constant [52 x i8] c"memory_limit_percent is %lld; expected %lld to %lld\00", align 1
 @"$string.695" = private unnamed_addr constant [51 x i8] c"device_memory_bytes is %lld; expected %lld to %lld\00", align 1
-@"$string.696" = private unnamed_addr constant [66 x i8] c"num_layers is %d, but only synthetic models can have fewer layers\00", align 1
+@"$string.696" = private unnamed_addr constant [89 x i8] c"num_layers is %d; expected 0 (all layers), because only a synthetic model can have fewer\00", align 1
 @"$string.697" = private unnamed_addr constant [68 x i8] c"memory_limit_bytes and memory_limit_percent cannot be used together\00", align 1
 @"$string.698" = private unnamed_addr constant [99 x i8] c"max_seq %d exceeds the model's maximum context length, %d (max_position_embeddings in config.json)\00", align 1
 @"$string.699" = private unnamed_addr constant [63 x i8] c"world_size is %d; expected a multiple of ranks_per_device (%d)\00", align 1
 @"$string.700" = private unnamed_addr constant [54 x i8] c"world_size is %d; expected 1, 2, 4 or 8 for device %s\00", align 1
-@"$string.701" = private unnamed_addr constant [52 x i8] c"%.800s cannot describe a device without opening one\00", align 1
+@"$string.701" = private unnamed_addr constant [65 x i8] c"%.800s cannot report device information without opening a device\00", align 1
 @"$string.702" = private unnamed_addr constant [55 x i8] c"graphs is 1, but the device (%s) cannot capture graphs\00", align 1
 @"$string.703" = private unnamed_addr constant [66 x i8] c"page_size is %d; the device (%s) requires a multiple of %d tokens\00", align 1
 @"$string.704" = private unnamed_addr constant [8 x i8] c"%.2f %s\00", align 1
@@ -748,7 +748,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.706" = private unnamed_addr constant [3 x i8] c"MB\00", align 1
 @"$string.707" = private unnamed_addr constant [3 x i8] c"kB\00", align 1
 @"$string.708" = private unnamed_addr constant [11 x i8] c"%lld bytes\00", align 1
-@"$string.709" = private unnamed_addr constant [83 x i8] c"memory_limit_bytes is %s, which is %s more than the free memory of the device (%s)\00", align 1
+@"$string.709" = private unnamed_addr constant [78 x i8] c"memory_limit_bytes is %s, which is %s more than the device's free memory (%s)\00", align 1
 @"$string.710" = private unnamed_addr constant [50 x i8] c"%s is %d, which is not divisible by world_size %d\00", align 1
 @"$string.711" = private unnamed_addr constant [41 x i8] c"n_shared_experts * moe_intermediate_size\00", align 1
 @"$string.712" = private unnamed_addr constant [49 x i8] c"n_routed_experts (expert_layout expert_parallel)\00", align 1
@@ -858,17 +858,17 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.822" = private unnamed_addr constant [10 x i8] c"num_calls\00", align 1
 @"$string.823" = private unnamed_addr constant [12 x i8] c"nanoseconds\00", align 1
 @"$string.824" = private unnamed_addr constant [17 x i8] c"bytes_per_second\00", align 1
-@"$string.825" = private unnamed_addr constant [29 x i8] c"measurement of the read rate\00", align 1
+@"$string.825" = private unnamed_addr constant [22 x i8] c"read rate measurement\00", align 1
 @"$string.826" = private unnamed_addr constant [64 x i8] c"num_pages is %d; expected 0 to %d (the number planned at start)\00", align 1
-@"$string.827" = private unnamed_addr constant [67 x i8] c"a pool of %d pages is too small for the %lld pages that states use\00", align 1
-@"$string.828" = private unnamed_addr constant [37 x i8] c"%lld events are waiting to be polled\00", align 1
+@"$string.827" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for the %lld pages in use by states\00", align 1
+@"$string.828" = private unnamed_addr constant [70 x i8] c"%lld events are waiting to be polled; poll them, then resize the pool\00", align 1
 @"$string.829" = private unnamed_addr constant [68 x i8] c"a pool of %d pages is too small for request %llu, which may need %d\00", align 1
 @"$string.830" = private unnamed_addr constant [53 x i8] c"%d pages are in use, so the pool cannot shrink to %d\00", align 1
 @"$string.831" = private unnamed_addr constant [87 x i8] c"not enough host memory (%lld bytes) to save %lld KV cache pages of a preempted request\00", align 1
 @"$string.832" = private unnamed_addr constant [14 x i8] c"restore_pages\00", align 1
 @"$string.833" = private unnamed_addr constant [11 x i8] c"save_pages\00", align 1
 @"$string.834" = private unnamed_addr constant [18 x i8] c"transfer of pages\00", align 1
-@"$string.835" = private unnamed_addr constant [30 x i8] c"upload of the tokens to count\00", align 1
+@"$string.835" = private unnamed_addr constant [21 x i8] c"penalty token upload\00", align 1
 @"$string.836" = private unnamed_addr constant [11 x i8] c"copy_pages\00", align 1
 @"$string.837" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
 @"$string.838" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
@@ -914,7 +914,7 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.878" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
 @"$string.879" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
 @"$string.882" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
-@"$string.883" = private unnamed_addr constant [86 x i8] c"min_tokens needs %lld biases for the stop tokens, but a forward pass supports only %d\00", align 1
+@"$string.883" = private unnamed_addr constant [106 x i8] c"min_tokens requires %lld logit biases to suppress the stop tokens, but a forward pass supports at most %d\00", align 1
 @"$string.884" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
 @"$string.885" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
 @"$string.889" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
@@ -923,48 +923,47 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.900" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
 @"$string.901" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
 @"$string.902" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
-@"$string.903" = private unnamed_addr constant [49 x i8] c"not enough host memory for the thread of rank %d\00", align 1
-@"$string.904" = private unnamed_addr constant [39 x i8] c"cannot start the thread of rank %d: %s\00", align 1
+@"$string.903" = private unnamed_addr constant [44 x i8] c"not enough host memory for rank %d's thread\00", align 1
+@"$string.904" = private unnamed_addr constant [40 x i8] c"cannot start the thread for rank %d: %s\00", align 1
 @"$string.905" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.906" = private unnamed_addr constant [28 x i8] c"allocation of device memory\00", align 1
+@"$string.906" = private unnamed_addr constant [25 x i8] c"device memory allocation\00", align 1
 @"$string.907" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.908" = private unnamed_addr constant [34 x i8] c"exchange of buffers between ranks\00", align 1
-@"$string.909" = private unnamed_addr constant [33 x i8] c"allocation of pinned host memory\00", align 1
+@"$string.908" = private unnamed_addr constant [30 x i8] c"buffer exchange between ranks\00", align 1
+@"$string.909" = private unnamed_addr constant [30 x i8] c"pinned host memory allocation\00", align 1
 @"$string.910" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
 @"$string.911" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
-@"$string.913" = private unnamed_addr constant [49 x i8] c"not enough host memory for vectors of %d numbers\00", align 1
-@"$string.914" = private unnamed_addr constant [43 x i8] c"cannot create random %s on rank %d: %.600s\00", align 1
+@"$string.913" = private unnamed_addr constant [50 x i8] c"not enough host memory for vectors of %d elements\00", align 1
+@"$string.914" = private unnamed_addr constant [45 x i8] c"cannot generate random %s on rank %d: %.600s\00", align 1
 @"$string.915" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
 @"$string.917" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
 @"$string.918" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
-@"$string.923" = private unnamed_addr constant [25 x i8] c"placement of the weights\00", align 1
+@"$string.923" = private unnamed_addr constant [17 x i8] c"weight placement\00", align 1
 @"$string.924" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
 @"$string.925" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
-@"$string.926" = private unnamed_addr constant [49 x i8] c"not enough host memory for the list of %d graphs\00", align 1
-@"$string.927" = private unnamed_addr constant [25 x i8] c"capture of a decode step\00", align 1
-@"$string.928" = private unnamed_addr constant [24 x i8] c"capture of decode steps\00", align 1
-@"$string.931" = private unnamed_addr constant [53 x i8] c"not enough host memory for the queues of %d requests\00", align 1
-@"$string.932" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
-@"$string.933" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
-@"$string.934" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
-@"$string.935" = private unnamed_addr constant [63 x i8] c"not enough host memory for the tables of %d pages of %d tokens\00", align 1
-@"$string.936" = private unnamed_addr constant [66 x i8] c"not enough host memory for the KV events of %d pages of %d tokens\00", align 1
-@"$string.939" = private unnamed_addr constant [53 x i8] c"not enough host memory for the lists of %d sequences\00", align 1
-@"$string.940" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.941" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.943" = private unnamed_addr constant [40 x i8] c"all %d sequences (max_batch) are in use\00", align 1
-@"$string.944" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
-@"$string.946" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
-@"$string.947" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
-@"$string.948" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
-@"$string.949" = private unnamed_addr constant [61 x i8] c"num_states is %d, but a forward pass supports only %d tokens\00", align 1
-@"$string.950" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.951" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
-@"$string.952" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
-@"$string.953" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.954" = private unnamed_addr constant [70 x i8] c"penalties leave no token to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1132" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
-@"switch.table.$Checkpoint.read_shards.1135" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.926" = private unnamed_addr constant [47 x i8] c"not enough host memory for a list of %d graphs\00", align 1
+@"$string.927" = private unnamed_addr constant [20 x i8] c"decode step capture\00", align 1
+@"$string.930" = private unnamed_addr constant [44 x i8] c"not enough host memory to queue %d requests\00", align 1
+@"$string.931" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
+@"$string.932" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
+@"$string.933" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
+@"$string.934" = private unnamed_addr constant [54 x i8] c"not enough host memory to track %d pages of %d tokens\00", align 1
+@"$string.935" = private unnamed_addr constant [69 x i8] c"not enough host memory to record KV events for %d pages of %d tokens\00", align 1
+@"$string.938" = private unnamed_addr constant [49 x i8] c"not enough host memory for lists of %d sequences\00", align 1
+@"$string.939" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.940" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.942" = private unnamed_addr constant [40 x i8] c"all %d sequences (max_batch) are in use\00", align 1
+@"$string.943" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
+@"$string.945" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
+@"$string.946" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
+@"$string.947" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
+@"$string.948" = private unnamed_addr constant [64 x i8] c"num_states is %d, but a forward pass supports at most %d tokens\00", align 1
+@"$string.949" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.950" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
+@"$string.951" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
+@"$string.952" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.953" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1131" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
+@"switch.table.$Checkpoint.read_shards.1134" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -21485,7 +21484,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -24872,7 +24871,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -37294,7 +37293,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
 
@@ -37395,7 +37394,7 @@ then4.i.i.i.i:                                    ; preds = %and.lhs.true.i.i.i.
 
 then7.i.i.i.i:                                    ; preds = %then4.i.i.i.i
   %250 = getelementptr i8, ptr %249, i64 516
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %250, ptr noundef nonnull align 1 dereferenceable(44) @"$string.542", i64 44, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %250, ptr noundef nonnull align 1 dereferenceable(43) @"$string.542", i64 43, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i20.i)
   %251 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %250)
   %spec.select.i.i.i.i.i34.i = call i64 @llvm.smin.i64(i64 %251, i64 1023)
@@ -37553,7 +37552,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
 
@@ -38148,7 +38147,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1135", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1134", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -41245,7 +41244,7 @@ or.lhs.false.i.i:                                 ; preds = %then.i
   br i1 %10, label %then.i.i, label %merge.i.i
 
 then3.i.i:                                        ; preds = %then.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %3, ptr noundef nonnull align 1 dereferenceable(64) @"$string.659", i64 64, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %3, ptr noundef nonnull align 1 dereferenceable(57) @"$string.659", i64 57, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %11 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -64738,7 +64737,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.940", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.939", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -69432,7 +69431,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2048
-  store ptr @"$string.928", ptr %67, align 8
+  store ptr @"$string.927", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2056
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2064
@@ -70746,7 +70745,7 @@ then.i.i:                                         ; preds = %merge.i47.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %173 = load i32, ptr %129, align 4
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %173)
+  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", i32 %173)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %175 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %175, i64 1023)
@@ -70780,7 +70779,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %182 = call ptr @__errno_location()
   %183 = load i32, ptr %182, align 4
   %184 = call ptr @strerror(i32 %183)
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", ptr %184)
+  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", ptr %184)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
@@ -70897,7 +70896,7 @@ then.i.i.i:                                       ; preds = %merge.i
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.933", i32 %243, i32 %245)
+  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", i32 %243, i32 %245)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %248 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %248, i64 1023)
@@ -70931,7 +70930,7 @@ then.i.i.i.i:                                     ; preds = %merge.i.i26.i
   br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
 
 then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.934", i32 %253, i32 %255)
+  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.933", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %258 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %258, i64 1023)
@@ -71040,7 +71039,7 @@ or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.935", i32 %253, i32 %255)
+  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.934", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   %303 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %303, i64 1023)
@@ -71267,7 +71266,7 @@ or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
   br i1 %405, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.936", i32 %253, i32 %255)
+  %406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.935", i32 %253, i32 %255)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   %407 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %407, i64 1023)
@@ -71299,7 +71298,7 @@ then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
   %413 = call ptr @__errno_location()
   %414 = load i32, ptr %413, align 4
   %415 = call ptr @strerror(i32 %414)
-  %416 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", ptr %415)
+  %416 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", ptr %415)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   %417 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %417, i64 1023)
@@ -71398,21 +71397,21 @@ and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i
   %453 = getelementptr i8, ptr %0, i64 8440
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
-  %456 = call fastcc zeroext i1 @"$Vector.reserve.938"(ptr %453, i64 %455)
+  %456 = call fastcc zeroext i1 @"$Vector.reserve.937"(ptr %453, i64 %455)
   br i1 %456, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
   %457 = getelementptr i8, ptr %0, i64 8392
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
-  %460 = call fastcc zeroext i1 @"$Vector.reserve.930"(ptr %457, i64 %459)
+  %460 = call fastcc zeroext i1 @"$Vector.reserve.929"(ptr %457, i64 %459)
   br i1 %460, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
   %461 = getelementptr i8, ptr %0, i64 8368
   %462 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %463 = sext i32 %462 to i64
-  %464 = call fastcc zeroext i1 @"$Vector.reserve.930"(ptr %461, i64 %463)
+  %464 = call fastcc zeroext i1 @"$Vector.reserve.929"(ptr %461, i64 %463)
   br i1 %464, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i40.i.i.i.i, %and.lhs.true5.i.i.i.i
@@ -71548,7 +71547,7 @@ merge7.i60.i.i.i.i:                               ; preds = %merge.i57.i.i.i.i
   %519 = getelementptr i8, ptr %0, i64 8464
   %520 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %521 = sext i32 %520 to i64
-  %522 = call fastcc zeroext i1 @"$Vector.reserve.938"(ptr %519, i64 %521)
+  %522 = call fastcc zeroext i1 @"$Vector.reserve.937"(ptr %519, i64 %521)
   br i1 %522, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i57.i.i.i.i, %merge.i50.i.i.i.i, %merge.i43.i.i.i.i, %merge.i37.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i34.i.i.i.i
@@ -71556,7 +71555,7 @@ then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, 
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.939", i32 %233)
+  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.938", i32 %233)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   %524 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %524, i64 1023)
@@ -71622,7 +71621,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.930"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.929"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -71652,7 +71651,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.938"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.937"(ptr nocapture %0, i64 %1) unnamed_addr #5 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -71700,7 +71699,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.817", ptr nonnull @"$string.941")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.817", ptr nonnull @"$string.940")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -71927,7 +71926,7 @@ merge7.i.i:                                       ; preds = %merge2.i.i
 then.i49.i.i:                                     ; preds = %merge7.i.i
   %101 = getelementptr i8, ptr %35, i64 6652
   %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.943", i32 %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.942", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -71971,7 +71970,7 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
   %115 = load i32, ptr %78, align 4
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.944", i32 %115)
+  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.943", i32 %115)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   %117 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %117, i64 1023)
@@ -72063,7 +72062,7 @@ then18:                                           ; preds = %merge13
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.946", i64 43, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.945", i64 43, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
   %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %157, i64 1023)
@@ -72663,7 +72662,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.951", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.950", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -72781,7 +72780,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.952", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.951", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i91.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i93.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -73354,7 +73353,7 @@ forbody.i120.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i127.i.i:                                    ; preds = %forbody.i120.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.953", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.952", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i116.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i129.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -73384,7 +73383,7 @@ else.i.i.i:                                       ; preds = %forbody.i120.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i121.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.954", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.953", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -73507,7 +73506,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.947", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.946", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -73540,7 +73539,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.948", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.947", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -73570,7 +73569,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.949", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.948", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -73611,7 +73610,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.950", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.949", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)

@@ -61,7 +61,7 @@ LINES = [
     ("/save", "/save: expected FILE after the command"),
     ("/clear all", "/clear: unexpected argument 'all'"),
     ("/set", None),
-    ("/set top_p", "/set top_p: expected a value, or default to reset it"),
+    ("/set top_p", "/set top_p: expected a value, or `default` to reset"),
     ("/think maybe", "/think: expected on or off, got 'maybe'"),
     ("/retry", "/retry: there is no answer to retry yet"),
     ('"""open', "standard input ended inside a multi-line message"),

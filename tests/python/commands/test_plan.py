@@ -192,7 +192,7 @@ def test_options_of_a_plan_for_gpus():
 
 def test_a_model_too_large_for_this_machine_says_how_to_plan_gpus():
     skip_where_a_gpu_is()
-    said = "To plan for GPUs, state the memory of each, e.g. --device-memory 141GB."
+    said = "To plan for GPUs, specify the memory of each, e.g. --device-memory 141GB."
     arguments = ("plan", "glm-4.7-fp8", "--memory-limit", "1MB")
     assert glm(*arguments).stdout.rstrip().endswith(said)
     assert said not in glm(*arguments, *CPU).stdout

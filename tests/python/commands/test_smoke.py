@@ -48,7 +48,7 @@ def test_cuda_without_a_driver_is_refused_and_nothing_falls_back(arguments):
     message = refused(*arguments, "--device", "cuda", code=3)
     line = "glm: device cuda: no NVIDIA driver found; install one, or use --device cpu"
     if arguments == ["plan"]:
-        line += ". To plan for GPUs, state the memory of each, e.g. --device-memory 141GB."
+        line += ". To plan for GPUs, specify the memory of each, e.g. --device-memory 141GB."
     assert message == f"{line}\n"
 
 

@@ -25,8 +25,11 @@ from tests.python.deploy.running import CAPITALS, ENVIRONMENT, wheel_in
         (["smoke", "--local", "--dry-run"], "--dry-run cannot be used with --local"),
         (["smoke", "--device", "cpu"], "--device needs --local"),
         (["serve", "--port", "80"], "--port needs --local"),
-        (["smoke", "--model", str(CAPITALS)], "--model: expected ORG/NAME of the hub"),
-        (["smoke", "--model", "no-owner"], "--model: expected ORG/NAME of the hub"),
+        (
+            ["smoke", "--model", str(CAPITALS)],
+            "--model: expected the ORG/NAME of a model on the hub",
+        ),
+        (["smoke", "--model", "no-owner"], "--model: expected the ORG/NAME of a model on the hub"),
         (["smoke", "--wheel", "absent.whl"], "expected one wheel, found absent.whl"),
         (
             ["smoke", "--ship", "source", "--wheel", "a.whl"],

@@ -149,4 +149,4 @@ def typed(text, is_string):
 
 
 def refuse(name):
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is not valid JSON")

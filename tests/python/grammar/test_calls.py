@@ -149,7 +149,7 @@ def test_calls_or_a_document(spelled):
         assert not takes(grammar, text)
     with pytest.raises(BadInputError, match=r"^form#/items: Invalid type"):
         spelled.calls_or_document(TOOLS, {"items": {"type": "strin"}}, name="form")
-    with pytest.raises(BadInputError, match=r"^schema#/\$defs/x: no text can match it"):
+    with pytest.raises(BadInputError, match=r"^schema#/\$defs/x: cannot match any text"):
         spelled.calls_or_document(
             TOOLS, {"$defs": {"x": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x"}
         )
@@ -222,7 +222,7 @@ def test_a_function_that_states_no_parameters_has_none(compiler):
         (
             [{"function": {**STRICT, "parameters": {"properties": {"x": NEITHER}}}}],
             None,
-            r"parameters#/properties/x: no text can match it",
+            r"parameters#/properties/x: cannot match any text",
         ),
         (
             [{"function": {"name": "a", "parameters": {"properties": {"x": {"type": "strin"}}}}}],
@@ -297,6 +297,6 @@ def test_a_template_that_spells_calls_otherwise_is_refused(tmp_path, text):
 
 def test_without_a_spelling_no_call_can_be_required():
     compiler = GrammarCompiler(tokenizer(), VOCAB_SIZE, ENDING_IDS)
-    with pytest.raises(BadInputError, match="tool calls cannot be enforced"):
+    with pytest.raises(BadInputError, match="cannot enforce tool calls"):
         compiler.tool_calls(TOOLS)
     compiler.close()

@@ -8,7 +8,7 @@ from tests.python.grammar.walks import allowed, ids_of
 
 def test_a_token_that_the_mask_forbids_is_an_error_and_stays_one(compiler):
     matcher = compiler.choice(["Paris"]).start()
-    with pytest.raises(BadInputError, match=f"the grammar failed at token {ids_of('x')[0]}"):
+    with pytest.raises(BadInputError, match=f"the grammar failed on token {ids_of('x')[0]}"):
         matcher.accept(ids_of("x")[0])
     with pytest.raises(BadInputError, match="the next token"):
         matcher.mask()

@@ -139,7 +139,7 @@ def test_a_model_that_is_being_downloaded_stays(hub, nursery, name):
     with (nursery.storage(name) / "glm.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused = nursery.run("rm", "--yes", name)
-    line = f"glm: {name}: not removed: another process is downloading it\n"
+    line = f"glm: {name}: not removed: being downloaded by another process\n"
     assert (refused.code, refused.line()) == (1, line)
     assert nursery.storage(name).exists()
 

@@ -87,7 +87,7 @@ def test_wrong_bytes_get_no_name(hub, nursery, name, path, wrong):
     sent = {"flipped": changed, "longer": right + b"x", "shorter": right[:-1]}[wrong]
     repository.files[path] = sent
     line = failed(nursery, name)
-    said = "416" if wrong == "shorter" else f"{path} does not match what the hub lists (sha"
+    said = "416" if wrong == "shorter" else f"{path} does not match the hub's listing (sha"
     assert said in line or f"{path} ended after {len(sent)} of {len(right)} bytes" in line
     repository.files[path] = right
     nursery.run("pull", name)
@@ -113,7 +113,9 @@ def test_a_disk_that_cannot_hold_a_model_is_asked_first(hub, nursery, name):
     hub.behaviour.bodies[tree] = json.dumps(rows).encode()
     line = failed(nursery, name)
     assert f"{name}: not enough disk space in {nursery.home / 'hub'}: the download needs " in line
-    assert re.search(r"needs 1000\.0 PB and \d+\.\d [MGT]B is free\. Free some space, or set", line)
+    assert re.search(
+        r"needs 1000\.0 PB, but only \d+\.\d [MGT]B is free\. Free some space, or set", line
+    )
     assert hub.bytes_sent == len(repository.files["config.json"])
 
 
@@ -177,10 +179,10 @@ def refuse_without_an_end(handler):
     [
         (
             partial(send_without_an_end, begin=b"[", piece=b'{"a": 1},' * 9999),
-            "list of the model's files is too long: expected at most 16 MiB",
+            "the model's file list is too long: expected at most 16 MiB",
         ),
         (say_that_more_comes, "expected at most 16 MiB in 1024 responses"),
-        (refuse_without_an_end, "list of the model's files is too long: expected at most 16 MiB"),
+        (refuse_without_an_end, "the model's file list is too long: expected at most 16 MiB"),
         (redirect_to_itself, "Exceeded maximum allowed redirects"),
         (send_headers_without_an_end, "cannot reach http"),
         (
@@ -285,7 +287,7 @@ def test_a_second_pull_at_the_same_time(hub, nursery, name):
     nursery.storage(name).mkdir(parents=True)
     with (nursery.storage(name) / "glm.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert f"{name}: another process is downloading it" in failed(nursery, name)
+        assert f"{name}: already being downloaded by another process" in failed(nursery, name)
     nursery.pull(name)
 
 
@@ -339,8 +341,12 @@ def test_without_a_network_what_is_here_serves(hub, nursery, name):
     [
         ("HF_HOME", "", "HF_HOME: expected a value"),
         ("HF_TOKEN", "", "HF_TOKEN: expected a value"),
-        ("HF_TOKEN", "hf_\u00e9", "HF_TOKEN, or the stored token, is not ASCII"),
-        ("SSL_CERT_FILE", "/absent.pem", "certificates, SSL_CERT_FILE or SSL_CERT_DIR: "),
+        ("HF_TOKEN", "hf_\u00e9", "the token in HF_TOKEN or in the token file is not ASCII"),
+        (
+            "SSL_CERT_FILE",
+            "/absent.pem",
+            "cannot load TLS certificates (SSL_CERT_FILE, SSL_CERT_DIR): ",
+        ),
     ],
 )
 def test_variables_that_lead_nowhere(nursery, name, variable, value, message):
