@@ -16,7 +16,6 @@ NAMES = (
     "futhark_cpu",
     "fuzz",
     "golden",
-    "graph",
     "lower",
     "reproduce",
     "smoke",
