@@ -1,4 +1,4 @@
-"""The source rules: each language both ways, and over the tree itself."""
+"""The source rules: each language both ways, and the command."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tools.check import rules
-from tools.check.files import BINARY, check_file, check_files, tracked_files
+from tools.check.files import BINARY, check_file
 from tools.check.languages import LANGUAGES, language_of
 from tools.check.settings import Exemption, load_settings
 
@@ -146,10 +146,3 @@ def test_command_says_what_it_read_and_fails(command, tmp_path):
     assert result.returncode == 1
     assert "a.py:1:8: comment: '# note'" in result.stdout
     assert "1  files, 1 violations" in result.stdout
-
-
-def test_the_tree_is_clean():
-    settings = load_settings()
-    paths = tracked_files(ROOT, settings.skipped_folders)
-    outcome = check_files(ROOT, paths, settings)
-    assert [str(one) for one in outcome.violations] == []
