@@ -17,6 +17,7 @@ NAMES = (
     "fuzz",
     "golden",
     "lower",
+    "quick",
     "reproduce",
     "smoke",
     "test",
