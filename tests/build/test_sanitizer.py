@@ -25,6 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   return 0;
 }
 """
+CORPUS = "import pathlib, sys\n\npathlib.Path(sys.argv[3], 'seed').write_bytes(b'\\x07\\xff')\n"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,7 @@ def test_overflow_is_found(built_small, bound, status):
     built_small.write(name, IR)
     built_small.record_lowerings()
     built_small.write("tests/fuzz/cells.c", HARNESS % bound)
+    built_small.write("tests/fuzz/corpus.py", CORPUS)
     try:
         printed = built_small.scons("fuzz", status=status)
     finally:

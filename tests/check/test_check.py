@@ -1,51 +1,58 @@
-"""The source rules: each language both ways, and over the tree itself."""
+"""The source rules: each language both ways, and the command."""
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from tools.check import rules
-from tools.check.files import BINARY, check_file, check_files, tracked_files
+from tools.check.files import BINARY, check_file
 from tools.check.languages import LANGUAGES, language_of
 from tools.check.settings import Exemption, load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES = Path(__file__).parent / "cases"
-WHOLE_NAMES = {"replit": ".replit", "gitignore": ".gitignore"}
 
 
-def cases(kind):
-    return sorted(CASES.glob(f"{kind}.*.case"))
+@dataclass
+class Case:
+    """A source of cases/*.case, and the rules that it breaks: one row for each finding."""
+
+    kind: str
+    name: str
+    text: str = ""
+    findings: list[tuple[int, str]] = field(default_factory=list)
 
 
-def file_name(case):
-    extension = case.name.split(".")[1]
-    return WHOLE_NAMES.get(extension, f"source.{extension}")
+def read_cases():
+    """Every case: a line `KIND NAME`, then source lines, each after its findings and a bar."""
+    cases = []
+    for path in sorted((Path(__file__).parent / "cases").glob("*.case")):
+        for row in path.read_text().splitlines():
+            findings, bar, line = row.partition("|")
+            if not bar:
+                cases.append(Case(*row.split()))
+                continue
+            cases[-1].text += line[1:] + "\n"
+            number = cases[-1].text.count("\n")
+            cases[-1].findings += [(number, rule) for rule in findings.strip().split(", ") if rule]
+    return cases
 
 
-def found_in(case):
-    _, violations = check_file(file_name(case), case.read_bytes(), load_settings())
-    return sorted((one.line, one.rule) for one in set(violations))
+CASES = read_cases()
 
 
-@pytest.mark.parametrize("case", cases("accepts"), ids=file_name)
-def test_accepts(case):
-    assert found_in(case) == []
-
-
-@pytest.mark.parametrize("case", cases("rejects"), ids=file_name)
-def test_rejects(case):
-    rows = case.with_suffix(".expected").read_text().splitlines()
-    expected = [(int(row.split(" ", 1)[0]), row.split(" ", 1)[1]) for row in rows]
-    assert found_in(case) == sorted(expected)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind} {case.name}")
+def test_findings_of_a_source(case):
+    _, violations = check_file(case.name, case.text.encode(), load_settings())
+    assert sorted((one.line, one.rule) for one in set(violations)) == case.findings
+    assert bool(case.findings) == (case.kind == "rejects")
 
 
 @pytest.mark.parametrize("kind", ["accepts", "rejects"])
 def test_every_language_has_a_case(kind):
-    covered = {language_of(file_name(case), "").name for case in cases(kind)}
+    covered = {language_of(case.name, "").name for case in CASES if case.kind == kind}
     assert covered == {one.name for one in LANGUAGES}
 
 
@@ -139,10 +146,3 @@ def test_command_says_what_it_read_and_fails(command, tmp_path):
     assert result.returncode == 1
     assert "a.py:1:8: comment: '# note'" in result.stdout
     assert "1  files, 1 violations" in result.stdout
-
-
-def test_the_tree_is_clean():
-    settings = load_settings()
-    paths = tracked_files(ROOT, settings.skipped_folders)
-    outcome = check_files(ROOT, paths, settings)
-    assert [str(one) for one in outcome.violations] == []

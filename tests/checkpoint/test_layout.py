@@ -3,16 +3,18 @@ from pathlib import Path
 
 import pytest
 
+from glm_engine.layout import CONFIGS
 from tools.checkpoint.layout import LayoutOptions, checkpoint_specs
 from tools.checkpoint.random_model import small_config
 
-CONFIGS = Path(__file__).parents[1] / "data" / "configs"
+BF16_CONFIGS = Path(__file__).parents[1] / "data" / "configs"
 MAIN_LAYERS = LayoutOptions(with_prediction_layers=False)
 OWN_VOCABULARY = LayoutOptions(prediction_has_own_vocabulary=True)
 
 
 def real_specs(name: str, options: LayoutOptions):
-    return checkpoint_specs(json.loads((CONFIGS / f"{name}.json").read_text()), options)
+    folder = CONFIGS if name.endswith("fp8") else BF16_CONFIGS
+    return checkpoint_specs(json.loads((folder / f"{name}.json").read_text()), options)
 
 
 def count_parameters(specs) -> int:

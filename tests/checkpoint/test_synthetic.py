@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from safetensors import safe_open
 
 from glm_engine.engine import Engine, EngineOptions
+from glm_engine.layout import CONFIGS
 from tools.checkpoint.random_model import small_config, write_random_model
 from tools.checkpoint.shards import INDEX_NAME
 from tools.checkpoint.synthetic import (
@@ -16,7 +17,7 @@ from tools.checkpoint.synthetic import (
     write_sparse_checkpoint,
 )
 
-GLM_4_7_FP8 = Path(__file__).parents[1] / "data" / "configs" / "glm-4.7-fp8.json"
+GLM_4_7_FP8 = CONFIGS / "glm-4.7-fp8.json"
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,16 @@ import pytest
 
 from glm_engine.engine import EngineOptions, inspect_checkpoint, plan
 from glm_engine.errors import EngineError, Status
+from glm_engine.layout import CONFIGS
 from tests.engine import loader, tamper
 from tests.nvidia_driver import skip_where_a_gpu_is
 from tools.checkpoint.layout import TensorSpec, checkpoint_specs
 from tools.checkpoint.synthetic import write_sparse_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFIGS = sorted((ROOT / "tests" / "data" / "configs").glob("*.json"))
-GLM = ROOT / "tests" / "data" / "configs" / "glm-4.7-fp8.json"
+BF16_CONFIGS = ROOT / "tests" / "data" / "configs"
+PUBLISHED = sorted([*CONFIGS.glob("*.json"), *BF16_CONFIGS.glob("*.json")])
+GLM = CONFIGS / "glm-4.7-fp8.json"
 CAPITALS = ROOT / "checkpoints" / "capitals"
 PLENTY = 2**50
 NUM_SHARDS = 93
@@ -43,7 +45,7 @@ def test_figures_of_glm_4_7_fp8():
     assert document["fits"] is True
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
 def test_tensors_that_a_config_implies(path):
     config = json.loads(path.read_text(encoding="utf-8"))
     specs = checkpoint_specs(config)

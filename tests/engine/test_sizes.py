@@ -9,6 +9,7 @@ import pytest
 from glm_engine import abi
 from glm_engine.engine import Engine, EngineOptions, Request, plan
 from glm_engine.errors import Status
+from glm_engine.layout import CONFIGS
 from glm_engine.libraries import load_engine_library
 from glm_engine.sizes import batch_line, context_line, cut_line
 from tests.engine import tamper
@@ -16,7 +17,8 @@ from tests.engine.running import run_requests
 from tests.nvidia_driver import skip_where_a_gpu_is
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFIGS = ROOT / "tests" / "data" / "configs"
+BF16_CONFIGS = ROOT / "tests" / "data" / "configs"
+PUBLISHED = sorted([*CONFIGS.glob("*.json"), *BF16_CONFIGS.glob("*.json")])
 AIR = CONFIGS / "glm-4.5-air-fp8.json"
 GLM = CONFIGS / "glm-4.7-fp8.json"
 PLENTY = 2**50
@@ -62,7 +64,7 @@ def pages_that_fit(planned: dict) -> int:
     return (planned["memory_limit_bytes"] - fixed_bytes(planned)) // planned["page_bytes"]
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
 def test_the_context_is_the_models_own(path):
     planned = expect_the_most_that_fits(path, memory_limit_bytes=PLENTY, world_size=8)
     assert planned["max_seq"] == planned["model_max_seq"] > 100_000

@@ -7,10 +7,11 @@ import pytest
 
 from glm_engine.engine import Engine, EngineOptions, Sampling, plan
 from glm_engine.errors import EngineError
+from glm_engine.layout import CONFIGS
 from tests.engine.probes import ROOT
 
 CONFIG = ROOT / "checkpoints" / "capitals" / "config.json"
-LARGE = ROOT / "tests" / "data" / "configs" / "glm-4.5-air-fp8.json"
+LARGE = CONFIGS / "glm-4.5-air-fp8.json"
 
 
 def synthetic_options(**options) -> EngineOptions:

@@ -1,14 +1,12 @@
-"""Writes the hand-made seeds of tests/fuzz/corpus: sound inputs and each kind of unsound one.
-
-Run from the repository's root: `python -m tests.fuzz.seeds`.
-"""
+"""The hand-made seeds of the harnesses: sound inputs and each kind of unsound one."""
 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-CORPUS = Path(__file__).resolve().parent / "corpus"
-ROOT = Path(__file__).resolve().parents[2]
+from glm_engine.layout import CONFIGS
+
+BF16_CONFIGS = Path(__file__).resolve().parents[1] / "data" / "configs"
 DEPTH = 10_000
 
 Seed = tuple[str, bytes]
@@ -129,9 +127,9 @@ def size_name(value: object) -> str:
 
 
 def config_seeds() -> Iterator[Seed]:
-    for path in sorted((ROOT / "tests" / "data" / "configs").glob("*.json")):
+    for path in (*CONFIGS.glob("*.json"), *BF16_CONFIGS.glob("*.json")):
         yield path.stem, json_bytes(json.loads(path.read_text(encoding="utf-8")))
-    config = json.loads((ROOT / "tests/data/configs/glm-4.7-fp8.json").read_text("utf-8"))
+    config = json.loads((CONFIGS / "glm-4.7-fp8.json").read_text("utf-8"))
     rope = {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5}
     yield "rope-parameters", json_bytes({**config, "rope_parameters": rope, "rope_theta": None})
     for name, key, inner in ROTATIONS:
@@ -168,15 +166,3 @@ HARNESSES: dict[str, Callable[[], Iterator[Seed]]] = {
     "pattern": pattern_seeds,
     "shard": shard_seeds,
 }
-
-
-def main() -> None:
-    for harness, seeds in HARNESSES.items():
-        folder = CORPUS / harness
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, data in seeds():
-            (folder / f"{name}.bin").write_bytes(data)
-
-
-if __name__ == "__main__":
-    main()

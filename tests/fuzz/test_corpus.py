@@ -1,24 +1,18 @@
-"""Replays the fuzzing corpus: every input ends in a known status, and failures have a message."""
-
-from pathlib import Path
+"""Replays the fuzzing corpora: every input ends in a known status, and failures have a message."""
 
 import pytest
 
 from glm_engine.errors import Status
 from tests.engine import loader
-from tests.fuzz import seeds
+from tests.fuzz import corpus
+from tests.fuzz.seeds import HARNESSES
 
-CORPUS = Path(__file__).resolve().parent / "corpus"
 SOUND_SEEDS = ("sound", "scalar", "empty-tensor", "emoji-name", "metadata-null", "odd-length")
 KNOWN = {Status.GLM_OK, Status.GLM_INVALID_CHECKPOINT, Status.GLM_NOT_SUPPORTED}
 DATA_SIZE_BYTES = 2
 
 
-def inputs(harness: str) -> list[Path]:
-    return sorted((CORPUS / harness).iterdir())
-
-
-def expect_sound(status: int, message: str, source: Path) -> None:
+def expect_sound(status: int, message: str, source: str) -> None:
     assert status in KNOWN, f"{source}: status {status}, {message}"
     assert (status == Status.GLM_OK) == (message == ""), f"{source}: status {status}, {message!r}"
 
@@ -41,16 +35,14 @@ def whole_shard(data: bytes) -> bytes:
     ],
 )
 def test_readers(harness, probe, prepare):
-    sources = inputs(harness)
-    assert sources
-    for source in sources:
-        status, message = loader.parse(probe, prepare(source.read_bytes()))
-        expect_sound(status, message, source)
+    for name, data in corpus.inputs(harness).items():
+        status, message = loader.parse(probe, prepare(data))
+        expect_sound(status, message, name)
 
 
 def test_patterns():
-    for source in inputs("pattern"):
-        pattern, _, name = source.read_bytes().partition(b"\0")
+    for source, data in corpus.inputs("pattern").items():
+        pattern, _, name = data.partition(b"\0")
         result = loader.match(pattern.decode("latin-1"), name.decode("latin-1"))
         assert result != "", source
 
@@ -81,20 +73,25 @@ def test_patterns():
     ],
 )
 def test_messages_of_seeds(harness, name, words):
-    data = (CORPUS / harness / f"{name}.bin").read_bytes()
+    data = corpus.inputs(harness)[name]
     probe = "loader_parse_index" if harness == "index" else "loader_parse_header"
     status, message = loader.parse(probe, whole_shard(data) if harness == "header" else data)
     assert status == Status.GLM_INVALID_CHECKPOINT
     assert words in message
 
 
-@pytest.mark.parametrize("harness", seeds.HARNESSES)
-def test_seeds_are_the_files(harness):
-    for name, data in seeds.HARNESSES[harness]():
-        assert (CORPUS / harness / f"{name}.bin").read_bytes() == data
+@pytest.mark.parametrize("harness", HARNESSES)
+def test_packing_what_was_unpacked_gives_the_same_archive(harness, tmp_path, monkeypatch):
+    corpus.unpack(harness, tmp_path / "files")
+    committed = corpus.archive(harness).read_bytes()
+    monkeypatch.setattr(corpus, "FOLDER", tmp_path)
+    corpus.pack(harness, tmp_path / "files")
+    packed = corpus.archive(harness).read_bytes()
+    assert corpus.inputs(harness).keys() > dict(HARNESSES[harness]()).keys()
+    assert packed == committed
 
 
 @pytest.mark.parametrize("name", SOUND_SEEDS)
 def test_sound_seeds(name):
-    data = whole_shard((CORPUS / "header" / f"{name}.bin").read_bytes())
+    data = whole_shard(corpus.inputs("header")[name])
     assert loader.parse("loader_parse_header", data) == (Status.GLM_OK, "")

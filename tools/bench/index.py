@@ -5,12 +5,13 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from tools.bench.processes import ROOT, ask_once
+from glm_engine.layout import CONFIGS
+from tools.bench.processes import ask_once
 from tools.bench.report import Bound, Figure, Section
 from tools.checkpoint.layout import LayoutOptions
 from tools.checkpoint.synthetic import GLM_4_7_FP8_SHARDS, write_sparse_checkpoint
 
-CONFIG = ROOT / "tests" / "data" / "configs" / "glm-4.7-fp8.json"
+GLM_4_7_FP8 = CONFIGS / "glm-4.7-fp8.json"
 NUM_TENSORS = 87_553
 LIMIT_SECONDS = 0.5
 METHOD = (
@@ -26,7 +27,7 @@ METHOD = (
 def measure() -> dict:
     """The worker's seconds for a checkpoint written for it."""
     with tempfile.TemporaryDirectory() as folder:
-        config = json.loads(CONFIG.read_text(encoding="utf-8"))
+        config = json.loads(GLM_4_7_FP8.read_text(encoding="utf-8"))
         options = LayoutOptions(with_prediction_layers=False)
         write_sparse_checkpoint(Path(folder), config, GLM_4_7_FP8_SHARDS, options)
         answer = ask_once("tools.bench.inspect_worker", folder)

@@ -84,7 +84,6 @@ LANGUAGES = (
     Language("CSS", pygments_lexer("css"), (".css",)),
     Language("HTML", pygments_lexer("html"), (".html", ".htm")),
     Language("XML", pygments_lexer("xml"), (".xml", ".svg")),
-    Language("Graphviz", pygments_lexer("graphviz"), (".dot", ".gv")),
     Language("Jinja", pygments_lexer("html+jinja"), (".jinja", ".j2")),
     Language(
         "Dockerfile",

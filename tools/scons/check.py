@@ -1,4 +1,4 @@
-"""`scons check`: every formatter and the source rules, all of them run, all failures told."""
+"""`scons check`: formatters, source rules and word budget; all run, all failures told."""
 
 import shutil
 import subprocess
@@ -29,6 +29,7 @@ STEPS = [
     },
     {"name": "nixfmt", "command": ["nixfmt", "--check"], "suffixes": (".nix",), "required": False},
     {"name": "source rules", "command": [sys.executable, "tools/check"], "required": True},
+    {"name": "words", "command": [sys.executable, "-m", "tools.check.words"], "required": True},
 ]
 
 
@@ -91,7 +92,7 @@ def generate(env):
     env.AddMethod(
         lambda env: env.CommandTarget(
             "check",
-            "formatters (ruff, clang-format, futhark fmt, nixfmt) and the source rules",
+            "formatters (ruff, clang-format, futhark fmt, nixfmt), source rules, word budget",
             Action(check, "check formats and source rules"),
         ),
         "CheckTarget",

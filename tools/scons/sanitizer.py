@@ -80,16 +80,20 @@ def fuzz_program(env, folder, source, code):
     return program[0]
 
 
-def fuzz_command(env, program):
-    """Runs a fuzzing program over its corpus; what it finds new stays in build/."""
+def fuzz_command(env, program, unpack):
+    """Runs a fuzzing program over its corpus, which the command `unpack NAME FOLDER` writes.
+
+    What the program finds new stays in build/fuzz/found.
+    """
 
     def run(target, source, env):
-        name = Path(str(program)).name
-        found = Path(env.Dir("#build/fuzz").abspath) / "found" / name
-        found.mkdir(parents=True, exist_ok=True)
-        corpus = [path for path in [f"tests/fuzz/corpus/{name}"] if os.path.isdir(path)]
+        name, folder = Path(str(program)).name, Path(env.Dir("#build/fuzz").abspath)
+        found, corpus = folder / "found" / name, folder / "corpus" / name
+        for each in (found, corpus):
+            each.mkdir(parents=True, exist_ok=True)
         limits = [*LIMITS, f"-runs={RUNS}", f"-artifact_prefix={found.parent}/{name}-"]
-        return run_command(env, [program.abspath, *limits, found, *corpus])
+        status = run_command(env, [*unpack, name, corpus])
+        return status or run_command(env, [program.abspath, *limits, found, corpus])
 
     return Action(run, f"{program} -runs={RUNS}")
 

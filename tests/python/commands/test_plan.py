@@ -5,8 +5,9 @@ import re
 import pytest
 
 from glm_engine import cli
+from glm_engine.layout import CONFIGS
 from tests.nvidia_driver import skip_where_a_gpu_is
-from tests.python.commands.running import CONFIGS, CPU, ENVIRONMENT, glm, glm_json, refused
+from tests.python.commands.running import CPU, ENVIRONMENT, glm, glm_json, refused
 
 GLM_4_7 = {
     "num_parameters": 352_797_829_024,
