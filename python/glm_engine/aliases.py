@@ -15,11 +15,11 @@ OWN_OPTIONS = "Options"
 TYPED = f"{__name__}.typed"
 KEY, KEY_VARIABLE = "--api-key", "GLM_API_KEY"
 KEY_HELP = (
-    "The server's API key. Other users of this machine can see it in the process list; prefer"
+    "The server's API key. Other users on this machine can see it in the process list; prefer"
     " --api-key-file or GLM_API_KEY."
 )
 KEY_NOTE = (
-    "other users of this machine can see --api-key in the process list;"
+    "other users on this machine can see --api-key in the process list;"
     f" use --api-key-file or the variable {KEY_VARIABLE} instead"
 )
 

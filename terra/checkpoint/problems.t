@@ -93,7 +93,7 @@ terra Problems:report(directory : rawstring, message : &C.glm_message) : int32
     return C.GLM_OK
   end
   if self.list.size == 0 then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while recording the checkpoint's problems", directory)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "%s: out of memory while recording problems found in the checkpoint", directory)
   end
   var described : C.glm_message
   self:describe(directory, &described.text[0], C.GLM_MESSAGE_CAPACITY)

@@ -115,7 +115,7 @@ terra Library:load(was_automatic : bool, message : &C.glm_message) : int32
       builds = "tools/develop --with cuda scons engine cuda"
     end
     if was_automatic and not (self:shares_memory() or self.plans_only) then
-      hint = "device auto chose cuda because this machine has an NVIDIA GPU (use device cpu to run on the CPU); "
+      hint = "device auto selected cuda because this machine has an NVIDIA GPU (use device cpu to run on the CPU); "
     end
     return status.fail(
       message, C.GLM_NOT_SUPPORTED, "%scannot open the library for device %s: %.700s; in a source checkout, build it with `%s`", hint,

@@ -28,7 +28,7 @@ return function(Loop)
   terra Loop:open_state(tokens : &int32, num_tokens : int32, result : &&Sequence, message : &C.glm_message) : int32
     var s = &self.scheduler
     if s.free_rows.size == 0 then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "all %d sequences (max_batch) are in use", self.options.max_batch)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "all %d sequence slots (max_batch) are in use", self.options.max_batch)
     end
     var item = request.new_sequence()
     if item == nil or not request.reserve(item, self.options.max_seq, self.options.page_size) then

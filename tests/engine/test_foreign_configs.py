@@ -318,7 +318,7 @@ def test_tied_head_of_another_dtype(tmp_path):
     (message,) = tie(directory, "F32", shape, widened(data))
     assert "ties this tensor to model.embed_tokens.weight: expected the same dtype BF16" in message
     assert "got F32" in message
-    assert "values differ" not in message
+    assert "different values" not in message
 
 
 def test_tied_head_of_another_shape(tmp_path):
@@ -334,4 +334,4 @@ def test_tied_head_of_other_values(tmp_path):
     tamper.drop_tensor(directory, "lm_head.weight")
     shape, data = table_of(directory)
     (message,) = tie(directory, "BF16", shape, bytes(len(data)))
-    assert "values differ" in message
+    assert "different values" in message

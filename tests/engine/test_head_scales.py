@@ -110,7 +110,7 @@ def test_other_schemes_are_refused(checkpoint, key, value):
 def test_the_cpu_refuses_a_cache_of_codes(checkpoint):
     add(checkpoint, scales())
     with pytest.raises(
-        EngineError, match="does not support KV cache pages with kv_dtype F8_E4M3"
+        EngineError, match="does not support kv_dtype fp8_e4m3; use float32"
     ) as caught:
         logits(checkpoint, kv_dtype=2)
     assert caught.value.status == Status.GLM_NOT_SUPPORTED

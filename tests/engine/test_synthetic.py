@@ -84,7 +84,10 @@ def test_a_plan_is_cut_too():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"num_layers": 1, "synthetic": False, "model_dir": CONFIG.parent}, "only synthetic"),
+        (
+            {"num_layers": 1, "synthetic": False, "model_dir": CONFIG.parent},
+            "only a synthetic model",
+        ),
         ({"num_layers": 99}, "num_layers is 99, but .* has only 4 layers"),
         ({"synthetic": False}, "found neither"),
     ],

@@ -28,7 +28,10 @@ def test_every_option_of_the_engine_has_its_name_on_the_command_line():
     ("message", "expected"),
     [
         ("max_seq 9 exceeds the model's", "--max-seq 9 exceeds the model's"),
-        ("all 4 sequences (max_batch) are in use", "all 4 sequences (--max-batch) are in use"),
+        (
+            "all 4 sequence slots (max_batch) are in use",
+            "all 4 sequence slots (--max-batch) are in use",
+        ),
         ("world_size is 3; use device cpu", "--world-size is 3; use --device cpu"),
         ("num_pages 8 with max_seq 128 fits.", "--num-pages 8 with --max-seq 128 fits."),
         ("memory_limit_bytes is 1 GB", "--memory-limit is 1 GB"),

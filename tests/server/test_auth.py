@@ -118,7 +118,7 @@ def test_keys_of_the_command_line_are_taken_beside_others(start_server, tmp_path
         assert server.http.get("/v1/models", headers={"x-api-key": key}).status_code == 200
     for key in ("first2", digest):
         assert server.http.get("/v1/models", headers={"x-api-key": key}).status_code == 401
-    assert server.log().count("other users of this machine can read --api-key") == 1
+    assert server.log().count("other users on this machine can read --api-key") == 1
     assert "first" not in server.log()
 
 

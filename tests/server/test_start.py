@@ -120,7 +120,7 @@ def test_a_terminal_gets_json_where_it_is_wanted(start_terminal) -> None:
 
 def test_colours_follow_the_terminal(start_terminal) -> None:
     terminal = start_terminal("--api-key", "k", NO_COLOR="")
-    terminal.wait_for("\x1b\\[[0-9;]*mother users of this machine")
+    terminal.wait_for("\x1b\\[[0-9;]*mother users on this machine")
 
 
 def test_elsewhere_it_is_one_event(start_server) -> None:

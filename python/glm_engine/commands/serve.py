@@ -62,7 +62,7 @@ def key_ring(api_keys, api_key_file):
     source = options.source_of("api_keys")
     if api_keys and source == OPTION:
         logs.log.warning(
-            "other users of this machine can read --api-key in the process list; "
+            "other users on this machine can read --api-key in the process list; "
             "use --api-key-file or GLM_API_KEYS instead"
         )
     return KeyRing(api_key_file, keys=api_keys, source_of_keys=source)

@@ -33,7 +33,7 @@ class Settings:
         """Set one value from its text; the text `default` resets it."""
         if name not in SETTINGS:
             known = ", ".join(SETTINGS)
-            raise BadInputError(f"/set {name}: unknown name; expected one of {known}")
+            raise BadInputError(f"/set {name}: unknown setting; expected one of {known}")
         if text == DEFAULT:
             self.sampling.pop(name, None)
             return

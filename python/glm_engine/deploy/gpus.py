@@ -45,7 +45,7 @@ def parse_gpu(text):
     count = int(found.group(2) or 1) if found else 0
     if count not in COUNTS or found.group(1) not in kinds:
         raise BadInputError(
-            f"--gpu: expected one of {', '.join(kinds)}, then :1, :2, :4 or :8, got {text!r}"
+            f"--gpu: expected one of {', '.join(kinds)} followed by :1, :2, :4 or :8, got {text!r}"
         )
     return Gpu(found.group(1), count)
 

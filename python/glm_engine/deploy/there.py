@@ -35,7 +35,9 @@ async def connect():
         return await asyncio.wait_for(modal.Client.from_env.aio(), CONNECT_SECONDS)
     except TimeoutError as error:
         url = modal.config.config["server_url"]
-        raise ModalError(f"Modal: cannot connect to {url} within {CONNECT_SECONDS:g} s") from error
+        raise ModalError(
+            f"Modal: could not connect to {url} within {CONNECT_SECONDS:g} s"
+        ) from error
 
 
 def dry_run(deployment, stages, stays):

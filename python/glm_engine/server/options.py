@@ -90,7 +90,7 @@ SERVER = (
         "api_keys",
         multiple=True,
         show_default="no keys",
-        help="API key that clients must send (repeatable). Other users of this machine can see it"
+        help="API key that clients must send (repeatable). Other users on this machine can see it"
         " in "
         "the process list, but not keys in --api-key-file, GLM_API_KEY or GLM_API_KEYS.",
     ),

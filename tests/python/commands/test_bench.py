@@ -294,7 +294,7 @@ def test_a_report_is_shown_and_drawn(tmp_path):
             "expected the path to a config.json, or one of glm-4.5",
         ),
         (["--show", "nothing.json"], "nothing.json: cannot be read"),
-        (["--model", CAPITALS, "--layers", "1", "--device", "cpu"], "only synthetic"),
+        (["--model", CAPITALS, "--layers", "1", "--device", "cpu"], "only a synthetic model"),
     ],
 )
 def test_refusals(arguments, text):

@@ -16,7 +16,7 @@ no_device_file = pytest.mark.skipif(
     any(Path(name).exists() for name in DEVICE_FILES),
     reason="an NVIDIA driver's device file is here",
 )
-REFUSAL = "device auto chose cuda because this machine has an NVIDIA GPU (use --device cpu "
+REFUSAL = "device auto selected cuda because this machine has an NVIDIA GPU (use --device cpu "
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_a_conversation_on_an_engine(terminal, tmp_path):
     chat.say(FRANCE)
     assert b"\x1b[2m" in chat.raw[begin:]
     chat.say("/think off")
-    assert "glm: /set hotness: unknown name; expected one of temperature, " in chat.say(
+    assert "glm: /set hotness: unknown setting; expected one of temperature, " in chat.say(
         "/set hotness 3"
     )
     chat.press("not this" + CTRL_C)

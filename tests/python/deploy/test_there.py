@@ -188,4 +188,4 @@ def test_a_missing_network_is_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MODAL_TOKEN_SECRET", "as-test")
     for arguments in (["smoke", "--wheel", str(wheel_in(tmp_path))], ["logs"]):
         line = refusal(arguments, capsys)
-        assert line.startswith("glm: Modal: cannot connect to unix://")
+        assert line.startswith("glm: Modal: could not connect to unix://")

@@ -173,7 +173,7 @@ def test_names_that_no_model_has_are_not_taken(answering):
 @pytest.mark.parametrize("tokens", [[1] * 100_000, [], [-1], [2**40], [1.5], "ab"])
 def test_tokens_that_are_none_of_the_text_are_refused(answering, tokens):
     url = answering(json_answer({"tokens": tokens}))
-    with pytest.raises(ServerError, match="/tokenize: expected token"):
+    with pytest.raises(ServerError, match=r"/tokenize: expected (1 to \d+ tokens for|token)"):
         served_vocabulary(parse_address(url), "m", "completions")
 
 
