@@ -45,7 +45,6 @@ void expect_matrix(const char* where, const char* what,
                    const glm_matrix* matrix, int32_t role);
 void expect_plain(const char* where, const char* what,
                   const glm_matrix& matrix);
-void check_model(const glm_model_shape& shape);
 void expect_cache(const char* where, const glm_kv_cache* cache);
 
 }
