@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CALLS_HPP
-#define GLM_BACKENDS_CALLS_HPP
+#pragma once
 
 #include <exception>
 #include <new>
@@ -58,5 +57,3 @@ glm_status opened(uint32_t abi_version, const glm_backend** backend,
 }
 
 }
-
-#endif

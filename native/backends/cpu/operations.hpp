@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CPU_OPERATIONS_HPP
-#define GLM_BACKENDS_CPU_OPERATIONS_HPP
+#pragma once
 
 #include "device.hpp"
 
@@ -48,5 +47,3 @@ void expect_plain(const char* where, const char* what,
 void expect_cache(const char* where, const glm_kv_cache* cache);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_SCALES_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_SCALES_HPP
+#pragma once
 
 #include "native/kernels/prefill_attention/schedule.hpp"
 
@@ -34,5 +33,3 @@ __device__ inline float output_factor(const Parameters& parameters,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_STORE_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_STORE_HPP
+#pragma once
 
 #include "native/kernels/prefill_attention/query_loader.hpp"
 #include "native/kernels/prefill_attention/scales.hpp"
@@ -77,5 +76,3 @@ __device__ inline void store_row(
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_PRODUCT_LAUNCH_HPP
-#define GLM_KERNELS_STREAM_PRODUCT_LAUNCH_HPP
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -181,5 +180,3 @@ void launch_chunk(const char* where, const Context& context,
 }
 
 }
-
-#endif

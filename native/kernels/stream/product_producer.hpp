@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_PRODUCT_PRODUCER_HPP
-#define GLM_KERNELS_STREAM_PRODUCT_PRODUCER_HPP
+#pragma once
 
 #include <cuda.h>
 
@@ -181,5 +180,3 @@ class ProductProducer {
 };
 
 }
-
-#endif

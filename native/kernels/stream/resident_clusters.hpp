@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_RESIDENT_CLUSTERS_HPP
-#define GLM_KERNELS_STREAM_RESIDENT_CLUSTERS_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -30,5 +29,3 @@ int32_t max_active_clusters(const char* where, const LaunchShape& shape,
 }
 
 }
-
-#endif

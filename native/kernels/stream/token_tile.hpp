@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_TOKEN_TILE_HPP
-#define GLM_KERNELS_STREAM_TOKEN_TILE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -26,5 +25,3 @@ __device__ inline void copy_token_tile(const TokenRows& tokens,
 }
 
 }
-
-#endif
