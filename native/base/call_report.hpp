@@ -1,5 +1,4 @@
-#ifndef GLM_BASE_CALL_REPORT_HPP
-#define GLM_BASE_CALL_REPORT_HPP
+#pragma once
 
 #include <cstdio>
 #include <cstdlib>
@@ -47,5 +46,3 @@ inline void copy_last_message(glm_message* message) {
 }
 
 }
-
-#endif

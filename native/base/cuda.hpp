@@ -1,5 +1,4 @@
-#ifndef GLM_BASE_CUDA_HPP
-#define GLM_BASE_CUDA_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -71,5 +70,3 @@ void launch(const char* where, cudaStream_t stream, const LaunchShape& shape,
 }
 
 }
-
-#endif

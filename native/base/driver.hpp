@@ -1,5 +1,4 @@
-#ifndef GLM_BASE_DRIVER_HPP
-#define GLM_BASE_DRIVER_HPP
+#pragma once
 
 #include <dlfcn.h>
 
@@ -21,5 +20,3 @@ Function driver_function(const char* where, const char* name) {
 }
 
 }
-
-#endif

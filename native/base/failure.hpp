@@ -1,5 +1,4 @@
-#ifndef GLM_BASE_FAILURE_HPP
-#define GLM_BASE_FAILURE_HPP
+#pragma once
 
 #include <cstdint>
 #include <stdexcept>
@@ -33,5 +32,3 @@ void expect_each(const char* where, const char* what, int64_t low, int64_t high,
                  const int32_t* values, int64_t count);
 
 }
-
-#endif

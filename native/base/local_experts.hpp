@@ -1,5 +1,4 @@
-#ifndef GLM_BASE_LOCAL_EXPERTS_HPP
-#define GLM_BASE_LOCAL_EXPERTS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -34,5 +33,3 @@ void expect_shared_shapes(const char* where, const glm_experts_args& args);
 void expect_shared_memory(const char* where, const glm_experts_args& args);
 
 }
-
-#endif

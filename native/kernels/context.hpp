@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_CONTEXT_HPP
-#define GLM_KERNELS_CONTEXT_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -27,5 +26,3 @@ struct Context {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_KV_CACHE_HPP
-#define GLM_KERNELS_KV_CACHE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -23,5 +22,3 @@ void expect_group(const char* where, const glm_kv_cache& cache,
                   int32_t num_heads);
 
 }
-
-#endif

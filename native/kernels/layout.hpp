@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_LAYOUT_HPP
-#define GLM_KERNELS_LAYOUT_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -120,5 +119,3 @@ GLM_HOST_DEVICE constexpr int64_t block_element_offset(int32_t dtype,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_LOCAL_EXPERTS_HPP
-#define GLM_KERNELS_LOCAL_EXPERTS_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -45,5 +44,3 @@ inline LocalExperts local_experts(const glm_experts_args& args) {
 }
 
 }
-
-#endif

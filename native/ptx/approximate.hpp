@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_APPROXIMATE_HPP
-#define GLM_PTX_APPROXIMATE_HPP
+#pragma once
 
 namespace glm::ptx {
 
@@ -18,5 +17,3 @@ __device__ inline float approximate_exp2(float exponent) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_ARRIVAL_COUNT_HPP
-#define GLM_PTX_ARRIVAL_COUNT_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -16,5 +15,3 @@ __device__ inline uint32_t add_release_acquire(uint32_t* counter,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_ASYNC_COPY_HPP
-#define GLM_PTX_ASYNC_COPY_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -25,5 +24,3 @@ __device__ inline void wait_for_copies() {
 }
 
 }
-
-#endif

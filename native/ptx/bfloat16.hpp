@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_BFLOAT16_HPP
-#define GLM_PTX_BFLOAT16_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -13,5 +12,3 @@ __device__ inline float2 floats_of_bfloat16s(uint32_t pair) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_BLOCK_BARRIER_HPP
-#define GLM_PTX_BLOCK_BARRIER_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -15,5 +14,3 @@ __device__ inline void meet_threads(uint32_t num_threads) {
 }
 
 }
-
-#endif

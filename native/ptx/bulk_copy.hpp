@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_BULK_COPY_HPP
-#define GLM_PTX_BULK_COPY_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -42,5 +41,3 @@ __device__ inline void bulk_prefetch(const void* source, uint32_t bytes) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_CLUSTER_HPP
-#define GLM_PTX_CLUSTER_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -66,5 +65,3 @@ __device__ inline void wait_for_peers(uint64_t* barrier, uint32_t parity) {
 }
 
 }
-
-#endif

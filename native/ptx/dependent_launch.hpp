@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_DEPENDENT_LAUNCH_HPP
-#define GLM_PTX_DEPENDENT_LAUNCH_HPP
+#pragma once
 
 namespace glm::ptx {
 
@@ -16,5 +15,3 @@ __device__ inline void let_successor_start() {
 }
 
 }
-
-#endif

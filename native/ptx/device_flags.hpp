@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_DEVICE_FLAGS_HPP
-#define GLM_PTX_DEVICE_FLAGS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -39,5 +38,3 @@ __device__ inline void wait_until(const uint32_t* flag, uint32_t value) {
 }
 
 }
-
-#endif

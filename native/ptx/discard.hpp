@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_DISCARD_HPP
-#define GLM_PTX_DISCARD_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -10,5 +9,3 @@ __device__ inline void discard_line(const void* line) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_MBARRIER_HPP
-#define GLM_PTX_MBARRIER_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -80,5 +79,3 @@ __device__ inline void proxy_fence() {
 }
 
 }
-
-#endif

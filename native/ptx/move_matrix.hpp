@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_MOVE_MATRIX_HPP
-#define GLM_PTX_MOVE_MATRIX_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -14,5 +13,3 @@ __device__ inline uint32_t transpose_matrix(uint32_t value) {
 }
 
 }
-
-#endif

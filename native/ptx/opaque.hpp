@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_OPAQUE_HPP
-#define GLM_PTX_OPAQUE_HPP
+#pragma once
 
 namespace glm::ptx {
 
@@ -10,5 +9,3 @@ __device__ inline const Value* opaque(const Value* pointer) {
 }
 
 }
-
-#endif

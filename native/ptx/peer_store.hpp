@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_PEER_STORE_HPP
-#define GLM_PTX_PEER_STORE_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -35,5 +34,3 @@ __device__ inline void store_to_peer(uint32_t address, float4 values,
 }
 
 }
-
-#endif

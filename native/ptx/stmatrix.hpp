@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_STMATRIX_HPP
-#define GLM_PTX_STMATRIX_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -20,5 +19,3 @@ __device__ inline void named_barrier(int32_t id) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_SYSTEM_MEMORY_HPP
-#define GLM_PTX_SYSTEM_MEMORY_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -50,5 +49,3 @@ __device__ inline uint64_t nanoseconds() {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_TENSOR_COPY_HPP
-#define GLM_PTX_TENSOR_COPY_HPP
+#pragma once
 
 #include <cuda.h>
 
@@ -37,5 +36,3 @@ __device__ inline void tensor_copy_multicast(void* destination,
 }
 
 }
-
-#endif

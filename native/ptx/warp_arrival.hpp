@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_WARP_ARRIVAL_HPP
-#define GLM_PTX_WARP_ARRIVAL_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -14,5 +13,3 @@ __device__ inline void warp_arrive(uint64_t* barrier) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_WARP_MATRIX_HPP
-#define GLM_PTX_WARP_MATRIX_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -91,5 +90,3 @@ __device__ inline void meet() {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_WGMMA_HPP
-#define GLM_PTX_WGMMA_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -43,5 +42,3 @@ __device__ inline void shrink_registers() {
 }
 
 }
-
-#endif

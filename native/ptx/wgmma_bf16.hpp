@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_WGMMA_BF16_HPP
-#define GLM_PTX_WGMMA_BF16_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -17,5 +16,3 @@ GLM_WGMMA_SIZES(GLM_WGMMA_BF16)
 #undef GLM_WGMMA_BF16
 
 }
-
-#endif

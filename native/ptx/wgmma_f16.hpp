@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_WGMMA_F16_HPP
-#define GLM_PTX_WGMMA_F16_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -27,5 +26,3 @@ GLM_WGMMA_TRANSPOSED_SIZES(GLM_WGMMA_F16_TRANSPOSED)
 #undef GLM_WGMMA_F16_TRANSPOSED
 
 }
-
-#endif

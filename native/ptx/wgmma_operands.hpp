@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_WGMMA_OPERANDS_HPP
-#define GLM_PTX_WGMMA_OPERANDS_HPP
+#pragma once
 
 #define GLM_WGMMA_SUMS(i) \
   "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3])
@@ -99,5 +98,3 @@
                                   define(224, 112, 112, 113, 114)              \
                                       define(240, 120, 120, 121, 122)          \
                                           define(256, 128, 128, 129, 130)
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_PTX_WGMMA_TRANSPOSED_HPP
-#define GLM_PTX_WGMMA_TRANSPOSED_HPP
+#pragma once
 
 #include "native/ptx/wgmma_operands.hpp"
 
@@ -24,5 +23,3 @@
 
 #define GLM_WGMMA_TRANSPOSED_SIZES(define) \
   define(64, 32, 32, 33, 34, 35, 36, 37) define(128, 64, 64, 65, 66, 67, 68, 69)
-
-#endif

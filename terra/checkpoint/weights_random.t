@@ -1,6 +1,7 @@
 local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
 local layout = require("terra.checkpoint.weights_layout")
+local numbers = require("terra.base.numbers")
 local status = require("terra.base.status")
 require("terra.checkpoint.weights_place")
 local C = abi.C
@@ -20,9 +21,7 @@ local struct RandomPlacer {
   zeros : &float
 }
 
-local terra greater(a : int32, b : int32) : int32
-  return terralib.select(a > b, a, b)
-end
+local greater = numbers.greater(int32)
 
 local terra longest_vector(c : &config.ModelConfig) : int32
   return greater(greater(c.hidden_size, c.head_dim), c.num_experts)

@@ -3,6 +3,7 @@ local batch = require("terra.scheduling.batch")
 local check = require("terra.base.check")
 local costs = require("terra.scheduling.costs")
 local measures = require("terra.execution.measures")
+local numbers = require("terra.base.numbers")
 local status = require("terra.base.status")
 local trial = require("terra.execution.trial")
 local C = abi.C
@@ -33,9 +34,7 @@ local struct Measuring {
   num_levels : int32
 }
 
-local terra smaller(a : int32, b : int32) : int32
-  return terralib.select(a < b, a, b)
-end
+local smaller = numbers.smaller(int32)
 
 terra Measuring:time(num_rows : int32, row_position : int32, num_tokens : int32, position : int32, ns : &int64, message : &C.glm_message) : int32
   for i = 0, num_repeats do

@@ -1,4 +1,5 @@
 local abi = require("terra.base.abi")
+local numbers = require("terra.base.numbers")
 local request = require("terra.scheduling.request")
 local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
@@ -7,9 +8,7 @@ local C = abi.C
 
 local Sequence = sequence.Sequence
 
-local terra smaller(a : int32, b : int32) : int32
-  return terralib.select(a < b, a, b)
-end
+local smaller = numbers.smaller(int32)
 
 local terra first_not_finite(logits : &float, num_rows : int32, width : int32) : int32
   for row = 0, num_rows do

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local buffers = require("terra.plan.buffers")
+local numbers = require("terra.base.numbers")
 local status = require("terra.base.status")
 local C = abi.C
 
@@ -20,13 +21,8 @@ sizes.sources = {
   { code = C.ENGINE_FROM_MEMORY, name = "memory" },
 }
 
-local terra smaller(a : int64, b : int64) : int64
-  return terralib.select(a < b, a, b)
-end
-
-local terra greater(a : int64, b : int64) : int64
-  return terralib.select(a > b, a, b)
-end
+local smaller = numbers.smaller(int64)
+local greater = numbers.greater(int64)
 
 local terra pages_of(num_tokens : int64, page_size : int64) : int64
   return (num_tokens + page_size - 1) / page_size

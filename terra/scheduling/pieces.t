@@ -1,6 +1,7 @@
 local abi = require("terra.base.abi")
 local costs = require("terra.scheduling.costs")
 local endings = require("terra.scheduling.endings")
+local numbers = require("terra.base.numbers")
 local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
 local C = abi.C
@@ -10,13 +11,8 @@ local Sequence = sequence.Sequence
 
 local least_share = 4
 
-local terra smaller(a : int32, b : int32) : int32
-  return terralib.select(a < b, a, b)
-end
-
-local terra greater(a : int64, b : int64) : int64
-  return terralib.select(a > b, a, b)
-end
+local smaller = numbers.smaller(int32)
+local greater = numbers.greater(int64)
 
 terra Scheduler:has_budget() : bool
   return self.options.costs:is_bounded()

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local check = require("terra.base.check")
+local numbers = require("terra.base.numbers")
 local pages = require("terra.scheduling.pages")
 local pieces = require("terra.scheduling.pieces")
 local scheduler = require("terra.scheduling.scheduler")
@@ -14,9 +15,7 @@ local remove = scheduler.remove
 local insert_in_order = scheduler.insert_in_order
 local none = pages.none
 
-local terra smaller(a : int32, b : int32) : int32
-  return terralib.select(a < b, a, b)
-end
+local smaller = numbers.smaller(int32)
 
 terra Scheduler:prepare_decode_page(item : &Sequence) : bool
   while item.pages.size * self.options.page_size < item:next_length() do

@@ -1,7 +1,8 @@
-"""The C ABI of native/include/glm/backend.h as ctypes, read from the header itself."""
+"""The C headers of native/include/glm as ctypes, read from the headers themselves."""
 
 import ctypes
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -19,14 +20,15 @@ SCALARS = {
 }
 
 STRUCT = re.compile(r"typedef struct (\w+) \{(.*?)\} \1;", re.DOTALL)
+PROTOTYPE = re.compile(r"GLM_\w+_EXPORT (\w+) (\w+)\((.*?)\);", re.DOTALL)
 FUNCTION = re.compile(r"(\w+) \(\*(\w+)\)\((.*?)\)$", re.DOTALL)
 FIELD = re.compile(r"(.+?)\s*(\*?)(\w+)(?:\[(\w+)\])?$", re.DOTALL)
 CONSTANT = re.compile(r"#define (GLM_\w+) (0x[0-9a-fA-F]+|\d+)")
 ENUMERATOR = re.compile(r"(GLM_\w+) = (\d+)")
 
 
-def header_text() -> str:
-    return "\n".join((HEADERS / name).read_text() for name in ("status.h", "backend.h"))
+def header_text(names: Iterable[str] = ("status.h", "backend.h")) -> str:
+    return "\n".join((HEADERS / name).read_text() for name in names)
 
 
 @cache
@@ -75,11 +77,20 @@ def field_of(declaration: str, structs: dict[str, type]):
 
 
 @cache
-def structs() -> dict[str, type]:
-    """Every struct of the header as a ctypes.Structure, by name."""
+def structs(*names: str) -> dict[str, type]:
+    """Every struct of the headers, the backend's by default, as a ctypes.Structure, by name."""
     found: dict[str, type] = {}
-    for name, body in STRUCT.findall(header_text()):
+    for name, body in STRUCT.findall(header_text(names) if names else header_text()):
         declarations = [part.strip() for part in body.split(";") if part.strip()]
         fields = [field_of(declaration, found) for declaration in declarations]
         found[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    return found
+
+
+def functions(header: str) -> dict[str, tuple]:
+    """The result and the argument types of every exported function of a header, by name."""
+    found = {}
+    for result, name, arguments in PROTOTYPE.findall(header_text([header])):
+        parts = [] if arguments == "void" else arguments.split(",")
+        found[name] = SCALARS.get(result), [argument_type(part.strip(), {}) for part in parts]
     return found

@@ -8,79 +8,16 @@ from functools import cache
 import numpy as np
 
 from tools.bindings.backend import library_path
-from tools.bindings.header import structs
+from tools.bindings.header import functions, structs
 
-POINTER, SIZE, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+POINTER = ctypes.c_void_p
 
 
 class NcclId(ctypes.Structure):
     _fields_ = (("bytes", ctypes.c_char * 128),)
 
 
-class GemmArgs(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", ctypes.c_uint32),
-        ("num_rows", NUMBER),
-        ("num_columns", NUMBER),
-        ("depth", NUMBER),
-        ("input_dtype", NUMBER),
-        ("output_dtype", NUMBER),
-        ("left", POINTER),
-        ("right", POINTER),
-        ("left_scale", POINTER),
-        ("right_scale", POINTER),
-        ("output", POINTER),
-        ("workspace", POINTER),
-        ("workspace_bytes", SIZE),
-        ("stream", POINTER),
-    )
-
-
-CALLS = {
-    "cudawrap": {
-        "cwCudaDeviceCount": [POINTER],
-        "cwCudaSetDevice": [NUMBER],
-        "cwCudaDeviceSync": [],
-        "cwCudaMemInfo": [POINTER, POINTER],
-        "cwCudaMalloc": [POINTER, SIZE],
-        "cwCudaFree": [POINTER],
-        "cwCudaMallocHost": [POINTER, SIZE],
-        "cwCudaFreeHost": [POINTER],
-        "cwCudaMemcpyH2D": [POINTER, POINTER, SIZE, POINTER],
-        "cwCudaMemcpyD2H": [POINTER, POINTER, SIZE, POINTER],
-        "cwCudaMemcpyD2D": [POINTER, POINTER, SIZE, POINTER],
-        "cwCudaMemset": [POINTER, NUMBER, SIZE, POINTER],
-        "cwCudaStreamCreate": [POINTER],
-        "cwCudaStreamDestroy": [POINTER],
-        "cwCudaStreamSync": [POINTER],
-        "cwCudaEventCreate": [POINTER],
-        "cwCudaEventDestroy": [POINTER],
-        "cwCudaEventRecord": [POINTER, POINTER],
-        "cwCudaEventQuery": [POINTER, POINTER],
-        "cwCudaEventSync": [POINTER],
-        "cwCudaEventElapsed": [POINTER, POINTER, POINTER],
-    },
-    "cublaswrap": {
-        "cwCublasLtCreate": [POINTER],
-        "cwCublasLtDestroy": [POINTER],
-        "cwCublasLtGemm": [POINTER, POINTER],
-    },
-    "ncclwrap": {
-        "cwNcclGetUniqueId": [POINTER],
-        "cwNcclCommInitRank": [POINTER, NUMBER, POINTER, NUMBER],
-        "cwNcclCommAbort": [POINTER],
-        "cwNcclCommDestroy": [POINTER],
-        "cwNcclAllReduce": [POINTER, POINTER, POINTER, SIZE, NUMBER, POINTER],
-        "cwNcclBroadcast": [POINTER, POINTER, SIZE, NUMBER, POINTER],
-        "cwNcclAllGather": [POINTER, POINTER, POINTER, SIZE, POINTER],
-        "cwNcclAllToAll": [POINTER, POINTER, POINTER, SIZE, POINTER],
-    },
-}
-MESSAGES = {
-    "cudawrap": "cwCudaLastMessage",
-    "cublaswrap": "cwCublasLastMessage",
-    "ncclwrap": "cwNcclLastMessage",
-}
+GemmArgs = structs("cublaswrap.h")["cw_gemm_args"]
 
 
 class CallError(RuntimeError):
@@ -94,14 +31,16 @@ class Wrapper:
 
     def __init__(self, name: str):
         path = library_path("cuda").with_name(f"lib{name}.so")
-        self.name, self.library = name, ctypes.CDLL(str(path))
-        for call, arguments in CALLS[name].items():
-            getattr(self.library, call).argtypes = arguments
-            getattr(self.library, call).restype = NUMBER
+        self.library = ctypes.CDLL(str(path))
+        for call, (result, arguments) in functions(f"{name}.h").items():
+            function = getattr(self.library, call)
+            function.restype, function.argtypes = result, arguments
+            if call.endswith("LastMessage"):
+                self.last_message = function
 
     def message(self) -> str:
         text = structs()["glm_message"]()
-        getattr(self.library, MESSAGES[self.name])(ctypes.byref(text))
+        self.last_message(ctypes.byref(text))
         return text.text.decode()
 
     def call(self, name: str, *arguments) -> None:

@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CPU_ARRAYS_HPP
-#define GLM_BACKENDS_CPU_ARRAYS_HPP
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -115,5 +114,3 @@ class Array {
 };
 
 }
-
-#endif

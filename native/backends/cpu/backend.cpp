@@ -6,33 +6,18 @@ extern "C" {
 #include "glm/backend.h"
 }
 
-#include <exception>
-#include <new>
-#include <string>
-#include <utility>
-
 #include "lifecycle.hpp"
-#include "native/base/failure.hpp"
+#include "native/backends/calls.hpp"
 #include "operations.hpp"
 
 namespace glm::cpu {
 namespace {
 
-template <typename Body>
-glm_status guarded(glm_message* message, Body&& body) {
-  try {
-    body();
-    return GLM_OK;
-  } catch (const Failure& failure) {
-    write_message(message, failure.what());
-    return failure.status();
-  } catch (const std::bad_alloc&) {
-    write_message(message, "the CPU device ran out of memory");
-    return GLM_OUT_OF_MEMORY;
-  } catch (const std::exception& failure) {
-    write_message(message, failure.what());
-    return GLM_INTERNAL_ERROR;
-  }
+void check_model(const glm_model_shape& shape) {
+  page_bytes(*shape.cache);
+  expect_plain("embed", "a table", *shape.embedding);
+  expect_plain("logits", "a head", *shape.head);
+  if (shape.router != nullptr) expect_plain("route", "a router", *shape.router);
 }
 
 template <auto function, typename... Args>
@@ -64,28 +49,14 @@ glm_status graph_end(glm_device* device, void**) {
 
 glm_status graph_use(glm_device* device, void*) { return refuse_graph(device); }
 
-glm_status count(int32_t* number, glm_message* message) {
-  return guarded(message, [&] { device_count(number); });
-}
-
-glm_status create_group(const glm_group_options* options, glm_group** group,
-                        glm_message* message) {
-  return guarded(message, [&] { group_create(options, group); });
-}
-
 void abort_group(glm_group* group) {
   if (group != nullptr) group->ranks.abort();
 }
 
 void free_group(glm_group* group) { delete group; }
 
-glm_status open_device(const glm_device_options* options, glm_device** device,
-                       glm_message* message) {
-  return guarded(message, [&] { device_open(options, device); });
-}
-
 glm_status info_of(glm_device* device, glm_device_info* info) {
-  if (device == nullptr) return guarded(nullptr, [&] { kind_info(info); });
+  if (device == nullptr) return silent<kind_info>(info);
   return on_device<device_info>(device, info);
 }
 
@@ -109,29 +80,15 @@ glm_status bytes_of_page(const glm_kv_cache* cache, int64_t* bytes) {
   });
 }
 
-glm_status bytes_of_workspace(const glm_workspace_shape* shape,
-                              int64_t* bytes) {
-  return guarded(nullptr, [&] { workspace_bytes(shape, bytes); });
-}
-
-glm_status model_checked(const glm_model_shape* shape, glm_message* message) {
-  return guarded(message, [&] {
-    expect_pointer("check_model", "shape", shape);
-    expect_equal("check_model", "struct_size", sizeof(glm_model_shape),
-                 shape->struct_size);
-    check_model(*shape);
-  });
-}
-
 const glm_backend kBackend = {
     GLM_BACKEND_ABI_VERSION,
     sizeof(glm_backend),
     "cpu",
-    count,
-    create_group,
+    reported<device_count, int32_t*>,
+    reported<group_create, const glm_group_options*, glm_group**>,
     abort_group,
     free_group,
-    open_device,
+    reported<device_open, const glm_device_options*, glm_device**>,
     device_close,
     last_message,
     info_of,
@@ -144,7 +101,7 @@ const glm_backend kBackend = {
     on_device<synchronise>,
     bytes_of_matrix,
     bytes_of_page,
-    bytes_of_workspace,
+    silent<workspace_bytes, const glm_workspace_shape*, int64_t*>,
     on_device<set_workspace, const glm_workspace_shape*, void*, int64_t>,
     on_device<group_bind, void*, int64_t>,
     operation<place_rows, glm_place_rows_args>,
@@ -181,7 +138,7 @@ const glm_backend kBackend = {
     operation<place_random, glm_place_random_args>,
     operation<select_tokens, glm_select_tokens_args>,
     on_device<measure_read, const void*, int64_t, double*>,
-    model_checked,
+    model_checked<check_model>,
 };
 
 }
@@ -190,10 +147,5 @@ const glm_backend kBackend = {
 extern "C" glm_status glm_backend_open(uint32_t abi_version,
                                        const glm_backend** backend,
                                        glm_message* message) {
-  return glm::cpu::guarded(message, [&] {
-    glm::expect_equal("glm_backend_open", "abi_version",
-                      GLM_BACKEND_ABI_VERSION, abi_version);
-    glm::expect_pointer("glm_backend_open", "backend", backend);
-    *backend = &glm::cpu::kBackend;
-  });
+  return glm::opened<glm::cpu::kBackend>(abi_version, backend, message);
 }

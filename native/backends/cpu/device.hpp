@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CPU_DEVICE_HPP
-#define GLM_BACKENDS_CPU_DEVICE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -34,5 +33,3 @@ void set_memory_info(glm_device_info* info);
 void set_processor_name(glm_device_info* info);
 
 }
-
-#endif

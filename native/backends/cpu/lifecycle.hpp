@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CPU_LIFECYCLE_HPP
-#define GLM_BACKENDS_CPU_LIFECYCLE_HPP
+#pragma once
 
 #include "device.hpp"
 
@@ -31,5 +30,3 @@ void set_workspace(glm_device& device, const glm_workspace_shape* shape,
                    void* memory, int64_t bytes);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CPU_OPERATIONS_HPP
-#define GLM_BACKENDS_CPU_OPERATIONS_HPP
+#pragma once
 
 #include "device.hpp"
 
@@ -45,9 +44,6 @@ void expect_matrix(const char* where, const char* what,
                    const glm_matrix* matrix, int32_t role);
 void expect_plain(const char* where, const char* what,
                   const glm_matrix& matrix);
-void check_model(const glm_model_shape& shape);
 void expect_cache(const char* where, const glm_kv_cache* cache);
 
 }
-
-#endif

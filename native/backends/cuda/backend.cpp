@@ -6,10 +6,9 @@ extern "C" {
 #include "glm/backend.h"
 }
 
+#include "native/backends/calls.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
-#include "native/backends/cuda/plan/calls.hpp"
-#include "native/backends/cuda/plan/guarded.hpp"
-#include "native/base/failure.hpp"
+#include "native/backends/cuda/plan/plan.hpp"
 #include "native/kernels/attention/attention.hpp"
 #include "native/kernels/count_tokens/count_tokens.hpp"
 #include "native/kernels/embed/embed.hpp"
@@ -69,28 +68,14 @@ glm_status operation(glm_device* device, const Args* args) {
   });
 }
 
-glm_status count(int32_t* number, glm_message* message) {
-  return guarded(message, [&] { device_count(number); });
-}
-
-glm_status create_group(const glm_group_options* options, glm_group** group,
-                        glm_message* message) {
-  return guarded(message, [&] { group_create(options, group); });
-}
-
 void abort_group(glm_group* group) {
   if (group != nullptr) group->peers.abort();
 }
 
 void free_group(glm_group* group) { delete group; }
 
-glm_status open_device(const glm_device_options* options, glm_device** device,
-                       glm_message* message) {
-  return guarded(message, [&] { device_open(options, device); });
-}
-
 glm_status info_of(glm_device* device, glm_device_info* info) {
-  if (device == nullptr) return info_of_kind(info);
+  if (device == nullptr) return silent<kind_info>(info);
   return on_device<device_info>(device, info);
 }
 
@@ -102,11 +87,11 @@ const glm_backend kBackend = {
     GLM_BACKEND_ABI_VERSION,
     sizeof(glm_backend),
     "cuda",
-    count,
-    create_group,
+    reported<device_count, int32_t*>,
+    reported<group_create, const glm_group_options*, glm_group**>,
     abort_group,
     free_group,
-    open_device,
+    reported<device_open, const glm_device_options*, glm_device**>,
     device_close,
     last_message,
     info_of,
@@ -117,9 +102,9 @@ const glm_backend kBackend = {
     on_device<upload, void*, const void*, int64_t>,
     on_device<download, void*, const void*, int64_t>,
     on_device<synchronise>,
-    bytes_of_matrix,
-    bytes_of_page,
-    bytes_of_workspace,
+    silent<matrix_bytes, const glm_matrix*, int64_t*>,
+    silent<kv_page_bytes, const glm_kv_cache*, int64_t*>,
+    silent<workspace_bytes, const glm_workspace_shape*, int64_t*>,
     on_device<set_workspace, const glm_workspace_shape*, void*, int64_t>,
     on_device<group_bind, void*, int64_t>,
     on_args<place_rows, true, glm_place_rows_args>,
@@ -160,7 +145,7 @@ const glm_backend kBackend = {
     operation<kernels::place_random, kPlacement, glm_place_random_args>,
     operation<kernels::select_tokens, kPlacement, glm_select_tokens_args>,
     on_device<measure_read, const void*, int64_t, double*>,
-    model_checked,
+    model_checked<check_model>,
 };
 
 }
@@ -170,10 +155,5 @@ const glm_backend kBackend = {
 extern "C" glm_status glm_backend_open(uint32_t abi_version,
                                        const glm_backend** backend,
                                        glm_message* message) {
-  return glm::cuda::guarded(message, [&] {
-    glm::expect_equal("glm_backend_open", "abi_version",
-                      GLM_BACKEND_ABI_VERSION, abi_version);
-    glm::expect_pointer("glm_backend_open", "backend", backend);
-    *backend = &glm::cuda::kBackend;
-  });
+  return glm::opened<glm::cuda::kBackend>(abi_version, backend, message);
 }

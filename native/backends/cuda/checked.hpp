@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CUDA_CHECKED_HPP
-#define GLM_BACKENDS_CUDA_CHECKED_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -27,5 +26,3 @@ inline cw_event* wrapped(cudaEvent_t event) {
 }
 
 }
-
-#endif

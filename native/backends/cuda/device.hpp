@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CUDA_DEVICE_HPP
-#define GLM_BACKENDS_CUDA_DEVICE_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -40,5 +39,3 @@ void expect_group(const glm_device& device, const char* where);
 kernels::Context context_of(const glm_device& device, Region region);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CUDA_LIFECYCLE_HPP
-#define GLM_BACKENDS_CUDA_LIFECYCLE_HPP
+#pragma once
 
 #include "native/backends/cuda/device.hpp"
 
@@ -50,5 +49,3 @@ void graph_replay(glm_device& device, void* graph);
 void graph_free(glm_device& device, void* graph);
 
 }
-
-#endif

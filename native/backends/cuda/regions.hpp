@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CUDA_REGIONS_HPP
-#define GLM_BACKENDS_CUDA_REGIONS_HPP
+#pragma once
 
 namespace glm::cuda {
 
@@ -22,5 +21,3 @@ enum Region {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CUDA_STAGING_HPP
-#define GLM_BACKENDS_CUDA_STAGING_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -60,5 +59,3 @@ class Staging {
 };
 
 }
-
-#endif

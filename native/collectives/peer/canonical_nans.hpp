@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_CANONICAL_NANS_HPP
-#define GLM_COLLECTIVES_PEER_CANONICAL_NANS_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -23,5 +22,3 @@ __device__ inline uint4 with_canonical_nans(const uint4& words) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_EXCHANGE_HPP
-#define GLM_COLLECTIVES_PEER_EXCHANGE_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -32,5 +31,3 @@ __device__ inline Value* at_distance(Value* own, int64_t distance) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_GATHER_HPP
-#define GLM_COLLECTIVES_PEER_GATHER_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -47,5 +46,3 @@ void copy_to_ranks(const char* where, cudaStream_t stream, const Gather& gather,
                    const GatherArrays& arrays);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_OWNERS_HPP
-#define GLM_COLLECTIVES_PEER_OWNERS_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -58,5 +57,3 @@ template <int32_t world_size>
 constexpr bool kMayHaveOwners = may_have_owners(world_size);
 
 }
-
-#endif

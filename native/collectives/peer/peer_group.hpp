@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_PEER_GROUP_HPP
-#define GLM_COLLECTIVES_PEER_PEER_GROUP_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -59,5 +58,3 @@ class PeerGroup {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_PEER_RANK_HPP
-#define GLM_COLLECTIVES_PEER_PEER_RANK_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -78,5 +77,3 @@ PeerRows reserve_exchange(PeerRank* rank, const char* where,
                           int32_t part_of_sum, PartOfSum part);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_PEER_ROWS_HPP
-#define GLM_COLLECTIVES_PEER_PEER_ROWS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -17,5 +16,3 @@ struct PeerRows {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_REGION_HPP
-#define GLM_COLLECTIVES_PEER_REGION_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -64,5 +63,3 @@ inline int64_t region_bytes(const RegionShape& shape, int64_t hidden_size) {
 }
 
 }
-
-#endif

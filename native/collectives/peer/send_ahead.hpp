@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_SEND_AHEAD_HPP
-#define GLM_COLLECTIVES_PEER_SEND_AHEAD_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -35,5 +34,3 @@ __device__ inline void send_ahead(const PeerRows& peers, int32_t row,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_SEND_RECEIVE_HPP
-#define GLM_COLLECTIVES_PEER_SEND_RECEIVE_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -146,5 +145,3 @@ __device__ inline uint4 part_of(const Exchange& exchange, int32_t rank,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_STOP_HPP
-#define GLM_COLLECTIVES_PEER_STOP_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -26,5 +25,3 @@ struct Stop {
 };
 
 }
-
-#endif

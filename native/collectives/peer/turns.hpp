@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_TURNS_HPP
-#define GLM_COLLECTIVES_PEER_TURNS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -26,5 +25,3 @@ class Turns {
 };
 
 }
-
-#endif

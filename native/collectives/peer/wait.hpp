@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_PEER_WAIT_HPP
-#define GLM_COLLECTIVES_PEER_WAIT_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -38,5 +37,3 @@ __device__ inline bool wait_until(const Stop& stop, Late&& late_peer,
 }
 
 }
-
-#endif

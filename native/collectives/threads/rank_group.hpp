@@ -1,5 +1,4 @@
-#ifndef GLM_COLLECTIVES_RANK_GROUP_HPP
-#define GLM_COLLECTIVES_RANK_GROUP_HPP
+#pragma once
 
 #include <condition_variable>
 #include <cstdint>
@@ -54,5 +53,3 @@ class RankGroup {
 };
 
 }
-
-#endif

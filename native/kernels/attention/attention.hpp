@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_HPP
-#define GLM_KERNELS_ATTENTION_HPP
+#pragma once
 
 #include "native/kernels/context.hpp"
 
@@ -8,5 +7,3 @@ namespace glm::kernels {
 void attention(const Context& context, const glm_attention_args& args);
 
 }
-
-#endif

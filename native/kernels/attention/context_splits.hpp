@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_CONTEXT_SPLITS_HPP
-#define GLM_KERNELS_ATTENTION_CONTEXT_SPLITS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -29,5 +28,3 @@ static_assert(counted_blocks(0) == 1 && counted_blocks(16) == 1 &&
 static_assert(num_splits(1) == 1 && num_splits(16) == 1 && num_splits(17) == 2);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_ATTENTION_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_ATTENTION_HPP
+#pragma once
 
 #include "native/kernels/context.hpp"
 
@@ -17,5 +16,3 @@ void decode_attention(const Context& context, const glm_attention_args& args,
                       const DecodeRows& rows);
 
 }
-
-#endif

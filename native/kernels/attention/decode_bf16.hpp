@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_BF16_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_BF16_HPP
+#pragma once
 
 #include "native/kernels/attention/decode_state.hpp"
 #include "native/ptx/mbarrier.hpp"
@@ -75,5 +74,3 @@ struct Bf16Products {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_COMBINE_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_COMBINE_HPP
+#pragma once
 
 #include "native/kernels/attention/decode_fold.hpp"
 #include "native/kernels/attention/decode_items.hpp"
@@ -213,5 +212,3 @@ __device__ void combine_contexts(const Arguments& args, Shared<S>& shared) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_F8_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_F8_HPP
+#pragma once
 
 #include "native/kernels/attention/decode_state.hpp"
 #include "native/ptx/warp_matrix.hpp"
@@ -91,5 +90,3 @@ struct F8Products {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_FOLD_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_FOLD_HPP
+#pragma once
 
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/ptx/approximate.hpp"
@@ -57,5 +56,3 @@ __device__ inline int32_t slot_of(const Arguments& args, const Item& item,
 }
 
 }
-
-#endif

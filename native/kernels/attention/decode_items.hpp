@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_ITEMS_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_ITEMS_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -205,5 +204,3 @@ __device__ int32_t num_parts(int32_t num_blocks) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_MERGE_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_MERGE_HPP
+#pragma once
 
 #include "native/kernels/attention/decode_fold.hpp"
 #include "native/kernels/attention/decode_items.hpp"
@@ -216,5 +215,3 @@ __device__ __forceinline__ void merge_split(const Arguments& args,
 }
 
 }
-
-#endif

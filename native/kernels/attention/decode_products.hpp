@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_PRODUCTS_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_PRODUCTS_HPP
+#pragma once
 
 #include <type_traits>
 
@@ -178,5 +177,3 @@ struct Consumer {
 };
 
 }
-
-#endif

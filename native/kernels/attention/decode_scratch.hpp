@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_SCRATCH_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_SCRATCH_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -50,5 +49,3 @@ inline int64_t most_splits(const ScratchShape& shape) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_SHARE_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_SHARE_HPP
+#pragma once
 
 #include "native/kernels/attention/decode_items.hpp"
 
@@ -217,5 +216,3 @@ __device__ Item last_item(const Arguments& args, const Shared<S>& shared) {
 }
 
 }
-
-#endif

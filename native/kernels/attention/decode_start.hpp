@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_START_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_START_HPP
+#pragma once
 
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/kernels/attention/decode_share.hpp"
@@ -80,5 +79,3 @@ __device__ void prepare(const Arguments& args, Shared<S>& shared) {
 }
 
 }
-
-#endif

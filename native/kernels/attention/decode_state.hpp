@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_STATE_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_STATE_HPP
+#pragma once
 
 #include "native/kernels/attention/decode_items.hpp"
 
@@ -25,5 +24,3 @@ __device__ inline uint32_t pack(float low, float high) {
 }
 
 }
-
-#endif

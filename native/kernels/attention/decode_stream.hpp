@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_DECODE_STREAM_HPP
-#define GLM_KERNELS_ATTENTION_DECODE_STREAM_HPP
+#pragma once
 
 #include "native/kernels/attention/decode_items.hpp"
 #include "native/ptx/bulk_copy.hpp"
@@ -153,5 +152,3 @@ struct Stream {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ATTENTION_ROW_LIST_HPP
-#define GLM_KERNELS_ATTENTION_ROW_LIST_HPP
+#pragma once
 
 #include "native/kernels/context.hpp"
 
@@ -14,5 +13,3 @@ void list_prefill_rows(const Context& context, const glm_attention_args& args,
                        const RowList& list);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_BLACKWELL_GROUPED_PRODUCT_HPP
-#define GLM_KERNELS_BLACKWELL_GROUPED_PRODUCT_HPP
+#pragma once
 
 #include <cutlass/cutlass.h>
 #include <cutlass/gemm/device/gemm_universal_adapter.h>
@@ -129,5 +128,3 @@ void launch_grouped(const char* where, const Context& context,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_BLACKWELL_OPERATIONS_HPP
-#define GLM_KERNELS_BLACKWELL_OPERATIONS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -14,5 +13,3 @@ void experts(const Context& context, const glm_experts_args& args);
 const uint8_t* packed_router(const Context& context, const glm_matrix& router);
 
 }
-
-#endif

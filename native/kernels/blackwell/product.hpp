@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_BLACKWELL_PRODUCT_HPP
-#define GLM_KERNELS_BLACKWELL_PRODUCT_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -71,5 +70,3 @@ void product_bf16_f32(const Context& context, const Product& product,
                       const Groups& groups);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_BLACKWELL_SCHEDULE_HPP
-#define GLM_KERNELS_BLACKWELL_SCHEDULE_HPP
+#pragma once
 
 #include <cutlass/arch/arch.h>
 
@@ -15,5 +14,3 @@ struct Schedule {
 };
 
 }
-
-#endif

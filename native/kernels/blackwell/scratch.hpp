@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_BLACKWELL_SCRATCH_HPP
-#define GLM_KERNELS_BLACKWELL_SCRATCH_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -85,5 +84,3 @@ struct ExpertLayout {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_BLACKWELL_STORED_ROWS_HPP
-#define GLM_KERNELS_BLACKWELL_STORED_ROWS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -30,5 +29,3 @@ inline glm_matrix as_table(const glm_matrix& matrix) {
 void clear_row_ends(const Context& context, const glm_matrix& matrix);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_BLACKWELL_SWIGLU_HPP
-#define GLM_KERNELS_BLACKWELL_SWIGLU_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -22,5 +21,3 @@ struct GatedRows {
 void gate_rows(const Context& context, const GatedRows& rows);
 
 }
-
-#endif

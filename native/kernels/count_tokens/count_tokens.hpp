@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_COUNT_TOKENS_HPP
-#define GLM_KERNELS_COUNT_TOKENS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -14,5 +13,3 @@ void count_sampled_tokens(const Context& context,
                           const glm_count_sampled_tokens_args& args);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EMBED_HPP
-#define GLM_KERNELS_EMBED_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -11,5 +10,3 @@ namespace glm::kernels {
 void embed(const Context& context, const glm_embed_args& args);
 
 }
-
-#endif

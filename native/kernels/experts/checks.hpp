@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_CHECKS_HPP
-#define GLM_KERNELS_EXPERTS_CHECKS_HPP
+#pragma once
 
 #include "glm/backend.h"
 
@@ -11,5 +10,3 @@ void expect_experts(const glm_experts_args& args);
 void expect_memory(const glm_experts_args& args);
 
 }
-
-#endif

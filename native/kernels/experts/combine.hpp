@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_COMBINE_HPP
-#define GLM_KERNELS_EXPERTS_COMBINE_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -146,5 +145,3 @@ class RowSum {
 };
 
 }
-
-#endif

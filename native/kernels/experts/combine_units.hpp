@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_COMBINE_UNITS_HPP
-#define GLM_KERNELS_EXPERTS_COMBINE_UNITS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -38,5 +37,3 @@ __device__ inline void run_combine(const Frame& frame, const Unit& unit,
 }
 
 }
-
-#endif

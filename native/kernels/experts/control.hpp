@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_CONTROL_HPP
-#define GLM_KERNELS_EXPERTS_CONTROL_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -35,5 +34,3 @@ struct Control {
 };
 
 }
-
-#endif

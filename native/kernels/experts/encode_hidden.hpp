@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_ENCODE_HIDDEN_HPP
-#define GLM_KERNELS_EXPERTS_ENCODE_HIDDEN_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -265,5 +264,3 @@ __device__ inline void encode_few_rows(const Frame& frame,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_EXPERT_LISTS_HPP
-#define GLM_KERNELS_EXPERTS_EXPERT_LISTS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -167,5 +166,3 @@ __device__ inline void build_lists(const Frame& frame) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_EXPERTS_HPP
-#define GLM_KERNELS_EXPERTS_EXPERTS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -11,5 +10,3 @@ namespace glm::kernels {
 void experts(const Context& context, const glm_experts_args& args);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_FINISH_UNITS_HPP
-#define GLM_KERNELS_EXPERTS_FINISH_UNITS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -79,5 +78,3 @@ __device__ inline void finish_units(const Frame& frame) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_LOADERS_HPP
-#define GLM_KERNELS_EXPERTS_LOADERS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -233,5 +232,3 @@ __device__ inline void load_tokens(const Frame& frame) {
 }
 
 }
-
-#endif

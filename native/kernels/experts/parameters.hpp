@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_PARAMETERS_HPP
-#define GLM_KERNELS_EXPERTS_PARAMETERS_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -103,5 +102,3 @@ struct PadRows {
 void launch_pad_rows(cudaStream_t stream, const PadRows& rows);
 
 }
-
-#endif

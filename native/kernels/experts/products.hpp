@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_PRODUCTS_HPP
-#define GLM_KERNELS_EXPERTS_PRODUCTS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -211,5 +210,3 @@ __device__ inline void run_units(const Frame& frame) {
 }
 
 }
-
-#endif

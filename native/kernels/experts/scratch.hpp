@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_SCRATCH_HPP
-#define GLM_KERNELS_EXPERTS_SCRATCH_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -66,5 +65,3 @@ struct ScratchLayout {
 };
 
 }
-
-#endif

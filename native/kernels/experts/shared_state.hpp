@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_SHARED_STATE_HPP
-#define GLM_KERNELS_EXPERTS_SHARED_STATE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -282,5 +281,3 @@ __device__ inline Unit pop_unit(UnitQueue& queue,
 }
 
 }
-
-#endif

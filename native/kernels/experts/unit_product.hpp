@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_EXPERTS_UNIT_PRODUCT_HPP
-#define GLM_KERNELS_EXPERTS_UNIT_PRODUCT_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -142,5 +141,3 @@ __device__ inline void multiply_unit(
 }
 
 }
-
-#endif

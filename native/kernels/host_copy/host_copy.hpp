@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_HOST_COPY_HPP
-#define GLM_KERNELS_HOST_COPY_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -19,5 +18,3 @@ bool is_short_copy(const char* where, const HostCopy& copy, cudaMemoryType from,
 void host_copy(const char* where, cudaStream_t stream, const HostCopy& copy);
 
 }
-
-#endif

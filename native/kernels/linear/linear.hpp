@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_LINEAR_LINEAR_HPP
-#define GLM_KERNELS_LINEAR_LINEAR_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -10,5 +9,3 @@ namespace glm::kernels {
 
 void linear(const Context& context, const glm_linear_args& args);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_LINEAR_STREAMED_PRODUCTS_HPP
-#define GLM_KERNELS_LINEAR_STREAMED_PRODUCTS_HPP
+#pragma once
 
 #include "native/kernels/context.hpp"
 #include "native/kernels/stream/product_args.hpp"
@@ -15,5 +14,3 @@ void streamed_bf16_linear(const Context& context,
                           const stream::ProductArgs& args);
 
 }
-
-#endif

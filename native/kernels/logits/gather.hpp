@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_LOGITS_GATHER_HPP
-#define GLM_KERNELS_LOGITS_GATHER_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -25,5 +24,3 @@ GatherArgs gather_args(const glm_logits_args& args, int32_t row_begin,
 void gather_rows(const Context& context, const GatherArgs& args);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_LOGITS_LOGITS_HPP
-#define GLM_KERNELS_LOGITS_LOGITS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -10,5 +9,3 @@ namespace glm::kernels {
 
 void logits(const Context& context, const glm_logits_args& args);
 }
-
-#endif

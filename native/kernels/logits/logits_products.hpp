@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_LOGITS_LOGITS_PRODUCTS_HPP
-#define GLM_KERNELS_LOGITS_LOGITS_PRODUCTS_HPP
+#pragma once
 
 #include "native/kernels/context.hpp"
 #include "native/kernels/stream/product_args.hpp"
@@ -11,5 +10,3 @@ void bf16_logits(const Context& context, const stream::ProductPlans& plans,
                  const stream::ProductArgs& args);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_LOGITS_SCRATCH_HPP
-#define GLM_KERNELS_LOGITS_SCRATCH_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -12,5 +11,3 @@ constexpr int64_t gathered_row_bytes(int32_t columns) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_MEASURE_READ_HPP
-#define GLM_KERNELS_MEASURE_READ_HPP
+#pragma once
 
 #include "native/kernels/context.hpp"
 
@@ -8,5 +7,3 @@ namespace glm::kernels {
 void read_memory(const Context& context, const void* memory, int64_t bytes);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_NORM_ROPE_STORE_HEAD_STORES_HPP
-#define GLM_KERNELS_NORM_ROPE_STORE_HEAD_STORES_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
@@ -93,5 +92,3 @@ __device__ inline void store_page(const Launch& launch, uint8_t* row,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_NORM_ROPE_STORE_HEAD_VALUES_HPP
-#define GLM_KERNELS_NORM_ROPE_STORE_HEAD_VALUES_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -225,5 +224,3 @@ __device__ inline Values normed_and_turned(uint4 raw, uint4 partner,
 }
 
 }
-
-#endif

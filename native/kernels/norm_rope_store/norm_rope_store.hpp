@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_NORM_ROPE_STORE_HPP
-#define GLM_KERNELS_NORM_ROPE_STORE_HPP
+#pragma once
 
 #include "native/kernels/context.hpp"
 
@@ -9,5 +8,3 @@ void norm_rope_store(const Context& context,
                      const glm_norm_rope_store_args& args);
 
 }
-
-#endif

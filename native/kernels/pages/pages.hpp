@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PAGES_HPP
-#define GLM_KERNELS_PAGES_HPP
+#pragma once
 
 #include "native/kernels/context.hpp"
 
@@ -30,5 +29,3 @@ struct PageTransfer {
 void transfer_pages(const Context& context, const PageTransfer& transfer);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PLACEMENT_HPP
-#define GLM_KERNELS_PLACEMENT_HPP
+#pragma once
 
 #include "native/kernels/context.hpp"
 
@@ -29,5 +28,3 @@ void place_random(const Context& context, const glm_place_random_args& args);
 void rope_table(const Context& context, const glm_rope_table_args& args);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_PREFILL_HPP
-#define GLM_KERNELS_PREFILL_PREFILL_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -15,5 +14,3 @@ void prefill_linear(const Context& context, const glm_linear_args& args,
 void prefill_experts(const Context& context, const glm_experts_args& args);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_PRODUCT_HPP
-#define GLM_KERNELS_PREFILL_PRODUCT_HPP
+#pragma once
 
 #include <cuda.h>
 
@@ -82,5 +81,3 @@ void product_bf16_swiglu(const Context& context, const TokenMaps& tokens,
                          const Product& product);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_SCRATCH_HPP
-#define GLM_KERNELS_PREFILL_SCRATCH_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -71,5 +70,3 @@ inline ExpertLayout expert_layout(int32_t dtype, int64_t num_choices,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_SM90A_PRODUCT_HPP
-#define GLM_KERNELS_PREFILL_SM90A_PRODUCT_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -440,5 +439,3 @@ void launch_product(const char* where, const Context& context,
 }
 
 }
-
-#endif

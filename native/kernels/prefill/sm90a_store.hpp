@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_SM90A_STORE_HPP
-#define GLM_KERNELS_PREFILL_SM90A_STORE_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -333,5 +332,3 @@ __device__ inline void store_tokens(const Product& product,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_SM90A_TILES_HPP
-#define GLM_KERNELS_PREFILL_SM90A_TILES_HPP
+#pragma once
 
 #include "native/kernels/prefill/product.hpp"
 
@@ -83,5 +82,3 @@ class Schedule {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_STAGES_HPP
-#define GLM_KERNELS_PREFILL_STAGES_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -62,5 +61,3 @@ void quantise_hidden(const Context& context, const Quantising& quantising);
 void combine_rows(const Context& context, const Combining& combining);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_BF16_PRODUCER_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_BF16_PRODUCER_HPP
+#pragma once
 
 #include "native/kernels/prefill_attention/page_blocks.hpp"
 #include "native/kernels/prefill_attention/query_loader.hpp"
@@ -118,5 +117,3 @@ struct Bf16Producer {
 };
 
 }
-
-#endif

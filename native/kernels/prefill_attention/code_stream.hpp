@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_CODE_STREAM_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_CODE_STREAM_HPP
+#pragma once
 
 #include "native/kernels/prefill_attention/page_blocks.hpp"
 #include "native/ptx/bulk_copy.hpp"
@@ -106,5 +105,3 @@ struct CodeStream {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_CONSUMER_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_CONSUMER_HPP
+#pragma once
 
 #include "native/kernels/prefill_attention/store.hpp"
 
@@ -206,5 +205,3 @@ __device__ inline void consume(const Parameters& parameters,
 }
 
 }
-
-#endif

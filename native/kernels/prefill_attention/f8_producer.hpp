@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_F8_PRODUCER_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_F8_PRODUCER_HPP
+#pragma once
 
 #include "native/kernels/prefill_attention/code_stream.hpp"
 #include "native/kernels/prefill_attention/f8_tile.hpp"
@@ -128,5 +127,3 @@ struct F8Producer {
 };
 
 }
-
-#endif

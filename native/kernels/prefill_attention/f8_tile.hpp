@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_F8_TILE_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_F8_TILE_HPP
+#pragma once
 
 #include "native/kernels/prefill_attention/code_stream.hpp"
 #include "native/kernels/prefill_attention/products.hpp"
@@ -92,5 +91,3 @@ __device__ inline void store_f16(const LaneCodes& codes,
 }
 
 }
-
-#endif

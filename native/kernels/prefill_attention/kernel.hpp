@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_KERNEL_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_KERNEL_HPP
+#pragma once
 
 #include "native/base/cuda.hpp"
 #include "native/kernels/prefill_attention/consumer.hpp"
@@ -65,5 +64,3 @@ void launch_head(cudaStream_t stream, int32_t num_blocks,
 }
 
 }
-
-#endif

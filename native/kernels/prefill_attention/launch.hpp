@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_LAUNCH_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_LAUNCH_HPP
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -14,5 +13,3 @@ void launch_f8(cudaStream_t stream, int32_t num_blocks,
                const Parameters& parameters);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_PAGE_BLOCKS_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_PAGE_BLOCKS_HPP
+#pragma once
 
 #include "native/kernels/prefill_attention/shared_memory.hpp"
 
@@ -29,5 +28,3 @@ __device__ inline Copy look_up(const Parameters& parameters, const Item& item,
 }
 
 }
-
-#endif

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "native/base/failure.hpp"
-#include "native/kernels/kv_cache.hpp"
 #include "native/kernels/prefill_attention/launch.hpp"
 
 namespace glm::kernels {
@@ -17,36 +16,10 @@ using prefill_attention_detail::Parameters;
 
 constexpr char kWhere[] = "prefill_attention";
 constexpr double kLog2E = 1.4426950408889634;
-constexpr int32_t kPointerAlignment = 16;
 
-void expect_aligned(const char* what, const void* pointer) {
-  expect_pointer(kWhere, what, pointer);
-  expect_equal(kWhere, (std::string(what) + " modulo 16").c_str(), 0,
-               reinterpret_cast<uintptr_t>(pointer) % kPointerAlignment);
-}
-
-void expect_segments(const glm_segments& segments) {
-  expect_range(kWhere, "num_decode_segments", 0, segments.num_segments,
-               segments.num_decode_segments);
-  expect_pointer(kWhere, "query_begin", segments.query_begin);
-  expect_pointer(kWhere, "context_length", segments.context_length);
-  expect_pointer(kWhere, "table_row", segments.table_row);
-  expect_pointer(kWhere, "page_table", segments.page_table);
-  expect_range(kWhere, "page_table_stride", 1, INT32_MAX,
-               segments.page_table_stride);
-}
-
-void expect_arguments(const glm_attention_args& args) {
-  expect_range(kWhere, "num_decode_segments", 0, args.num_tokens,
-               args.segments.num_decode_segments);
-  expect_segments(args.segments);
-  expect_kv_cache(kWhere, args.cache);
-  expect_layer(kWhere, *args.cache, args.layer);
-  expect_group(kWhere, *args.cache, args.num_heads);
-  expect_aligned("query", args.query);
-  expect_aligned("output", args.output);
-  if (!(args.scale > 0.0f) || !std::isfinite(args.scale))
-    reject(kWhere, "scale", "a positive number", std::to_string(args.scale));
+void expect_scale(float scale) {
+  if (!(scale > 0.0f) || !std::isfinite(scale))
+    reject(kWhere, "scale", "a positive number", std::to_string(scale));
 }
 
 int32_t count_blocks(const Context& context, const glm_attention_args& args,
@@ -75,10 +48,8 @@ Parameters make_parameters(const glm_attention_args& args) {
 }
 
 void prefill_attention(const Context& context, const glm_attention_args& args) {
-  if (args.num_tokens == args.segments.num_decode_segments ||
-      args.segments.num_segments == args.segments.num_decode_segments)
-    return;
-  expect_arguments(args);
+  if (args.num_tokens == args.segments.num_decode_segments) return;
+  expect_scale(args.scale);
   expect_range(kWhere, "num_multiprocessors", 1, INT32_MAX,
                context.num_multiprocessors);
   Parameters parameters = make_parameters(args);

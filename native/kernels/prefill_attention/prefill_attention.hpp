@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -11,5 +10,3 @@ namespace glm::kernels {
 void prefill_attention(const Context& context, const glm_attention_args& args);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_PRODUCTS_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_PRODUCTS_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -36,5 +35,3 @@ struct F16Products {
 };
 
 }
-
-#endif

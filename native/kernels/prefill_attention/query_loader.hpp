@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_QUERY_LOADER_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_QUERY_LOADER_HPP
+#pragma once
 
 #include "native/kernels/prefill_attention/shared_memory.hpp"
 #include "native/ptx/async_copy.hpp"
@@ -78,5 +77,3 @@ __device__ inline void load_queries(const Parameters& parameters,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_SCHEDULE_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_SCHEDULE_HPP
+#pragma once
 
 #include "native/kernels/prefill_attention/tiling.hpp"
 
@@ -129,5 +128,3 @@ __device__ inline Item make_item(const Parameters& parameters,
 }
 
 }
-
-#endif

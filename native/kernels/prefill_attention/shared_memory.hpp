@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_SHARED_MEMORY_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_SHARED_MEMORY_HPP
+#pragma once
 
 #include "native/kernels/prefill_attention/schedule.hpp"
 #include "native/ptx/mbarrier.hpp"
@@ -82,5 +81,3 @@ __device__ inline Buffers<Tile> align_buffers(uint8_t* memory) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_SOFTMAX_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_SOFTMAX_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -110,5 +109,3 @@ __device__ inline void rescale(float (&output)[parts][count],
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PREFILL_ATTENTION_TILING_HPP
-#define GLM_KERNELS_PREFILL_ATTENTION_TILING_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -63,5 +62,3 @@ struct Parameters {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_PRODUCTS_RING_CURSOR_HPP
-#define GLM_KERNELS_PRODUCTS_RING_CURSOR_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -18,5 +17,3 @@ struct RingCursor {
 };
 
 }
-
-#endif

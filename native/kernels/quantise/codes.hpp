@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_QUANTISE_CODES_HPP
-#define GLM_KERNELS_QUANTISE_CODES_HPP
+#pragma once
 
 #include <cuda_fp8.h>
 
@@ -56,5 +55,3 @@ class RowQuotient {
 };
 
 }
-
-#endif

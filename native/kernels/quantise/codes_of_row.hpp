@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_QUANTISE_CODES_OF_ROW_HPP
-#define GLM_KERNELS_QUANTISE_CODES_OF_ROW_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -51,5 +50,3 @@ __device__ void write_codes(ValuesOf&& values_of, float largest, int32_t width,
 }
 
 }
-
-#endif

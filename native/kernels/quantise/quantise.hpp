@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_QUANTISE_HPP
-#define GLM_KERNELS_QUANTISE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -11,5 +10,3 @@ namespace glm::kernels {
 void quantise(const Context& context, const glm_quantise_args& args);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_REDUCE_ADD_NORM_QUANTISE_EXCHANGE_ROWS_HPP
-#define GLM_KERNELS_REDUCE_ADD_NORM_QUANTISE_EXCHANGE_ROWS_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -230,5 +229,3 @@ __device__ inline void send_sum_of_row(const NormRows& args, int32_t row) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_REDUCE_ADD_NORM_QUANTISE_NORM_ROWS_HPP
-#define GLM_KERNELS_REDUCE_ADD_NORM_QUANTISE_NORM_ROWS_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -53,5 +52,3 @@ __device__ inline void store_residual(const NormRows& args, int32_t row,
 }
 
 }
-
-#endif

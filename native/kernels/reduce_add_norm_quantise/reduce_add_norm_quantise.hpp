@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_REDUCE_ADD_NORM_QUANTISE_HPP
-#define GLM_KERNELS_REDUCE_ADD_NORM_QUANTISE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -12,5 +11,3 @@ void reduce_add_norm_quantise(const Context& context,
                               const glm_reduce_add_norm_quantise_args& args);
 
 }
-
-#endif

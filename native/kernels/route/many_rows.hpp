@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROUTE_MANY_ROWS_HPP
-#define GLM_KERNELS_ROUTE_MANY_ROWS_HPP
+#pragma once
 
 #include <cuda.h>
 
@@ -42,5 +41,3 @@ void launch_selection(cudaStream_t stream, const RouteParameters& parameters,
                       const float* sums);
 
 }
-
-#endif

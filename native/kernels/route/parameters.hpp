@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROUTE_PARAMETERS_HPP
-#define GLM_KERNELS_ROUTE_PARAMETERS_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -38,5 +37,3 @@ void launch_route(cudaStream_t stream, int32_t dtype,
                   const RouteParameters& parameters);
 
 }
-
-#endif

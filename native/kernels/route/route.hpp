@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROUTE_ROUTE_HPP
-#define GLM_KERNELS_ROUTE_ROUTE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -11,5 +10,3 @@ namespace glm::kernels {
 void route(const Context& context, const glm_route_args& args);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROUTE_ROUTER_PRODUCT_HPP
-#define GLM_KERNELS_ROUTE_ROUTER_PRODUCT_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -133,5 +132,3 @@ __device__ inline void add_f32_tile(Sums<token_blocks>& sums,
 }
 
 }
-
-#endif

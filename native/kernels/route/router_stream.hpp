@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROUTE_ROUTER_STREAM_HPP
-#define GLM_KERNELS_ROUTE_ROUTER_STREAM_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -78,5 +77,3 @@ __device__ inline void release_stage(const RouteParameters& p,
 }
 
 }
-
-#endif

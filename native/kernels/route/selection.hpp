@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROUTE_SELECTION_HPP
-#define GLM_KERNELS_ROUTE_SELECTION_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -186,5 +185,3 @@ __device__ inline void select_experts(const RouteParameters& p, int32_t token,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROUTE_SHARED_PLAN_HPP
-#define GLM_KERNELS_ROUTE_SHARED_PLAN_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -81,5 +80,3 @@ int32_t stages_that_fit(const Router& p, int32_t dtype, int32_t token_blocks) {
 }
 
 }
-
-#endif

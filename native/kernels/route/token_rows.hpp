@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROUTE_TOKEN_ROWS_HPP
-#define GLM_KERNELS_ROUTE_TOKEN_ROWS_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -105,5 +104,3 @@ __device__ inline void load_tokens(const RouteParameters& p, const Slice& slice,
 }
 
 }
-
-#endif

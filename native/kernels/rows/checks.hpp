@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROWS_CHECKS_HPP
-#define GLM_KERNELS_ROWS_CHECKS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -15,5 +14,3 @@ inline void expect_output(const char* where,
 }
 
 }
-
-#endif

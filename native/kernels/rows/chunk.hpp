@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROWS_CHUNK_HPP
-#define GLM_KERNELS_ROWS_CHUNK_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -115,5 +114,3 @@ __device__ inline FloatChunk load_floats(const float* row, int32_t begin,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROWS_PARTS_HPP
-#define GLM_KERNELS_ROWS_PARTS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -28,5 +27,3 @@ __device__ inline int32_t row_threads() {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROWS_PREFETCH_HPP
-#define GLM_KERNELS_ROWS_PREFETCH_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -26,5 +25,3 @@ __device__ inline void prefetch_next(const __nv_bfloat16* rows, int32_t row,
 }
 
 }
-
-#endif

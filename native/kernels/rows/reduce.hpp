@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROWS_REDUCE_HPP
-#define GLM_KERNELS_ROWS_REDUCE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -87,5 +86,3 @@ __device__ inline RowMeasure row_measure(RowMeasure own, MeasureBuffer& buffer,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROWS_SHAPE_HPP
-#define GLM_KERNELS_ROWS_SHAPE_HPP
+#pragma once
 
 #include <cstdint>
 #include <initializer_list>
@@ -111,5 +110,3 @@ void launch_rows(const char* where, const Context& context, int64_t num_rows,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROWS_SWIGLU_HPP
-#define GLM_KERNELS_ROWS_SWIGLU_HPP
+#pragma once
 
 #include "native/ptx/approximate.hpp"
 
@@ -14,5 +13,3 @@ __device__ inline float swiglu(float gate, float up) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROWS_TENSOR_MAP_HPP
-#define GLM_KERNELS_ROWS_TENSOR_MAP_HPP
+#pragma once
 
 #include <cuda.h>
 
@@ -21,5 +20,3 @@ struct RowBoxes {
 CUtensorMap tensor_map(const char* where, const RowBoxes& boxes);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_ROWS_WIDTH_HPP
-#define GLM_KERNELS_ROWS_WIDTH_HPP
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -25,5 +24,3 @@ inline void expect_width(const char* where, int64_t width) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_ADJUST_HPP
-#define GLM_KERNELS_SAMPLE_ADJUST_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -154,5 +153,3 @@ __device__ inline float adjusted_logit(const glm_sample_args& args,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_CANDIDATE_HPP
-#define GLM_KERNELS_SAMPLE_CANDIDATE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -65,5 +64,3 @@ __device__ inline uint64_t warp_sum(uint64_t own) {
 }
 
 }
-
-#endif

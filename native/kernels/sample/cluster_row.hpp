@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_CLUSTER_ROW_HPP
-#define GLM_KERNELS_SAMPLE_CLUSTER_ROW_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -101,5 +100,3 @@ class Exchange {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_CONTROLS_HPP
-#define GLM_KERNELS_SAMPLE_CONTROLS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -65,5 +64,3 @@ __device__ inline RowControls controls_of(const glm_sample_args& args,
 }
 
 }
-
-#endif

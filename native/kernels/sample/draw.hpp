@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_DRAW_HPP
-#define GLM_KERNELS_SAMPLE_DRAW_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -81,5 +80,3 @@ __device__ inline int32_t draw(Row& row, const RowControls& controls,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_GREEDY_HPP
-#define GLM_KERNELS_SAMPLE_GREEDY_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -53,5 +52,3 @@ __device__ uint64_t greatest_rank(const GivenRow& given,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_KERNELS_HPP
-#define GLM_KERNELS_SAMPLE_KERNELS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -171,5 +170,3 @@ __global__ void __launch_bounds__(kThreads, kDrawResident)
 }
 
 }
-
-#endif

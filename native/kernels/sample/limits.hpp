@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_LIMITS_HPP
-#define GLM_KERNELS_SAMPLE_LIMITS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -9,5 +8,3 @@ constexpr int32_t kRowBlocks = 8;
 constexpr int32_t kMaxVocab = 196608;
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_LOGPROBS_HPP
-#define GLM_KERNELS_SAMPLE_LOGPROBS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -138,5 +137,3 @@ __device__ inline void write_no_logprobs(const RowOutputs& outputs) {
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_PHILOX_HPP
-#define GLM_KERNELS_SAMPLE_PHILOX_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -47,5 +46,3 @@ __device__ inline float gumbel_bound(uint32_t word) {
 }
 
 }
-
-#endif

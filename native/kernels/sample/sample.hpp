@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_HPP
-#define GLM_KERNELS_SAMPLE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -11,5 +10,3 @@ namespace glm::kernels {
 void sample(const Context& context, const glm_sample_args& args);
 
 }
-
-#endif

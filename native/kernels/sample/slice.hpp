@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_SLICE_HPP
-#define GLM_KERNELS_SAMPLE_SLICE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -87,5 +86,3 @@ class Row {
 };
 
 }
-
-#endif

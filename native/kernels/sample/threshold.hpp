@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SAMPLE_THRESHOLD_HPP
-#define GLM_KERNELS_SAMPLE_THRESHOLD_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -213,5 +212,3 @@ __device__ inline uint32_t survivors_floor(Row& row,
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SELECT_TOKENS_HPP
-#define GLM_KERNELS_SELECT_TOKENS_HPP
+#pragma once
 
 #include "native/kernels/context.hpp"
 
@@ -8,5 +7,3 @@ namespace glm::kernels {
 void select_tokens(const Context& context, const glm_select_tokens_args& args);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SHAPES_HPP
-#define GLM_KERNELS_SHAPES_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -36,5 +35,3 @@ int64_t route_scratch_bytes(const glm_workspace_shape& shape);
 int64_t experts_scratch_bytes(const glm_workspace_shape& shape);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_FRAGMENT_STORE_HPP
-#define GLM_KERNELS_STREAM_FRAGMENT_STORE_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -213,5 +212,3 @@ class ValueStore {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_PART_EXCHANGE_HPP
-#define GLM_KERNELS_STREAM_PART_EXCHANGE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -232,5 +231,3 @@ class PartExchange {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_PART_FINISH_HPP
-#define GLM_KERNELS_STREAM_PART_FINISH_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -113,5 +112,3 @@ class PartFinish {
 };
 
 }
-
-#endif

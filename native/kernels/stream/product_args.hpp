@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_PRODUCT_ARGS_HPP
-#define GLM_KERNELS_STREAM_PRODUCT_ARGS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -64,5 +63,3 @@ struct ProductShape {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_PRODUCT_LAUNCH_HPP
-#define GLM_KERNELS_STREAM_PRODUCT_LAUNCH_HPP
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -10,12 +9,32 @@
 #include "native/base/cuda.hpp"
 #include "native/kernels/context.hpp"
 #include "native/kernels/stream/product_plan.hpp"
-#include "native/kernels/stream/resident_clusters.hpp"
 #include "native/kernels/stream/short_product.hpp"
 #include "native/kernels/stream/split_product.hpp"
 #include "native/kernels/stream/token_map.hpp"
 
 namespace glm::kernels::stream {
+
+template <typename... Parameters>
+int32_t max_active_clusters(const char* where, const LaunchShape& shape,
+                            void (*kernel)(Parameters...)) {
+  allow_shared_bytes(where, reinterpret_cast<const void*>(kernel),
+                     shape.shared_bytes);
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = shape.cluster;
+  attribute.val.clusterDim.y = 1;
+  attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(shape.cluster);
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  check(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config), where);
+  return std::max(clusters, 1);
+}
 
 template <typename Output>
 bool stores_words(const ProductArgs& args) {
@@ -181,5 +200,3 @@ void launch_chunk(const char* where, const Context& context,
 }
 
 }
-
-#endif

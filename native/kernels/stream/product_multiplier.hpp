@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_PRODUCT_MULTIPLIER_HPP
-#define GLM_KERNELS_STREAM_PRODUCT_MULTIPLIER_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -237,5 +236,3 @@ class ProductMultiplier {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_PRODUCT_PLAN_HPP
-#define GLM_KERNELS_STREAM_PRODUCT_PLAN_HPP
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -55,5 +54,3 @@ ProductLayout product_layout(const ProductPlan& plan, int32_t columns,
                              int32_t num_rounds);
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_PRODUCT_STAGE_HPP
-#define GLM_KERNELS_STREAM_PRODUCT_STAGE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -75,5 +74,3 @@ struct ProductPosition {
 };
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_SHORT_PRODUCT_HPP
-#define GLM_KERNELS_STREAM_SHORT_PRODUCT_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -244,5 +243,3 @@ __launch_bounds__(kMultiplierThreads, kShortResidents) void short_product(
 }
 
 }
-
-#endif

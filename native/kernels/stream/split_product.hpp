@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_SPLIT_PRODUCT_HPP
-#define GLM_KERNELS_STREAM_SPLIT_PRODUCT_HPP
+#pragma once
 
 #include <cuda_bf16.h>
 
@@ -179,5 +178,3 @@ __launch_bounds__(Layout::kThreads, Layout::kResidents) void split_product(
 }
 
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_TILE_PRODUCT_HPP
-#define GLM_KERNELS_STREAM_TILE_PRODUCT_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -86,5 +85,3 @@ struct ProductLane {
 };
 
 }
-
-#endif

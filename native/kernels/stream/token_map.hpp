@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_STREAM_TOKEN_MAP_HPP
-#define GLM_KERNELS_STREAM_TOKEN_MAP_HPP
+#pragma once
 
 #include <cuda.h>
 
@@ -15,5 +14,3 @@ CUtensorMap token_map(const char* where, const TokenRows& tokens,
                       int32_t columns);
 
 }
-
-#endif

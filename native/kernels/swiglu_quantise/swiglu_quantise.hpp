@@ -1,5 +1,4 @@
-#ifndef GLM_KERNELS_SWIGLU_QUANTISE_HPP
-#define GLM_KERNELS_SWIGLU_QUANTISE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -12,5 +11,3 @@ void swiglu_quantise(const Context& context,
                      const glm_swiglu_quantise_args& args);
 
 }
-
-#endif

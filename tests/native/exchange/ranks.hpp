@@ -1,5 +1,4 @@
-#ifndef GLM_TESTS_EXCHANGE_RANKS_HPP
-#define GLM_TESTS_EXCHANGE_RANKS_HPP
+#pragma once
 
 #include <cstdint>
 #include <random>
@@ -125,5 +124,3 @@ class Ranks {
 };
 
 }
-
-#endif

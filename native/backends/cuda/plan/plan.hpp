@@ -1,5 +1,4 @@
-#ifndef GLM_BACKENDS_CUDA_PLAN_PLAN_HPP
-#define GLM_BACKENDS_CUDA_PLAN_PLAN_HPP
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -20,5 +19,3 @@ void workspace_bytes(const glm_workspace_shape* shape, int64_t* bytes);
 void check_model(const glm_model_shape& shape);
 
 }
-
-#endif

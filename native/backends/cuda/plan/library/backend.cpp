@@ -6,14 +6,14 @@ extern "C" {
 #include "glm/backend.h"
 }
 
-#include "native/backends/cuda/plan/calls.hpp"
-#include "native/backends/cuda/plan/guarded.hpp"
+#include "native/backends/calls.hpp"
+#include "native/backends/cuda/plan/plan.hpp"
 
 namespace glm::cuda {
 namespace {
 
 glm_status info_without_device(glm_device* device, glm_device_info* info) {
-  return device == nullptr ? info_of_kind(info) : GLM_INVALID_ARGUMENT;
+  return device == nullptr ? silent<kind_info>(info) : GLM_INVALID_ARGUMENT;
 }
 
 constexpr glm_backend table_of_plans() {
@@ -22,10 +22,11 @@ constexpr glm_backend table_of_plans() {
   table.struct_size = sizeof(glm_backend);
   table.kind = "cuda";
   table.device_info = info_without_device;
-  table.matrix_bytes = bytes_of_matrix;
-  table.kv_page_bytes = bytes_of_page;
-  table.workspace_bytes = bytes_of_workspace;
-  table.check_model = model_checked;
+  table.matrix_bytes = silent<matrix_bytes, const glm_matrix*, int64_t*>;
+  table.kv_page_bytes = silent<kv_page_bytes, const glm_kv_cache*, int64_t*>;
+  table.workspace_bytes =
+      silent<workspace_bytes, const glm_workspace_shape*, int64_t*>;
+  table.check_model = model_checked<check_model>;
   return table;
 }
 
@@ -37,10 +38,5 @@ constexpr glm_backend kBackend = table_of_plans();
 extern "C" glm_status glm_backend_open(uint32_t abi_version,
                                        const glm_backend** backend,
                                        glm_message* message) {
-  return glm::cuda::guarded(message, [&] {
-    glm::expect_equal("glm_backend_open", "abi_version",
-                      GLM_BACKEND_ABI_VERSION, abi_version);
-    glm::expect_pointer("glm_backend_open", "backend", backend);
-    *backend = &glm::cuda::kBackend;
-  });
+  return glm::opened<glm::cuda::kBackend>(abi_version, backend, message);
 }

@@ -1,0 +1,17 @@
+local numbers = {}
+
+numbers.smaller = terralib.memoize(function(Number)
+  local terra smaller(a : Number, b : Number) : Number
+    return terralib.select(a < b, a, b)
+  end
+  return smaller
+end)
+
+numbers.greater = terralib.memoize(function(Number)
+  local terra greater(a : Number, b : Number) : Number
+    return terralib.select(a > b, a, b)
+  end
+  return greater
+end)
+
+return numbers
