@@ -1,5 +1,5 @@
 local abi = require("terra.base.abi")
-local device = require("terra.execution.device")
+local device = require("terra.ranks.device")
 local model = require("terra.checkpoint.model")
 local plan = require("terra.plan.plan")
 local options = require("terra.plan.options")

@@ -1,5 +1,5 @@
 local abi = require("terra.base.abi")
-local gpus = require("terra.execution.gpus")
+local gpus = require("terra.ranks.gpus")
 local C = abi.C
 
 local terra device_find_gpus(root : rawstring, count : &int32, message : &C.glm_message) : int32

@@ -45,7 +45,7 @@ SMALL_SOURCES = {
     "native/collectives/threads/sum.c": (
         "int glm_sum(int a, int b);\nint glm_sum(int a, int b) { return a + b; }\n"
     ),
-    "terra/engine.t": "return {exports = {}}\n",
+    "terra/api/exports.t": "return {exports = {}}\n",
     "tests/test_passing.py": "def test_passing():\n    assert True\n",
 }
 IR = """source_filename = "terra"

@@ -14,7 +14,7 @@ from tests.build.checkouts import ROOT, small_checkout
 
 each = pytest.mark.parametrize("lowered", LOWERINGS, ids=lambda one: one.tool)
 BROKEN = {
-    "terra": ("terra/engine.t", "error('a reason of its own')\n", "a reason of its own"),
+    "terra": ("terra/api/exports.t", "error('a reason of its own')\n", "a reason of its own"),
     "futhark": ("futhark/fp8.fut", "def decode = a_name_of_its_own\n", "a_name_of_its_own"),
 }
 
@@ -32,7 +32,7 @@ def test_recorded_lowering_has_no_difference(checkout, lowered):
 @pytest.mark.parametrize(
     ("lowered", "name"),
     [
-        (TERRA, "terra/engine.t"),
+        (TERRA, "terra/api/exports.t"),
         (TERRA, "native/include/glm/answer.h"),
         (TERRA, "terra/lowered/x86-64-v3/debug.ll"),
         (FUTHARK, "futhark/double.fut"),
@@ -47,10 +47,10 @@ def test_changed_file_is_named(checkout, lowered, name):
 
 def test_added_and_removed_sources_are_named(checkout):
     checkout.write("terra/added.t", "return {}\n")
-    (checkout.path / "terra/engine.t").unlink()
+    (checkout.path / "terra/api/exports.t").unlink()
     assert TERRA.differences(checkout.path) == [
         "terra/added.t is not in the manifest",
-        "terra/engine.t is in the manifest but not in the checkout",
+        "terra/api/exports.t is in the manifest but not in the checkout",
     ]
 
 
@@ -68,7 +68,7 @@ def test_other_targets_are_a_difference(checkout, lowered, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("target", "name"), [("engine", "terra/engine.t"), ("cpu", "futhark/double.fut")]
+    ("target", "name"), [("engine", "terra/api/exports.t"), ("cpu", "futhark/double.fut")]
 )
 def test_build_stops_and_names_the_file(built_small, target, name):
     before = built_small.change(name)
@@ -81,7 +81,7 @@ def test_build_stops_and_names_the_file(built_small, target, name):
 
 
 @pytest.mark.parametrize(
-    "line", ['source_filename = "/elsewhere/engine.t"', '@text = c"{root}/terra/engine.t"']
+    "line", ['source_filename = "/elsewhere/engine.t"', '@text = c"{root}/terra/api/exports.t"']
 )
 def test_local_paths_are_refused(tmp_path, line):
     text = line.replace("{root}", str(tmp_path))
@@ -97,7 +97,7 @@ def test_lower_leaves_what_is_that_of_its_sources(built_small, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("tool", "name"), [("terra", "terra/engine.t"), ("futhark", "futhark/double.fut")]
+    ("tool", "name"), [("terra", "terra/api/exports.t"), ("futhark", "futhark/double.fut")]
 )
 def test_without_the_compiler_lower_says_so(built_small, monkeypatch, tool, name):
     monkeypatch.setitem(built_small.variables, "PATH", "/usr/bin:/bin")

@@ -6,7 +6,7 @@ assert(build == "release" or build == "debug",
 GLM_BUILD = build
 
 local target = require("terra.base.abi").target
-local engine = require("terra.engine")
+local engine = require("terra.api.exports")
 
 local function check_target()
   assert(target.Triple == triple,
@@ -17,8 +17,8 @@ end
 local function add_functions(functions, into)
   for name, value in pairs(functions or {}) do
     assert(terralib.isfunction(value),
-           "terra/engine.t: " .. name .. " is no Terra function")
-    assert(not into[name], "terra/engine.t: " .. name .. " stands there twice")
+           "terra/api/exports.t: " .. name .. " is no Terra function")
+    assert(not into[name], "terra/api/exports.t: " .. name .. " stands there twice")
     into[name] = value
   end
 end
@@ -34,7 +34,7 @@ end
 
 local function lowered_functions()
   assert(type(engine) == "table" and type(engine.exports) == "table",
-         "terra/engine.t must return {exports = {name = function}, probes = {name = function}}")
+         "terra/api/exports.t must return {exports = {name = function}, probes = {name = function}}")
   local functions = {}
   add_functions(engine.exports, functions)
   if build == "debug" then

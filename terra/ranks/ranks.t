@@ -1,10 +1,10 @@
 local abi = require("terra.base.abi")
 local buffers = require("terra.plan.buffers")
-local groups = require("terra.execution.groups")
-local rank = require("terra.execution.rank")
+local groups = require("terra.ranks.groups")
+local rank = require("terra.ranks.rank")
 local status = require("terra.base.status")
 local threads = require("terra.base.threads")
-local watch = require("terra.execution.watch")
+local watch = require("terra.ranks.watch")
 local C = abi.C
 
 local Rank = rank.Rank

@@ -1,10 +1,10 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
-local forward = require("terra.execution.forward")
-local rank = require("terra.execution.rank")
+local forward = require("terra.ranks.forward")
+local rank = require("terra.ranks.rank")
 local status = require("terra.base.status")
-local transfers = require("terra.execution.transfers")
-local trial = require("terra.execution.trial")
+local transfers = require("terra.ranks.transfers")
+local trial = require("terra.ranks.trial")
 local C = abi.C
 
 local Rank, call = rank.Rank, rank.call

@@ -1,6 +1,6 @@
 local abi = require("terra.base.abi")
-local rank = require("terra.execution.rank")
-local steps = require("terra.execution.steps")
+local rank = require("terra.ranks.rank")
+local steps = require("terra.ranks.steps")
 local C = abi.C
 
 local Rank, call = rank.Rank, rank.call

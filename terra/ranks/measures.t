@@ -1,7 +1,7 @@
 local abi = require("terra.base.abi")
-local graphs = require("terra.execution.graphs")
-local profile = require("terra.execution.profile")
-local rank = require("terra.execution.rank")
+local graphs = require("terra.ranks.graphs")
+local profile = require("terra.ranks.profile")
+local rank = require("terra.ranks.rank")
 local status = require("terra.base.status")
 local C = abi.C
 

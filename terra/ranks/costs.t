@@ -2,10 +2,10 @@ local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
 local check = require("terra.base.check")
 local costs = require("terra.scheduling.costs")
-local measures = require("terra.execution.measures")
+local measures = require("terra.ranks.measures")
 local numbers = require("terra.base.numbers")
 local status = require("terra.base.status")
-local trial = require("terra.execution.trial")
+local trial = require("terra.ranks.trial")
 local C = abi.C
 
 local RankGroup = measures.RankGroup
