@@ -2,7 +2,6 @@ local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
 local costs = require("terra.ranks.costs")
 local device = require("terra.ranks.device")
-local devices = require("terra.plan.devices")
 local load = require("terra.ranks.load")
 local loop = require("terra.loop.loop")
 local measures = require("terra.ranks.measures")
@@ -13,13 +12,13 @@ local report = require("terra.api.report")
 local status = require("terra.base.status")
 local step_costs = require("terra.scheduling.costs")
 local threads = require("terra.base.threads")
+local world_size = require("terra.ranks.world_size")
 local C = abi.C
 
 local Loop = loop.Loop(measures.RankGroup)
 
 local struct Engine {
   library : device.Library
-  device_info : C.glm_device_info
   model : model.Model
   plan : plan.Plan
   ranks : measures.RankGroup
@@ -61,7 +60,7 @@ terra Engine:start_loop(message : &C.glm_message) : int32
 end
 
 terra Engine:make_plan(wanted : &C.engine_options, message : &C.glm_message) : int32
-  status.try(devices.plan(&self.plan, &self.device_info, &self.model, &self.library, wanted, message))
+  status.try(world_size.plan(&self.plan, &self.model, &self.library, wanted, message))
   return self.plan:require_fit(message)
 end
 
@@ -114,7 +113,7 @@ terra Engine:open(wanted : &C.engine_options, message : &C.glm_message) : int32
   status.try(self.ranks:init(self.library.backend, chosen.world_size, chosen.ranks_per_device, message))
   status.try(load.ranks(&self.ranks, &self.plan, message))
   status.try(self:capture(message))
-  self.ranks.is_watched = self.device_info.is_asynchronous == 0
+  self.ranks.is_watched = self.plan.device.info.is_asynchronous == 0
   self.ranks.watches_launches = true
   status.try(self:measure_costs(message))
   self.stage = loop_open
@@ -154,7 +153,7 @@ terra Engine:describe(info : &C.engine_info)
       emit quote info.[name] = planned.options.[name] end
     end
   end
-  C.memcpy(&info.device[0], &self.device_info.name[0], 128)
+  C.memcpy(&info.device[0], &self.plan.device.info.name[0], 128)
   C.memcpy(&info.architecture[0], &self.model.config.architecture[0], 64)
   info.num_eos_tokens = self.model.config.num_eos_tokens
   C.memcpy(&info.eos_tokens[0], &self.model.config.eos_tokens[0], C.ENGINE_MAX_EOS_TOKENS * sizeof(int32))

@@ -1,7 +1,6 @@
 local abi = require("terra.base.abi")
 local codes = require("terra.base.codes")
 local device = require("terra.ranks.device")
-local devices = require("terra.plan.devices")
 local dtypes = require("terra.base.dtypes")
 local gpus = require("terra.ranks.gpus")
 local handles = require("terra.base.handles")
@@ -13,6 +12,7 @@ local profile = require("terra.ranks.profile")
 local sizes = require("terra.plan.sizes")
 local status = require("terra.base.status")
 local text = require("terra.base.text")
+local world_size = require("terra.ranks.world_size")
 local writer = require("terra.base.json_writer")
 local C = abi.C
 local JsonWriter = writer.JsonWriter
@@ -156,7 +156,7 @@ local terra write_buffers(out : &JsonWriter, made : &Plan)
   out:end_object()
 end
 
-local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring, free_bytes : int64)
+local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring)
   out:begin_object()
   write_model(out, made.model)
   out:string_field("device", kind)
@@ -166,7 +166,7 @@ local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring, free_b
   out:integer_field("max_step_tokens", made.options.max_step_tokens)
   out:integer_field("step_budget_ms", made.step_budget_ms)
   write_cache(out, made)
-  out:integer_field("memory_free_bytes", free_bytes)
+  out:integer_field("memory_free_bytes", made.device.info.memory_free_bytes)
   out:integer_field("memory_limit_bytes", made.memory_available)
   out:integer_field("needed_bytes", made.needed_bytes)
   out:boolean_field("fits", made.fits)
@@ -183,12 +183,11 @@ local terra write_plan(out : &JsonWriter, made : &Plan, kind : rawstring, free_b
 end
 
 local terra plan_on(source : &Model, library : &device.Library, given : &C.engine_options, target : &&C.engine_text, message : &C.glm_message) : int32
-  var info : C.glm_device_info
   var made : Plan
-  status.try(devices.plan(&made, &info, source, library, given, message))
+  status.try(world_size.plan(&made, source, library, given, message))
   var out : JsonWriter
   out:init()
-  write_plan(&out, &made, &library.kind[0], info.memory_free_bytes)
+  write_plan(&out, &made, &library.kind[0])
   return finish(&out, target, message)
 end
 

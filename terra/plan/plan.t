@@ -31,14 +31,20 @@ local struct RankPlan {
 }
 plan.RankPlan = RankPlan
 
+local struct DeviceFacts {
+  backend : &C.glm_backend
+  info : C.glm_device_info
+  shares_memory : bool
+}
+plan.DeviceFacts = DeviceFacts
+
 local struct Plan {
   model : &model.Model
-  backend : &C.glm_backend
+  device : DeviceFacts
   wanted : C.engine_options
   options : C.engine_options
   activation_dtype : int32
   kv_dtype : int32
-  shares_memory : bool
   uses_graphs : bool
   plans_ahead : bool
   step_budget_ms : int32
@@ -67,7 +73,7 @@ terra Plan:layout(rank : int32) : weights.Layout
   return weights.Layout {
     config = &self.model.config,
     types = &self.model.types,
-    backend = self.backend,
+    backend = self.device.backend,
     world_size = self.options.world_size,
     rank = rank,
     expert_layout = self.options.expert_layout,
@@ -168,15 +174,15 @@ terra Plan:shape_workspace(message : &C.glm_message) : int32
   w.num_local_experts = layout:num_local_experts() + self:num_merged()
   w.top_k = c.top_k + self:num_merged()
   w.vocab_size = c.vocab_size
-  var code = self.backend.workspace_bytes(w, &self.workspace_bytes)
+  var code = self.device.backend.workspace_bytes(w, &self.workspace_bytes)
   if code ~= C.GLM_OK then
     return status.fail(message, code, "the device does not support a workspace for max_step_tokens %d and max_seq %d", o.max_step_tokens, o.max_seq)
   end
   return C.GLM_OK
 end
 
-terra Plan:choose_course(info : &C.glm_device_info, message : &C.glm_message) : int32
-  var o = &self.options
+terra Plan:choose_course(message : &C.glm_message) : int32
+  var o, info = &self.options, &self.device.info
   if o.graphs > 0 and info.supports_graphs == 0 then
     return status.fail(message, C.GLM_NOT_SUPPORTED, "graphs is 1, but the device (%s) cannot capture graphs", &info.name[0])
   end
@@ -201,12 +207,12 @@ end
 
 terra Plan:measure_page(message : &C.glm_message) : int32
   var cache = self:cache(1)
-  var code = self.backend.kv_page_bytes(&cache, &self.page_bytes)
+  var code = self.device.backend.kv_page_bytes(&cache, &self.page_bytes)
   var is_float32 = self.kv_dtype == C.GLM_DTYPE_F32
-  if code == C.GLM_NOT_SUPPORTED and is_float32 ~= self.shares_memory then
+  if code == C.GLM_NOT_SUPPORTED and is_float32 ~= self.device.shares_memory then
     return status.fail(
-      message, code, "device %s does not support kv_dtype %s; use %s", self.backend.kind, dtypes.option_name(self.kv_dtype),
-      terralib.select(self.shares_memory, "float32", "bfloat16 or fp8_e4m3")
+      message, code, "device %s does not support kv_dtype %s; use %s", self.device.backend.kind, dtypes.option_name(self.kv_dtype),
+      terralib.select(self.device.shares_memory, "float32", "bfloat16 or fp8_e4m3")
     )
   end
   if code ~= C.GLM_OK or self.page_bytes <= 0 then
@@ -252,11 +258,11 @@ terra Plan:check_layer(shape : &C.glm_model_shape, layer : &weights.LayerWeights
   end
   var refusal : C.glm_message
   refusal.text[0] = 0
-  var code = self.backend.check_model(shape, &refusal)
+  var code = self.device.backend.check_model(shape, &refusal)
   if code ~= C.GLM_OK then
     return status.fail(
       message, code, "%s: device %s cannot run this model with world_size %d: %s",
-      self.model.directory, self.backend.kind, self.options.world_size, &refusal.text[0]
+      self.model.directory, self.device.backend.kind, self.options.world_size, &refusal.text[0]
     )
   end
   return C.GLM_OK
@@ -281,7 +287,7 @@ terra Plan:measure_weights(message : &C.glm_message) : int32
 end
 
 terra Plan:num_sharing() : int64
-  if self.shares_memory then
+  if self.device.shares_memory then
     return self.options.world_size
   end
   return 1
@@ -289,7 +295,7 @@ end
 
 terra Plan:fixed_bytes() : int64
   var fixed = (self.weight_bytes + self.buffer_bytes) * self:num_sharing()
-  if self.shares_memory then
+  if self.device.shares_memory then
     fixed = fixed + self.host_bytes
   end
   return fixed
@@ -331,7 +337,8 @@ terra Plan:choose_pages()
   end
 end
 
-terra Plan:choose_memory(info : &C.glm_device_info, message : &C.glm_message) : int32
+terra Plan:choose_memory(message : &C.glm_message) : int32
+  var info = &self.device.info
   self.memory_available = self.options.memory_limit_bytes
   if self.memory_available > info.memory_free_bytes then
     var wanted : refusals.Size, excess : refusals.Size
@@ -344,7 +351,7 @@ terra Plan:choose_memory(info : &C.glm_device_info, message : &C.glm_message) : 
   if self.memory_available == 0 then
     var hundredths = self.options.memory_limit_percent
     if hundredths == 0 then
-      hundredths = terralib.select(self.shares_memory, hundredths_of_shared_memory, hundredths_of_own_memory)
+      hundredths = terralib.select(self.device.shares_memory, hundredths_of_shared_memory, hundredths_of_own_memory)
     end
     self.memory_available = info.memory_free_bytes / 100 * hundredths
   end
@@ -353,26 +360,23 @@ end
 
 terra Plan:make(
   source : &model.Model,
-  backend : &C.glm_backend,
-  info : &C.glm_device_info,
-  shares_memory : bool,
+  device : &DeviceFacts,
   given : &C.engine_options,
   message : &C.glm_message
 ) : int32
   C.memset(self, 0, sizeof(Plan))
   self.model = source
-  self.backend = backend
-  self.shares_memory = shares_memory
+  self.device = @device
   self.fits = true
   status.try(options.resolve(given, &source.config, &self.options, message))
   self.wanted = @given
-  self.activation_dtype = info.activation_dtype
+  self.activation_dtype = device.info.activation_dtype
   self.kv_dtype = self.options.kv_dtype
   if self.kv_dtype < 0 then
-    self.kv_dtype = info.default_kv_dtype
+    self.kv_dtype = device.info.default_kv_dtype
   end
-  status.try(self:choose_course(info, message))
-  status.try(self:choose_memory(info, message))
+  status.try(self:choose_course(message))
+  status.try(self:choose_memory(message))
   var layout = self:layout(0)
   status.try(layout:check(message))
   status.try(self:measure_page(message))

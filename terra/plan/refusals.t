@@ -53,7 +53,7 @@ function refusals.extend(Plan)
   end
 
   terra Plan:more_memory() : rawstring
-    if self.shares_memory then
+    if self.device.shares_memory then
       return "Use a machine with more memory"
     elseif self.options.world_size < most_gpus then
       return "Use more GPUs or GPUs with more memory"
@@ -99,7 +99,7 @@ function refusals.extend(Plan)
     self:write_request(&request[0], 64, num_pages)
     C.snprintf(
       &reason[0], 512, "weights of %s, buffers of %s and a KV cache of %s%s need %s%s, but only %s is available (%s short)", &weights[0],
-      &buffers[0], &cache[0], &request[0], &needed[0], terralib.select(self.shares_memory, "", " on each GPU"), &available[0], &missing[0]
+      &buffers[0], &cache[0], &request[0], &needed[0], terralib.select(self.device.shares_memory, "", " on each GPU"), &available[0], &missing[0]
     )
     self:advise(&advice[0], 128)
     self:refuse(&reason[0], &advice[0])

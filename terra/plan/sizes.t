@@ -58,7 +58,7 @@ function sizes.extend(Plan)
   end
 
   terra Plan:default_batch() : int32
-    return terralib.select(self.shares_memory, most_batch_of_shared_memory, most_batch_of_own_memory)
+    return terralib.select(self.device.shares_memory, most_batch_of_shared_memory, most_batch_of_own_memory)
   end
 
   terra Plan:most_pages_of_pool() : int64
@@ -66,7 +66,7 @@ function sizes.extend(Plan)
       return self.wanted.num_pages
     end
     var room = self:room_for_pages()
-    if self.shares_memory and self.wanted.memory_limit_bytes == 0 and self.wanted.memory_limit_percent == 0 then
+    if self.device.shares_memory and self.wanted.memory_limit_bytes == 0 and self.wanted.memory_limit_percent == 0 then
       var share = room / share_of_shared_memory
       return terralib.select(share < self.pages_per_request, smaller(room, self.pages_per_request), share)
     end
@@ -105,7 +105,7 @@ function sizes.extend(Plan)
       o.max_batch = self:default_batch()
     end
     var least = greater(least_step_tokens, [int64](step_rows_of_a_request) * o.max_batch)
-    var usual = terralib.select(self.shares_memory, step_tokens_of_shared_memory, step_tokens_of_own_memory)
+    var usual = terralib.select(self.device.shares_memory, step_tokens_of_shared_memory, step_tokens_of_own_memory)
     o.max_step_tokens = greater(least, usual)
     status.try(self:measure_buffers(message))
     while o.max_step_tokens > least and not self:has_room_beside_buffers() do

@@ -97,41 +97,42 @@ target triple = "x86_64-pc-linux-gnu"
 %91 = type { [4 x i64] }
 %92 = type { %78, i64, i8 }
 %93 = type { i32, i32, i32, i32, i32, %91 }
-%94 = type { ptr, ptr, %95, %95, i32, i32, i8, i8, i8, i32, i8, i32, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %96, %15, i64, i8, [512 x i8], [128 x i8] }
-%95 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32 }
-%96 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
-%97 = type { i32, i32, i32, i32, i64, i64, i32, i32, i32, i32, i32, [128 x i8] }
-%98 = type { ptr, ptr, [16 x i8], [4096 x i8], i8 }
-%99 = type { ptr, ptr, ptr, ptr, ptr, i32 }
-%100 = type { i32, i32, i32, i32, ptr }
-%101 = type { i32, i32, ptr }
-%102 = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-%103 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
-%104 = type { ptr, i64, ptr, ptr }
-%105 = type { i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %15 }
-%106 = type { ptr, i32, ptr, ptr }
-%107 = type { ptr, i32, i32, i32, ptr, i32, i32 }
-%108 = type { %109, i64, i8 }
-%109 = type { ptr, i32, ptr, ptr }
-%110 = type { i64, ptr, i32 }
-%111 = type { i32, i32, i32, i32, i32 }
-%112 = type { i32, float }
-%113 = type { ptr, i64, i64 }
-%114 = type { { i32 } }
-%115 = type { ptr, ptr, i32 }
-%116 = type { double, i32, i32, ptr, ptr }
-%117 = type { ptr, i32, i32, i64, i64 }
-%118 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
-%119 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
-%120 = type { ptr, ptr, i64, i64 }
-%121 = type { ptr, i64, float }
-%122 = type { ptr, i32, i32, ptr }
-%123 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
-%124 = type { %125, ptr, ptr, i32, i32, i32 }
-%125 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %19, ptr }
-%126 = type { ptr, ptr, %124, i32, [48 x %127], i32 }
-%127 = type { i32, i32, i64 }
-%128 = type { float, float, float, i32, float, float, float, i32, i64 }
+%94 = type { ptr, %95, %97, %97, i32, i32, i8, i8, i32, i8, i32, i8, i64, i32, i64, i32, i64, i64, i64, i64, i64, %98, %15, i64, i8, [512 x i8], [128 x i8] }
+%95 = type { ptr, %96, i8 }
+%96 = type { i32, i32, i32, i32, i64, i64, i32, i32, i32, i32, i32, [128 x i8] }
+%97 = type { i32, i32, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i64, ptr, ptr, i32, i32, i32, i32, i32, i32, i64, i32, i32, i32 }
+%98 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32 }
+%99 = type { ptr, ptr, [16 x i8], [4096 x i8], i8 }
+%100 = type { ptr, ptr, ptr, ptr, i32 }
+%101 = type { i32, i32, i32, i32, ptr }
+%102 = type { i32, i32, ptr }
+%103 = type { i32, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
+%104 = type { ptr, ptr, ptr, i32, i32, i32, i8, i8 }
+%105 = type { ptr, i64, ptr, ptr }
+%106 = type { i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, %15 }
+%107 = type { ptr, i32, ptr, ptr }
+%108 = type { ptr, i32, i32, i32, ptr, i32, i32 }
+%109 = type { %110, i64, i8 }
+%110 = type { ptr, i32, ptr, ptr }
+%111 = type { i64, ptr, i32 }
+%112 = type { i32, i32, i32, i32, i32 }
+%113 = type { i32, float }
+%114 = type { ptr, i64, i64 }
+%115 = type { { i32 } }
+%116 = type { ptr, ptr, i32 }
+%117 = type { double, i32, i32, ptr, ptr }
+%118 = type { ptr, i32, i32, i64, i64 }
+%119 = type { ptr, ptr, ptr, ptr, ptr, i32, i32 }
+%120 = type { ptr, ptr, ptr, ptr, i64, ptr, ptr }
+%121 = type { ptr, ptr, i64, i64 }
+%122 = type { ptr, i64, float }
+%123 = type { ptr, i32, i32, ptr }
+%124 = type { ptr, i32, i32, ptr, i64, ptr, i32, ptr, i32 }
+%125 = type { %126, ptr, ptr, i32, i32, i32 }
+%126 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %19, ptr }
+%127 = type { ptr, ptr, %125, i32, [48 x %128], i32 }
+%128 = type { i32, i32, i64 }
+%129 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [82 x i8] c"the devices were lost in an earlier failure; free the engine and create a new one\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
@@ -962,8 +963,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.947" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
 @"$string.948" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"$string.949" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1127" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
-@"switch.table.$Checkpoint.read_shards.1130" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Checkpoint.read_shards.1128" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
+@"switch.table.$Checkpoint.read_shards.1131" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -1051,7 +1052,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %37 = getelementptr i8, ptr %26, i64 6624
+  %37 = getelementptr i8, ptr %26, i64 6632
   %38 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %39 = extractvalue { i32, i1 } %38, 1
   br i1 %39, label %"$spinlock.lock.exit.i.i12", label %then.i.i.i11
@@ -1106,19 +1107,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 8984
+  %65 = getelementptr i8, ptr %26, i64 8992
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 9072
+  %67 = getelementptr i8, ptr %26, i64 9080
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 9080
+  %70 = getelementptr i8, ptr %26, i64 9088
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 9024
+  %72 = getelementptr i8, ptr %26, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -1130,15 +1131,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 9088
+  %76 = getelementptr i8, ptr %26, i64 9096
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 9237
+  %78 = getelementptr i8, ptr %26, i64 9245
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 9238
+  %81 = getelementptr i8, ptr %26, i64 9246
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -1167,7 +1168,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not56.i.i, label %merge2.i.i, label %"$Loop.decode_step.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %91 = getelementptr i8, ptr %26, i64 6632
+  %91 = getelementptr i8, ptr %26, i64 6640
   %92 = load ptr, ptr %91, align 8
   %93 = getelementptr i8, ptr %92, i64 72
   %94 = load i32, ptr %93, align 4
@@ -1245,16 +1246,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 9235
+  %124 = getelementptr i8, ptr %26, i64 9243
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 9128
+  %125 = getelementptr i8, ptr %26, i64 9136
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 9024
+  %131 = getelementptr i8, ptr %26, i64 9032
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -13511,7 +13512,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6624
+  %35 = getelementptr i8, ptr %24, i64 6632
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext true, ptr %2)
   br label %common.ret
 }
@@ -13723,7 +13724,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 10384
+  %28 = getelementptr i8, ptr %22, i64 10392
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -21484,7 +21485,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1127", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -24871,7 +24872,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1127", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -37293,7 +37294,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1127", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
 
@@ -37552,7 +37553,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1127", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
 
@@ -38147,7 +38148,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1130", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -40522,13 +40523,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 8120
+  %28 = getelementptr i8, ptr %22, i64 8128
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 8148
+  %30 = getelementptr i8, ptr %22, i64 8156
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -40537,8 +40538,7 @@ define dso_local i32 @engine_plan(ptr %0, ptr writeonly %1, ptr %2) local_unname
 entry:
   %out.i.i = alloca %45, align 8
   %made.i.i = alloca %94, align 8
-  %info.i.i = alloca %97, align 8
-  %library.i = alloca %98, align 8
+  %library.i = alloca %99, align 8
   %raw.i = alloca [1024 x i8], align 1
   %source = alloca %52, align 8
   %3 = icmp eq ptr %1, null
@@ -40738,9 +40738,8 @@ or.lhs.false.i.i63.i:                             ; preds = %merge.i.i
 
 merge14.i:                                        ; preds = %"$Library.open.exit.i", %"$Library.open_for_plans.exit.i"
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %out.i.i)
-  call void @llvm.lifetime.start.p0(i64 1168, ptr nonnull %made.i.i)
-  call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %info.i.i)
-  %80 = call fastcc i32 @"$devices.plan"(ptr nonnull %made.i.i, ptr nonnull %info.i.i, ptr nonnull %source, ptr nonnull %library.i, ptr nonnull %0, ptr %2)
+  call void @llvm.lifetime.start.p0(i64 1360, ptr nonnull %made.i.i)
+  %80 = call fastcc i32 @"$world_size.plan"(ptr nonnull %made.i.i, ptr nonnull %source, ptr nonnull %library.i, ptr nonnull %0, ptr %2)
   %.not.i65.i = icmp eq i32 %80, 0
   br i1 %.not.i65.i, label %merge.i67.i, label %"$plan_on.exit.i"
 
@@ -40749,23 +40748,20 @@ merge.i67.i:                                      ; preds = %merge14.i
   %81 = getelementptr inbounds i8, ptr %out.i.i, i64 32
   store i8 0, ptr %81, align 8
   %82 = getelementptr inbounds i8, ptr %library.i, i64 16
-  %83 = getelementptr inbounds i8, ptr %info.i.i, i64 24
-  %84 = load i64, ptr %83, align 8
-  call fastcc void @"$write_plan"(ptr nonnull %out.i.i, ptr nonnull %made.i.i, ptr nonnull %82, i64 %84)
-  %85 = call fastcc i32 @"$finish"(ptr nonnull %out.i.i, ptr nonnull %1, ptr %2)
+  call fastcc void @"$write_plan"(ptr nonnull %out.i.i, ptr nonnull %made.i.i, ptr nonnull %82)
+  %83 = call fastcc i32 @"$finish"(ptr nonnull %out.i.i, ptr nonnull %1, ptr %2)
   br label %"$plan_on.exit.i"
 
 "$plan_on.exit.i":                                ; preds = %merge.i67.i, %merge14.i
-  %common.ret.op.i66.i = phi i32 [ %85, %merge.i67.i ], [ %80, %merge14.i ]
+  %common.ret.op.i66.i = phi i32 [ %83, %merge.i67.i ], [ %80, %merge14.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %out.i.i)
-  call void @llvm.lifetime.end.p0(i64 1168, ptr nonnull %made.i.i)
-  call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i.i)
-  %86 = load ptr, ptr %library.i, align 8
-  %.not.i68.i = icmp eq ptr %86, null
+  call void @llvm.lifetime.end.p0(i64 1360, ptr nonnull %made.i.i)
+  %84 = load ptr, ptr %library.i, align 8
+  %.not.i68.i = icmp eq ptr %84, null
   br i1 %.not.i68.i, label %"$plan_model.exit", label %then.i.i
 
 then.i.i:                                         ; preds = %"$plan_on.exit.i"
-  %87 = call i32 @dlclose(ptr nonnull %86)
+  %85 = call i32 @dlclose(ptr nonnull %84)
   br label %"$plan_model.exit"
 
 "$plan_model.exit":                               ; preds = %then.i24, %else.i, %merge5.i, %66, %"$Library.open_for_plans.exit.i", %else16.i, %"$Library.open.exit.i", %"$plan_on.exit.i", %then.i.i
@@ -41578,40 +41574,44 @@ declare dso_local ptr @dlerror() local_unnamed_addr
 
 declare dso_local i32 @dlclose(ptr) local_unnamed_addr
 
-define internal fastcc i32 @"$devices.plan"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4, ptr %5) unnamed_addr {
+define internal fastcc i32 @"$world_size.plan"(ptr %0, ptr %1, ptr %2, ptr %3, ptr %4) unnamed_addr {
 entry:
   %count.i.i34 = alloca i32, align 4
   %refusal.i = alloca %4, align 8
   %larger.i = alloca %94, align 8
+  %facts.i35 = alloca %95, align 8
+  %facts.i25.i = alloca %95, align 8
   %count.i.i = alloca i32, align 4
-  %planning = alloca %99, align 8
-  %checked = alloca %95, align 8
-  %first = alloca %95, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %checked, ptr noundef nonnull align 8 dereferenceable(152) %4, i64 152, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %first, ptr noundef nonnull align 8 dereferenceable(152) %4, i64 152, i1 false)
-  %6 = getelementptr i8, ptr %4, i64 4
-  %7 = load i32, ptr %6, align 4
-  %8 = icmp eq i32 %7, 0
-  br i1 %8, label %then, label %merge
+  %facts.i.i = alloca %95, align 8
+  %facts.i = alloca %95, align 8
+  %planning = alloca %100, align 8
+  %checked = alloca %97, align 8
+  %first = alloca %97, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %checked, ptr noundef nonnull align 8 dereferenceable(152) %3, i64 152, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %first, ptr noundef nonnull align 8 dereferenceable(152) %3, i64 152, i1 false)
+  %5 = getelementptr i8, ptr %3, i64 4
+  %6 = load i32, ptr %5, align 4
+  %7 = icmp eq i32 %6, 0
+  br i1 %7, label %then, label %merge
 
 then:                                             ; preds = %entry
-  %9 = getelementptr inbounds i8, ptr %first, i64 4
-  store i32 1, ptr %9, align 4
+  %8 = getelementptr inbounds i8, ptr %first, i64 4
+  store i32 1, ptr %8, align 4
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %10 = getelementptr i8, ptr %2, i64 40
-  %11 = call fastcc i32 @"$options.resolve"(ptr nonnull %first, ptr %10, ptr nonnull %checked, ptr %5)
-  %.not = icmp eq i32 %11, 0
+  %9 = getelementptr i8, ptr %1, i64 40
+  %10 = call fastcc i32 @"$options.resolve"(ptr nonnull %first, ptr %9, ptr nonnull %checked, ptr %4)
+  %.not = icmp eq i32 %10, 0
   br i1 %.not, label %merge1, label %common.ret
 
-common.ret:                                       ; preds = %else4.i, %and.lhs.true.i, %"$Planning.plan_for.exit.i", %"$Planning.most_devices.exit.i", %merge.i, %then5, %merge, %"$Planning.grow.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i37, %"$Planning.grow.exit" ], [ %11, %merge ], [ %19, %merge.i ], [ %18, %then5 ], [ 4, %"$Planning.most_devices.exit.i" ], [ %common.ret.op.i.i, %"$Planning.plan_for.exit.i" ], [ 4, %and.lhs.true.i ], [ 4, %else4.i ]
+common.ret:                                       ; preds = %else4.i, %and.lhs.true.i, %"$Planning.plan_for.exit.i", %"$Planning.most_devices.exit.i", %merge, %"$Planning.grow.exit", %"$Planning.plan_for.exit"
+  %common.ret.op = phi i32 [ %common.ret.op.i, %"$Planning.plan_for.exit" ], [ %common.ret.op.i38, %"$Planning.grow.exit" ], [ %10, %merge ], [ 4, %"$Planning.most_devices.exit.i" ], [ %common.ret.op.i.i, %"$Planning.plan_for.exit.i" ], [ 4, %and.lhs.true.i ], [ 4, %else4.i ]
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %merge
-  %12 = getelementptr inbounds i8, ptr %checked, i64 144
-  %13 = load i32, ptr %12, align 8
+  %11 = getelementptr inbounds i8, ptr %checked, i64 144
+  %12 = load i32, ptr %11, align 8
   store ptr %0, ptr %planning, align 8
   %.sroa.225.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 8
   store ptr %1, ptr %.sroa.225.0.planning.sroa_idx, align 8
@@ -41620,41 +41620,47 @@ merge1:                                           ; preds = %merge
   %.sroa.426.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 24
   store ptr %3, ptr %.sroa.426.0.planning.sroa_idx, align 8
   %.sroa.5.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 32
-  store ptr %4, ptr %.sroa.5.0.planning.sroa_idx, align 8
-  %.sroa.627.0.planning.sroa_idx = getelementptr inbounds i8, ptr %planning, i64 40
-  store i32 %13, ptr %.sroa.627.0.planning.sroa_idx, align 8
-  %14 = load i32, ptr %6, align 4
-  %15 = icmp sgt i32 %14, 0
-  br i1 %15, label %then5, label %or.lhs.false
+  store i32 %12, ptr %.sroa.5.0.planning.sroa_idx, align 8
+  %13 = load i32, ptr %5, align 4
+  %14 = icmp sgt i32 %13, 0
+  br i1 %14, label %then5, label %or.lhs.false
 
 then5:                                            ; preds = %or.lhs.false, %merge1
-  %16 = getelementptr inbounds i8, ptr %first, i64 4
-  %17 = load i32, ptr %16, align 4
-  %18 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %17, ptr %5)
-  %.not.i = icmp eq i32 %18, 0
-  br i1 %.not.i, label %merge.i, label %common.ret
+  %15 = getelementptr inbounds i8, ptr %first, i64 4
+  %16 = load i32, ptr %15, align 4
+  call void @llvm.lifetime.start.p0(i64 200, ptr nonnull %facts.i)
+  %17 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %16, ptr nonnull %facts.i, ptr %4)
+  %.not.i = icmp eq i32 %17, 0
+  br i1 %.not.i, label %merge.i, label %"$Planning.plan_for.exit"
 
 merge.i:                                          ; preds = %then5
-  %19 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %17, ptr %0, ptr %5)
+  %18 = call fastcc i32 @"$Planning.make"(ptr %1, ptr nonnull %3, i32 %16, ptr nonnull %facts.i, ptr %0, ptr %4)
+  br label %"$Planning.plan_for.exit"
+
+"$Planning.plan_for.exit":                        ; preds = %then5, %merge.i
+  %common.ret.op.i = phi i32 [ %18, %merge.i ], [ %17, %then5 ]
+  call void @llvm.lifetime.end.p0(i64 200, ptr nonnull %facts.i)
   br label %common.ret
 
 or.lhs.false:                                     ; preds = %merge1
-  %20 = getelementptr i8, ptr %3, i64 16
-  %21 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %20, ptr noundef nonnull dereferenceable(4) @"$string.97")
-  %22 = icmp eq i32 %21, 0
-  br i1 %22, label %then5, label %merge4
+  %19 = getelementptr i8, ptr %2, i64 16
+  %20 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %19, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %21 = icmp eq i32 %20, 0
+  br i1 %21, label %then5, label %merge4
 
 merge4:                                           ; preds = %or.lhs.false
-  %23 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 1, ptr %5)
-  %.not.i.i = icmp eq i32 %23, 0
+  call void @llvm.lifetime.start.p0(i64 200, ptr nonnull %facts.i.i)
+  %22 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 1, ptr nonnull %facts.i.i, ptr %4)
+  %.not.i.i = icmp eq i32 %22, 0
   br i1 %.not.i.i, label %merge.i.i, label %"$Planning.plan_for.exit.i"
 
 merge.i.i:                                        ; preds = %merge4
-  %24 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 1, ptr %0, ptr %5)
+  %23 = call fastcc i32 @"$Planning.make"(ptr %1, ptr nonnull %3, i32 1, ptr nonnull %facts.i.i, ptr %0, ptr %4)
   br label %"$Planning.plan_for.exit.i"
 
 "$Planning.plan_for.exit.i":                      ; preds = %merge.i.i, %merge4
-  %common.ret.op.i.i = phi i32 [ %24, %merge.i.i ], [ %23, %merge4 ]
+  %common.ret.op.i.i = phi i32 [ %23, %merge.i.i ], [ %22, %merge4 ]
+  call void @llvm.lifetime.end.p0(i64 200, ptr nonnull %facts.i.i)
   switch i32 %common.ret.op.i.i, label %common.ret [
     i32 4, label %merge.i33
     i32 0, label %merge9
@@ -41662,129 +41668,137 @@ merge.i.i:                                        ; preds = %merge4
 
 merge.i33:                                        ; preds = %"$Planning.plan_for.exit.i"
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i)
-  %25 = getelementptr i8, ptr %4, i64 128
-  %26 = load i64, ptr %25, align 8
-  %27 = icmp sgt i64 %26, 0
-  br i1 %27, label %and.lhs.true.preheader.i, label %merge.i22.i
+  %24 = getelementptr i8, ptr %3, i64 128
+  %25 = load i64, ptr %24, align 8
+  %26 = icmp sgt i64 %25, 0
+  br i1 %26, label %and.lhs.true.lr.ph.i, label %merge.i22.i
 
 merge.i22.i:                                      ; preds = %merge.i33
-  %28 = getelementptr i8, ptr %3, i64 8
-  %29 = load ptr, ptr %28, align 8
-  %30 = getelementptr i8, ptr %29, i64 16
-  %31 = load ptr, ptr %30, align 8
-  %32 = call i32 %31(ptr nonnull %count.i.i, ptr null)
-  %.not.i23.i = icmp eq i32 %32, 0
+  %27 = getelementptr i8, ptr %2, i64 8
+  %28 = load ptr, ptr %27, align 8
+  %29 = getelementptr i8, ptr %28, i64 16
+  %30 = load ptr, ptr %29, align 8
+  %31 = call i32 %30(ptr nonnull %count.i.i, ptr null)
+  %.not.i23.i = icmp eq i32 %31, 0
   br i1 %.not.i23.i, label %merge1.i.i, label %"$Planning.most_devices.exit.i"
 
 merge1.i.i:                                       ; preds = %merge.i22.i
-  %33 = load i32, ptr %count.i.i, align 4
-  %spec.select.i = call i32 @llvm.smin.i32(i32 %33, i32 8)
-  br label %and.lhs.true.preheader.i
+  %32 = load i32, ptr %count.i.i, align 4
+  %spec.select.i = call i32 @llvm.smin.i32(i32 %32, i32 8)
+  br label %and.lhs.true.lr.ph.i
 
 "$Planning.most_devices.exit.i":                  ; preds = %merge.i22.i
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
   br label %common.ret
 
-and.lhs.true.preheader.i:                         ; preds = %merge1.i.i, %merge.i33
+and.lhs.true.lr.ph.i:                             ; preds = %merge1.i.i, %merge.i33
   %most.0.ph.i = phi i32 [ %spec.select.i, %merge1.i.i ], [ 8, %merge.i33 ]
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i)
   br label %and.lhs.true.i
 
 whilebody.i:                                      ; preds = %and.lhs.true.i
-  %34 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %37, ptr null)
-  %.not.i25.i = icmp eq i32 %34, 0
-  br i1 %.not.i25.i, label %"$Planning.plan_for.exit28.i", label %else4.i
+  call void @llvm.lifetime.start.p0(i64 200, ptr nonnull %facts.i25.i)
+  %33 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %36, ptr nonnull %facts.i25.i, ptr null)
+  %.not.i26.i = icmp eq i32 %33, 0
+  br i1 %.not.i26.i, label %"$Planning.plan_for.exit31.i", label %"$Planning.plan_for.exit31.thread.i"
 
-"$Planning.plan_for.exit28.i":                    ; preds = %whilebody.i
-  %35 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %37, ptr %0, ptr null)
-  %36 = icmp eq i32 %35, 0
-  br i1 %36, label %merge9.loopexit, label %else4.i
+"$Planning.plan_for.exit31.thread.i":             ; preds = %whilebody.i
+  call void @llvm.lifetime.end.p0(i64 200, ptr nonnull %facts.i25.i)
+  br label %else4.i
 
-and.lhs.true.i:                                   ; preds = %else4.i, %and.lhs.true.preheader.i
-  %world_size.0 = phi i32 [ 1, %and.lhs.true.preheader.i ], [ %37, %else4.i ]
-  %37 = shl i32 %world_size.0, 1
-  %.not21.i = icmp sgt i32 %37, %most.0.ph.i
+"$Planning.plan_for.exit31.i":                    ; preds = %whilebody.i
+  %34 = call fastcc i32 @"$Planning.make"(ptr %1, ptr %3, i32 %36, ptr nonnull %facts.i25.i, ptr %0, ptr null)
+  call void @llvm.lifetime.end.p0(i64 200, ptr nonnull %facts.i25.i)
+  %35 = icmp eq i32 %34, 0
+  br i1 %35, label %merge9.loopexit, label %else4.i
+
+and.lhs.true.i:                                   ; preds = %else4.i, %and.lhs.true.lr.ph.i
+  %fewest.0 = phi i32 [ 1, %and.lhs.true.lr.ph.i ], [ %36, %else4.i ]
+  %36 = shl i32 %fewest.0, 1
+  %.not21.i = icmp sgt i32 %36, %most.0.ph.i
   br i1 %.not21.i, label %common.ret, label %whilebody.i
 
-else4.i:                                          ; preds = %"$Planning.plan_for.exit28.i", %whilebody.i
-  %common.ret.op.i2630.i = phi i32 [ %35, %"$Planning.plan_for.exit28.i" ], [ %34, %whilebody.i ]
-  %38 = icmp eq i32 %common.ret.op.i2630.i, 4
-  br i1 %38, label %and.lhs.true.i, label %common.ret
+else4.i:                                          ; preds = %"$Planning.plan_for.exit31.i", %"$Planning.plan_for.exit31.thread.i"
+  %common.ret.op.i2733.i = phi i32 [ %33, %"$Planning.plan_for.exit31.thread.i" ], [ %34, %"$Planning.plan_for.exit31.i" ]
+  %37 = icmp eq i32 %common.ret.op.i2733.i, 4
+  br i1 %37, label %and.lhs.true.i, label %common.ret
 
-merge9.loopexit:                                  ; preds = %"$Planning.plan_for.exit28.i"
-  %39 = shl i32 %world_size.0, 2
+merge9.loopexit:                                  ; preds = %"$Planning.plan_for.exit31.i"
+  %38 = shl i32 %fewest.0, 2
   br label %merge9
 
 merge9:                                           ; preds = %merge9.loopexit, %"$Planning.plan_for.exit.i"
-  %world_size.150 = phi i32 [ 2, %"$Planning.plan_for.exit.i" ], [ %39, %merge9.loopexit ]
+  %fewest.152 = phi i32 [ 2, %"$Planning.plan_for.exit.i" ], [ %38, %merge9.loopexit ]
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %refusal.i)
-  call void @llvm.lifetime.start.p0(i64 1168, ptr nonnull %larger.i)
+  call void @llvm.lifetime.start.p0(i64 1360, ptr nonnull %larger.i)
+  call void @llvm.lifetime.start.p0(i64 200, ptr nonnull %facts.i35)
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %count.i.i34)
-  %40 = getelementptr i8, ptr %4, i64 128
-  %41 = load i64, ptr %40, align 8
-  %42 = icmp sgt i64 %41, 0
-  br i1 %42, label %"$Planning.most_devices.exit.i40", label %merge.i.i35
+  %39 = getelementptr i8, ptr %3, i64 128
+  %40 = load i64, ptr %39, align 8
+  %41 = icmp sgt i64 %40, 0
+  br i1 %41, label %"$Planning.most_devices.exit.i41", label %merge.i.i36
 
-merge.i.i35:                                      ; preds = %merge9
-  %43 = getelementptr i8, ptr %3, i64 8
-  %44 = load ptr, ptr %43, align 8
-  %45 = getelementptr i8, ptr %44, i64 16
-  %46 = load ptr, ptr %45, align 8
-  %47 = call i32 %46(ptr nonnull %count.i.i34, ptr %5)
-  %.not.i.i36 = icmp eq i32 %47, 0
-  br i1 %.not.i.i36, label %merge1.i.i38, label %"$Planning.most_devices.exit.thread.i"
+merge.i.i36:                                      ; preds = %merge9
+  %42 = getelementptr i8, ptr %2, i64 8
+  %43 = load ptr, ptr %42, align 8
+  %44 = getelementptr i8, ptr %43, i64 16
+  %45 = load ptr, ptr %44, align 8
+  %46 = call i32 %45(ptr nonnull %count.i.i34, ptr %4)
+  %.not.i.i37 = icmp eq i32 %46, 0
+  br i1 %.not.i.i37, label %merge1.i.i39, label %"$Planning.most_devices.exit.thread.i"
 
-"$Planning.most_devices.exit.thread.i":           ; preds = %merge.i.i35
+"$Planning.most_devices.exit.thread.i":           ; preds = %merge.i.i36
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i34)
   br label %"$Planning.grow.exit"
 
-merge1.i.i38:                                     ; preds = %merge.i.i35
-  %48 = load i32, ptr %count.i.i34, align 4
-  %spec.select.i39 = call i32 @llvm.smin.i32(i32 %48, i32 8)
-  br label %"$Planning.most_devices.exit.i40"
+merge1.i.i39:                                     ; preds = %merge.i.i36
+  %47 = load i32, ptr %count.i.i34, align 4
+  %spec.select.i40 = call i32 @llvm.smin.i32(i32 %47, i32 8)
+  br label %"$Planning.most_devices.exit.i41"
 
-"$Planning.most_devices.exit.i40":                ; preds = %merge1.i.i38, %merge9
-  %most.0.i = phi i32 [ 8, %merge9 ], [ %spec.select.i39, %merge1.i.i38 ]
+"$Planning.most_devices.exit.i41":                ; preds = %merge1.i.i39, %merge9
+  %most.0.i = phi i32 [ 8, %merge9 ], [ %spec.select.i40, %merge1.i.i39 ]
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %count.i.i34)
-  %49 = getelementptr i8, ptr %0, i64 520
-  %50 = load i8, ptr %49, align 1
-  %51 = trunc i8 %50 to i1
-  %.not2431.i = icmp sgt i32 %world_size.150, %most.0.i
-  %or.cond32.i = select i1 %51, i1 true, i1 %.not2431.i
-  br i1 %or.cond32.i, label %"$Planning.grow.exit", label %whilebody.i41
+  %48 = getelementptr i8, ptr %0, i64 712
+  %49 = load i8, ptr %48, align 1
+  %50 = trunc i8 %49 to i1
+  %.not2432.i = icmp sgt i32 %fewest.152, %most.0.i
+  %or.cond33.i = select i1 %50, i1 true, i1 %.not2432.i
+  br i1 %or.cond33.i, label %"$Planning.grow.exit", label %whilebody.i42
 
-whilebody.i41:                                    ; preds = %"$Planning.most_devices.exit.i40", %merge7.i
-  %world_size.033.i = phi i32 [ %world_size.0.i, %merge7.i ], [ %world_size.150, %"$Planning.most_devices.exit.i40" ]
-  %52 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %world_size.033.i, ptr %5)
-  %.not25.i = icmp eq i32 %52, 0
+whilebody.i42:                                    ; preds = %"$Planning.most_devices.exit.i41", %merge7.i
+  %world_size.034.i = phi i32 [ %world_size.0.i, %merge7.i ], [ %fewest.152, %"$Planning.most_devices.exit.i41" ]
+  %51 = call fastcc i32 @"$Planning.describe"(ptr nonnull readonly %planning, i32 %world_size.034.i, ptr nonnull %facts.i35, ptr %4)
+  %.not25.i = icmp eq i32 %51, 0
   br i1 %.not25.i, label %merge3.i, label %"$Planning.grow.exit"
 
-merge3.i:                                         ; preds = %whilebody.i41
-  %53 = call fastcc i32 @"$Planning.make"(ptr nonnull readonly %planning, i32 %world_size.033.i, ptr nonnull %larger.i, ptr nonnull %refusal.i)
-  %.not26.i = icmp eq i32 %53, 0
+merge3.i:                                         ; preds = %whilebody.i42
+  %52 = call fastcc i32 @"$Planning.make"(ptr %1, ptr %3, i32 %world_size.034.i, ptr nonnull %facts.i35, ptr nonnull %larger.i, ptr nonnull %refusal.i)
+  %.not26.i = icmp eq i32 %52, 0
   br i1 %.not26.i, label %merge7.i, label %then8.i
 
 then8.i:                                          ; preds = %merge3.i
-  %54 = getelementptr i8, ptr %0, i64 521
-  %55 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %54)
-  %56 = getelementptr i8, ptr %54, i64 %55
-  %57 = sub i64 512, %55
-  %58 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %56, i64 %57, ptr nonnull @"$string.743", ptr nonnull %refusal.i)
+  %53 = getelementptr i8, ptr %0, i64 713
+  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %53)
+  %55 = getelementptr i8, ptr %53, i64 %54
+  %56 = sub i64 512, %54
+  %57 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr %55, i64 %56, ptr nonnull @"$string.743", ptr nonnull %refusal.i)
   br label %"$Planning.grow.exit"
 
 merge7.i:                                         ; preds = %merge3.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(1168) %0, ptr noundef nonnull align 8 dereferenceable(1168) %larger.i, i64 1168, i1 false)
-  %world_size.0.i = shl i32 %world_size.033.i, 1
-  %59 = load i8, ptr %49, align 1
-  %60 = trunc i8 %59 to i1
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(1360) %0, ptr noundef nonnull align 8 dereferenceable(1360) %larger.i, i64 1360, i1 false)
+  %world_size.0.i = shl i32 %world_size.034.i, 1
+  %58 = load i8, ptr %48, align 1
+  %59 = trunc i8 %58 to i1
   %.not24.i = icmp sgt i32 %world_size.0.i, %most.0.i
-  %or.cond.i = select i1 %60, i1 true, i1 %.not24.i
-  br i1 %or.cond.i, label %"$Planning.grow.exit", label %whilebody.i41
+  %or.cond.i = select i1 %59, i1 true, i1 %.not24.i
+  br i1 %or.cond.i, label %"$Planning.grow.exit", label %whilebody.i42
 
-"$Planning.grow.exit":                            ; preds = %whilebody.i41, %merge7.i, %"$Planning.most_devices.exit.thread.i", %"$Planning.most_devices.exit.i40", %then8.i
-  %common.ret.op.i37 = phi i32 [ 0, %then8.i ], [ %47, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i40" ], [ %52, %whilebody.i41 ], [ 0, %merge7.i ]
+"$Planning.grow.exit":                            ; preds = %whilebody.i42, %merge7.i, %"$Planning.most_devices.exit.thread.i", %"$Planning.most_devices.exit.i41", %then8.i
+  %common.ret.op.i38 = phi i32 [ 0, %then8.i ], [ %46, %"$Planning.most_devices.exit.thread.i" ], [ 0, %"$Planning.most_devices.exit.i41" ], [ %51, %whilebody.i42 ], [ 0, %merge7.i ]
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %refusal.i)
-  call void @llvm.lifetime.end.p0(i64 1168, ptr nonnull %larger.i)
+  call void @llvm.lifetime.end.p0(i64 1360, ptr nonnull %larger.i)
+  call void @llvm.lifetime.end.p0(i64 200, ptr nonnull %facts.i35)
   br label %common.ret
 }
 
@@ -42404,74 +42418,84 @@ else.i:                                           ; preds = %merge22
   br label %common.ret
 }
 
-define internal fastcc i32 @"$Planning.describe"(ptr nocapture readonly %0, i32 %1, ptr %2) unnamed_addr {
+define internal fastcc i32 @"$Planning.describe"(ptr nocapture readonly %0, i32 %1, ptr %2, ptr %3) unnamed_addr {
 entry:
   %handle.i25.i.i = alloca ptr, align 8
-  %options.i26.i.i = alloca %100, align 8
+  %options.i26.i.i = alloca %101, align 8
   %handle.i.i.i = alloca ptr, align 8
-  %options.i.i.i = alloca %100, align 8
-  %other.i.i = alloca %97, align 8
-  %options.i33.i = alloca %101, align 8
+  %options.i.i.i = alloca %101, align 8
+  %other.i.i = alloca %96, align 8
+  %options.i33.i = alloca %102, align 8
   %devices.i.i = alloca [64 x i32], align 4
   %handle.i.i = alloca ptr, align 8
-  %options.i.i = alloca %100, align 16
-  %raw.i.i.i11 = alloca [1024 x i8], align 1
+  %options.i.i = alloca %101, align 16
+  %raw.i.i.i14 = alloca [1024 x i8], align 1
   %group.i = alloca ptr, align 8
   %raw.i44.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %3 = getelementptr i8, ptr %0, i64 32
-  %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr i8, ptr %4, i64 128
-  %6 = load i64, ptr %5, align 8
-  %7 = icmp sgt i64 %6, 0
-  %8 = getelementptr i8, ptr %0, i64 24
-  %9 = load ptr, ptr %8, align 8
-  %10 = getelementptr i8, ptr %0, i64 40
-  %11 = load i32, ptr %10, align 4
-  %12 = getelementptr i8, ptr %0, i64 8
-  %13 = load ptr, ptr %12, align 8
-  br i1 %7, label %then, label %merge
+  %4 = getelementptr i8, ptr %0, i64 16
+  %5 = load ptr, ptr %4, align 8
+  %6 = getelementptr i8, ptr %5, i64 8
+  %7 = load ptr, ptr %6, align 8
+  store ptr %7, ptr %2, align 8
+  %8 = load ptr, ptr %4, align 8
+  %9 = getelementptr i8, ptr %8, i64 16
+  %10 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %9, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %11 = icmp eq i32 %10, 0
+  %12 = zext i1 %11 to i8
+  %13 = getelementptr i8, ptr %2, i64 192
+  store i8 %12, ptr %13, align 1
+  %14 = getelementptr i8, ptr %0, i64 24
+  %15 = load ptr, ptr %14, align 8
+  %16 = getelementptr i8, ptr %15, i64 128
+  %17 = load i64, ptr %16, align 8
+  %18 = icmp sgt i64 %17, 0
+  %19 = load ptr, ptr %4, align 8
+  %20 = getelementptr i8, ptr %0, i64 32
+  %21 = load i32, ptr %20, align 4
+  %22 = getelementptr i8, ptr %2, i64 8
+  br i1 %18, label %then, label %merge
 
 common.ret:                                       ; preds = %then.i48.i, %merge9.i, %"$printable.clean.exit47.i", %then10.i, %"$printable.clean.exit.i", %then2.i, %"$printable.clean.exit.i.i", %then.i.i, %"$Library.describe.exit"
-  %common.ret.op = phi i32 [ %common.ret.op.i18, %"$Library.describe.exit" ], [ 1, %then2.i ], [ 1, %"$printable.clean.exit.i" ], [ %35, %then10.i ], [ %35, %"$printable.clean.exit47.i" ], [ 0, %merge9.i ], [ 0, %then.i48.i ], [ 1, %then.i.i ], [ 1, %"$printable.clean.exit.i.i" ]
+  %common.ret.op = phi i32 [ %common.ret.op.i21, %"$Library.describe.exit" ], [ 1, %then2.i ], [ 1, %"$printable.clean.exit.i" ], [ %44, %then10.i ], [ %44, %"$printable.clean.exit47.i" ], [ 0, %merge9.i ], [ 0, %then.i48.i ], [ 1, %then.i.i ], [ 1, %"$printable.clean.exit.i.i" ]
   ret i32 %common.ret.op
 
 then:                                             ; preds = %entry
-  %14 = srem i32 %1, %11
-  %.not.i.i = icmp eq i32 %14, 0
+  %23 = srem i32 %1, %21
+  %.not.i.i = icmp eq i32 %23, 0
   br i1 %.not.i.i, label %merge.i, label %then.i.i
 
 then.i.i:                                         ; preds = %then
-  %.not9.i.i = icmp eq ptr %2, null
+  %.not9.i.i = icmp eq ptr %3, null
   br i1 %.not9.i.i, label %common.ret, label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.699", i32 %1, i32 %11)
+  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i32 %1, i32 %21)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
-  %17 = icmp sgt i64 %16, 0
-  br i1 %17, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
+  %26 = icmp sgt i64 %25, 0
+  br i1 %26, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then2.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i
-  %18 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %18, align 1
-  %19 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %20 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %20, i64 %19)
+  %27 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %27, align 1
+  %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %29 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %29, i64 %28)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %common.ret
 
 merge.i:                                          ; preds = %then
-  %21 = getelementptr i8, ptr %9, i64 16
-  %22 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %21, ptr noundef nonnull dereferenceable(4) @"$string.97")
-  %23 = icmp eq i32 %22, 0
-  br i1 %23, label %merge1.i, label %or.lhs.false2.i.i
+  %30 = getelementptr i8, ptr %19, i64 16
+  %31 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %32 = icmp eq i32 %31, 0
+  br i1 %32, label %merge1.i, label %or.lhs.false2.i.i
 
 or.lhs.false2.i.i:                                ; preds = %merge.i
   switch i32 %1, label %then2.i [
@@ -42482,182 +42506,182 @@ or.lhs.false2.i.i:                                ; preds = %merge.i
   ]
 
 then2.i:                                          ; preds = %or.lhs.false2.i.i
-  %.not41.i = icmp eq ptr %2, null
+  %.not41.i = icmp eq ptr %3, null
   br i1 %.not41.i, label %common.ret, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  %24 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.700", i32 %1, ptr %21)
+  %33 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.700", i32 %1, ptr %30)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %25 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %25, i64 1023)
-  %26 = icmp sgt i64 %25, 0
-  br i1 %26, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %34 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %34, i64 1023)
+  %35 = icmp sgt i64 %34, 0
+  br i1 %35, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then5.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then5.i
-  %27 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %27, align 1
-  %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %29 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %29, i64 %28)
+  %36 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %36, align 1
+  %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %38 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %38, i64 %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
 merge1.i:                                         ; preds = %or.lhs.false2.i.i, %or.lhs.false2.i.i, %or.lhs.false2.i.i, %or.lhs.false2.i.i, %merge.i
-  %30 = getelementptr inbounds i8, ptr %13, i64 4
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %30, i8 0, i64 180, i1 false)
-  store i32 184, ptr %13, align 4
-  %31 = getelementptr i8, ptr %9, i64 8
-  %32 = load ptr, ptr %31, align 8
-  %33 = getelementptr i8, ptr %32, i64 72
-  %34 = load ptr, ptr %33, align 8
-  %35 = tail call i32 %34(ptr null, ptr nonnull %13)
-  %.not42.i = icmp eq i32 %35, 0
+  %39 = getelementptr i8, ptr %2, i64 12
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %39, i8 0, i64 180, i1 false)
+  store i32 184, ptr %22, align 4
+  %40 = getelementptr i8, ptr %19, i64 8
+  %41 = load ptr, ptr %40, align 8
+  %42 = getelementptr i8, ptr %41, i64 72
+  %43 = load ptr, ptr %42, align 8
+  %44 = tail call i32 %43(ptr null, ptr nonnull %22)
+  %.not42.i = icmp eq i32 %44, 0
   br i1 %.not42.i, label %merge9.i, label %then10.i
 
 then10.i:                                         ; preds = %merge1.i
-  %.not43.i = icmp eq ptr %2, null
+  %.not43.i = icmp eq ptr %3, null
   br i1 %.not43.i, label %common.ret, label %then14.i
 
 then14.i:                                         ; preds = %then10.i
-  %36 = getelementptr i8, ptr %9, i64 32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.701", ptr %36)
+  %45 = getelementptr i8, ptr %19, i64 32
+  %46 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.701", ptr %45)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44.i)
-  %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
-  %39 = icmp sgt i64 %38, 0
-  br i1 %39, label %then2.i.i46.i, label %"$printable.clean.exit47.i"
+  %47 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i45.i = tail call i64 @llvm.smin.i64(i64 %47, i64 1023)
+  %48 = icmp sgt i64 %47, 0
+  br i1 %48, label %then2.i.i46.i, label %"$printable.clean.exit47.i"
 
 then2.i.i46.i:                                    ; preds = %then14.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i44.i, ptr nonnull align 1 %2, i64 %spec.select.i.i45.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i44.i, ptr nonnull align 1 %3, i64 %spec.select.i.i45.i, i1 false)
   br label %"$printable.clean.exit47.i"
 
 "$printable.clean.exit47.i":                      ; preds = %then2.i.i46.i, %then14.i
-  %40 = getelementptr i8, ptr %raw.i44.i, i64 %spec.select.i.i45.i
-  store i8 0, ptr %40, align 1
-  %41 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i44.i)
-  %42 = ptrtoint ptr %raw.i44.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %42, i64 %41)
+  %49 = getelementptr i8, ptr %raw.i44.i, i64 %spec.select.i.i45.i
+  store i8 0, ptr %49, align 1
+  %50 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i44.i)
+  %51 = ptrtoint ptr %raw.i44.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %51, i64 %50)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i44.i)
   br label %common.ret
 
 merge9.i:                                         ; preds = %merge1.i
-  %43 = getelementptr i8, ptr %13, i64 16
-  store i64 %6, ptr %43, align 8
-  %44 = getelementptr i8, ptr %13, i64 24
-  store i64 %6, ptr %44, align 8
-  %45 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %21, ptr noundef nonnull dereferenceable(4) @"$string.97")
-  %46 = icmp eq i32 %45, 0
-  br i1 %46, label %common.ret, label %then.i48.i
+  %52 = getelementptr i8, ptr %2, i64 24
+  store i64 %17, ptr %52, align 8
+  %53 = getelementptr i8, ptr %2, i64 32
+  store i64 %17, ptr %53, align 8
+  %54 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %30, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %55 = icmp eq i32 %54, 0
+  br i1 %55, label %common.ret, label %then.i48.i
 
 then.i48.i:                                       ; preds = %merge9.i
-  %47 = sext i32 %11 to i64
-  %48 = sdiv i64 %6, %47
-  store i64 %48, ptr %43, align 8
-  store i64 %48, ptr %44, align 8
+  %56 = sext i32 %21 to i64
+  %57 = sdiv i64 %17, %56
+  store i64 %57, ptr %52, align 8
+  store i64 %57, ptr %53, align 8
   br label %common.ret
 
 merge:                                            ; preds = %entry
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %group.i)
-  %49 = srem i32 %1, %11
-  %.not.i.i12 = icmp eq i32 %49, 0
-  br i1 %.not.i.i12, label %merge.i20, label %then.i.i13
+  %58 = srem i32 %1, %21
+  %.not.i.i15 = icmp eq i32 %58, 0
+  br i1 %.not.i.i15, label %merge.i23, label %then.i.i16
 
-then.i.i13:                                       ; preds = %merge
-  %.not9.i.i14 = icmp eq ptr %2, null
-  br i1 %.not9.i.i14, label %"$Library.describe.exit", label %then2.i.i15
+then.i.i16:                                       ; preds = %merge
+  %.not9.i.i17 = icmp eq ptr %3, null
+  br i1 %.not9.i.i17, label %"$Library.describe.exit", label %then2.i.i18
 
-then2.i.i15:                                      ; preds = %then.i.i13
-  %50 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.699", i32 %1, i32 %11)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i11)
-  %51 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i.i16 = tail call i64 @llvm.smin.i64(i64 %51, i64 1023)
-  %52 = icmp sgt i64 %51, 0
-  br i1 %52, label %then2.i.i.i.i19, label %"$printable.clean.exit.i.i17"
+then2.i.i18:                                      ; preds = %then.i.i16
+  %59 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.699", i32 %1, i32 %21)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i14)
+  %60 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i19 = tail call i64 @llvm.smin.i64(i64 %60, i64 1023)
+  %61 = icmp sgt i64 %60, 0
+  br i1 %61, label %then2.i.i.i.i22, label %"$printable.clean.exit.i.i20"
 
-then2.i.i.i.i19:                                  ; preds = %then2.i.i15
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i11, ptr nonnull align 1 %2, i64 %spec.select.i.i.i.i16, i1 false)
-  br label %"$printable.clean.exit.i.i17"
+then2.i.i.i.i22:                                  ; preds = %then2.i.i18
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i14, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i19, i1 false)
+  br label %"$printable.clean.exit.i.i20"
 
-"$printable.clean.exit.i.i17":                    ; preds = %then2.i.i.i.i19, %then2.i.i15
-  %53 = getelementptr i8, ptr %raw.i.i.i11, i64 %spec.select.i.i.i.i16
-  store i8 0, ptr %53, align 1
-  %54 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i11)
-  %55 = ptrtoint ptr %raw.i.i.i11 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %55, i64 %54)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i11)
+"$printable.clean.exit.i.i20":                    ; preds = %then2.i.i.i.i22, %then2.i.i18
+  %62 = getelementptr i8, ptr %raw.i.i.i14, i64 %spec.select.i.i.i.i19
+  store i8 0, ptr %62, align 1
+  %63 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i14)
+  %64 = ptrtoint ptr %raw.i.i.i14 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %64, i64 %63)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i14)
   br label %"$Library.describe.exit"
 
-merge.i20:                                        ; preds = %merge
-  %56 = icmp eq i32 %1, 1
-  br i1 %56, label %then2.i22, label %merge1.i21
+merge.i23:                                        ; preds = %merge
+  %65 = icmp eq i32 %1, 1
+  br i1 %65, label %then2.i25, label %merge1.i24
 
-then2.i22:                                        ; preds = %merge.i20
+then2.i25:                                        ; preds = %merge.i23
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i)
   store <4 x i32> <i32 24, i32 0, i32 1, i32 1>, ptr %options.i.i, align 16
-  %57 = getelementptr inbounds i8, ptr %options.i.i, i64 16
-  store ptr null, ptr %57, align 16
+  %66 = getelementptr inbounds i8, ptr %options.i.i, i64 16
+  store ptr null, ptr %66, align 16
   store ptr null, ptr %handle.i.i, align 8
-  %58 = getelementptr i8, ptr %9, i64 8
-  %59 = load ptr, ptr %58, align 8
-  %60 = getelementptr i8, ptr %59, i64 48
-  %61 = load ptr, ptr %60, align 8
-  %62 = call i32 %61(ptr nonnull %options.i.i, ptr nonnull %handle.i.i, ptr %2)
-  %.not.i31.i = icmp eq i32 %62, 0
+  %67 = getelementptr i8, ptr %19, i64 8
+  %68 = load ptr, ptr %67, align 8
+  %69 = getelementptr i8, ptr %68, i64 48
+  %70 = load ptr, ptr %69, align 8
+  %71 = call i32 %70(ptr nonnull %options.i.i, ptr nonnull %handle.i.i, ptr %3)
+  %.not.i31.i = icmp eq i32 %71, 0
   br i1 %.not.i31.i, label %merge.i.i, label %"$Library.describe_rank.exit.i"
 
-merge.i.i:                                        ; preds = %then2.i22
-  %63 = getelementptr inbounds i8, ptr %13, i64 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %63, i8 0, i64 180, i1 false)
-  store i32 184, ptr %13, align 4
-  %64 = load ptr, ptr %58, align 8
-  %65 = getelementptr i8, ptr %64, i64 72
-  %66 = load ptr, ptr %65, align 8
-  %67 = load ptr, ptr %handle.i.i, align 8
-  %68 = call i32 %66(ptr %67, ptr nonnull %13)
-  %.not14.i.i = icmp eq i32 %68, 0
+merge.i.i:                                        ; preds = %then2.i25
+  %72 = getelementptr i8, ptr %2, i64 12
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %72, i8 0, i64 180, i1 false)
+  store i32 184, ptr %22, align 4
+  %73 = load ptr, ptr %67, align 8
+  %74 = getelementptr i8, ptr %73, i64 72
+  %75 = load ptr, ptr %74, align 8
+  %76 = load ptr, ptr %handle.i.i, align 8
+  %77 = call i32 %75(ptr %76, ptr nonnull %22)
+  %.not14.i.i = icmp eq i32 %77, 0
   br i1 %.not14.i.i, label %merge2.i.i, label %then3.i.i
 
 then3.i.i:                                        ; preds = %merge.i.i
-  %69 = load ptr, ptr %58, align 8
-  %70 = getelementptr i8, ptr %69, i64 64
-  %71 = load ptr, ptr %70, align 8
-  %72 = load ptr, ptr %handle.i.i, align 8
-  call void %71(ptr %72, ptr %2)
+  %78 = load ptr, ptr %67, align 8
+  %79 = getelementptr i8, ptr %78, i64 64
+  %80 = load ptr, ptr %79, align 8
+  %81 = load ptr, ptr %handle.i.i, align 8
+  call void %80(ptr %81, ptr %3)
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %merge.i.i
-  %73 = load ptr, ptr %58, align 8
-  %74 = getelementptr i8, ptr %73, i64 56
-  %75 = load ptr, ptr %74, align 8
-  %76 = load ptr, ptr %handle.i.i, align 8
-  call void %75(ptr %76)
+  %82 = load ptr, ptr %67, align 8
+  %83 = getelementptr i8, ptr %82, i64 56
+  %84 = load ptr, ptr %83, align 8
+  %85 = load ptr, ptr %handle.i.i, align 8
+  call void %84(ptr %85)
   br label %"$Library.describe_rank.exit.i"
 
-"$Library.describe_rank.exit.i":                  ; preds = %merge2.i.i, %then2.i22
-  %common.ret.op.i32.i = phi i32 [ %68, %merge2.i.i ], [ %62, %then2.i22 ]
+"$Library.describe_rank.exit.i":                  ; preds = %merge2.i.i, %then2.i25
+  %common.ret.op.i32.i = phi i32 [ %77, %merge2.i.i ], [ %71, %then2.i25 ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i)
   br label %"$Library.describe.exit"
 
-merge1.i21:                                       ; preds = %merge.i20
+merge1.i24:                                       ; preds = %merge.i23
   store ptr null, ptr %group.i, align 8
-  %77 = getelementptr i8, ptr %9, i64 8
-  %78 = load ptr, ptr %77, align 8
+  %86 = getelementptr i8, ptr %19, i64 8
+  %87 = load ptr, ptr %86, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %options.i33.i)
   call void @llvm.lifetime.start.p0(i64 256, ptr nonnull %devices.i.i)
-  %79 = icmp sgt i32 %1, 0
-  br i1 %79, label %forbody.preheader.i.i, label %"$groups.create.exit.i"
+  %88 = icmp sgt i32 %1, 0
+  br i1 %88, label %forbody.preheader.i.i, label %"$groups.create.exit.i"
 
-forbody.preheader.i.i:                            ; preds = %merge1.i21
+forbody.preheader.i.i:                            ; preds = %merge1.i24
   %wide.trip.count.i.i = zext nneg i32 %1 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 3
-  %80 = icmp ult i32 %1, 4
-  br i1 %80, label %"$groups.create.exit.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.new
+  %89 = icmp ult i32 %1, 4
+  br i1 %89, label %"$groups.create.exit.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.new
 
 forbody.preheader.i.i.new:                        ; preds = %forbody.preheader.i.i
   %unroll_iter = and i64 %wide.trip.count.i.i, 2147483644
@@ -42666,25 +42690,25 @@ forbody.preheader.i.i.new:                        ; preds = %forbody.preheader.i
 forbody.i.i:                                      ; preds = %forbody.i.i, %forbody.preheader.i.i.new
   %indvars.iv.i.i = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %indvars.iv.next.i.i.3, %forbody.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.new ], [ %niter.next.3, %forbody.i.i ]
-  %81 = trunc nuw nsw i64 %indvars.iv.i.i to i32
-  %82 = sdiv i32 %81, %11
-  %83 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.i.i
-  store i32 %82, ptr %83, align 4
-  %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
-  %84 = trunc nuw nsw i64 %indvars.iv.next.i.i to i32
-  %85 = sdiv i32 %84, %11
-  %86 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.next.i.i
-  store i32 %85, ptr %86, align 4
-  %indvars.iv.next.i.i.1 = or disjoint i64 %indvars.iv.i.i, 2
-  %87 = trunc nuw nsw i64 %indvars.iv.next.i.i.1 to i32
-  %88 = sdiv i32 %87, %11
-  %89 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.next.i.i.1
-  store i32 %88, ptr %89, align 4
-  %indvars.iv.next.i.i.2 = or disjoint i64 %indvars.iv.i.i, 3
-  %90 = trunc nuw nsw i64 %indvars.iv.next.i.i.2 to i32
-  %91 = sdiv i32 %90, %11
-  %92 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.next.i.i.2
+  %90 = trunc nuw nsw i64 %indvars.iv.i.i to i32
+  %91 = sdiv i32 %90, %21
+  %92 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.i.i
   store i32 %91, ptr %92, align 4
+  %indvars.iv.next.i.i = or disjoint i64 %indvars.iv.i.i, 1
+  %93 = trunc nuw nsw i64 %indvars.iv.next.i.i to i32
+  %94 = sdiv i32 %93, %21
+  %95 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.next.i.i
+  store i32 %94, ptr %95, align 4
+  %indvars.iv.next.i.i.1 = or disjoint i64 %indvars.iv.i.i, 2
+  %96 = trunc nuw nsw i64 %indvars.iv.next.i.i.1 to i32
+  %97 = sdiv i32 %96, %21
+  %98 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.next.i.i.1
+  store i32 %97, ptr %98, align 4
+  %indvars.iv.next.i.i.2 = or disjoint i64 %indvars.iv.i.i, 3
+  %99 = trunc nuw nsw i64 %indvars.iv.next.i.i.2 to i32
+  %100 = sdiv i32 %99, %21
+  %101 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.next.i.i.2
+  store i32 %100, ptr %101, align 4
   %indvars.iv.next.i.i.3 = add nuw nsw i64 %indvars.iv.i.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
@@ -42698,51 +42722,51 @@ forbody.i.i:                                      ; preds = %forbody.i.i, %forbo
 forbody.i.i.epil:                                 ; preds = %"$groups.create.exit.i.loopexit.unr-lcssa", %forbody.i.i.epil
   %indvars.iv.i.i.epil = phi i64 [ %indvars.iv.next.i.i.epil, %forbody.i.i.epil ], [ %indvars.iv.i.i.unr, %"$groups.create.exit.i.loopexit.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.epil ], [ 0, %"$groups.create.exit.i.loopexit.unr-lcssa" ]
-  %93 = trunc nuw nsw i64 %indvars.iv.i.i.epil to i32
-  %94 = sdiv i32 %93, %11
-  %95 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.i.i.epil
-  store i32 %94, ptr %95, align 4
+  %102 = trunc nuw nsw i64 %indvars.iv.i.i.epil to i32
+  %103 = sdiv i32 %102, %21
+  %104 = getelementptr i32, ptr %devices.i.i, i64 %indvars.iv.i.i.epil
+  store i32 %103, ptr %104, align 4
   %indvars.iv.next.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$groups.create.exit.i", label %forbody.i.i.epil, !llvm.loop !85
 
-"$groups.create.exit.i":                          ; preds = %"$groups.create.exit.i.loopexit.unr-lcssa", %forbody.i.i.epil, %merge1.i21
+"$groups.create.exit.i":                          ; preds = %"$groups.create.exit.i.loopexit.unr-lcssa", %forbody.i.i.epil, %merge1.i24
   store i32 16, ptr %options.i33.i, align 8
   %.sroa.27.0.options.sroa_idx.i.i = getelementptr inbounds i8, ptr %options.i33.i, i64 4
   store i32 %1, ptr %.sroa.27.0.options.sroa_idx.i.i, align 4
-  %96 = icmp sgt i32 %11, 1
-  %spec.select.i.i = select i1 %96, ptr %devices.i.i, ptr null
+  %105 = icmp sgt i32 %21, 1
+  %spec.select.i.i = select i1 %105, ptr %devices.i.i, ptr null
   %.sroa.3.0.options.sroa_idx.i.i = getelementptr inbounds i8, ptr %options.i33.i, i64 8
   store ptr %spec.select.i.i, ptr %.sroa.3.0.options.sroa_idx.i.i, align 8
-  %97 = getelementptr i8, ptr %78, i64 24
-  %98 = load ptr, ptr %97, align 8
-  %99 = call i32 %98(ptr nonnull %options.i33.i, ptr nonnull %group.i, ptr %2)
+  %106 = getelementptr i8, ptr %87, i64 24
+  %107 = load ptr, ptr %106, align 8
+  %108 = call i32 %107(ptr nonnull %options.i33.i, ptr nonnull %group.i, ptr %3)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %options.i33.i)
   call void @llvm.lifetime.end.p0(i64 256, ptr nonnull %devices.i.i)
-  %.not30.i = icmp eq i32 %99, 0
+  %.not30.i = icmp eq i32 %108, 0
   br i1 %.not30.i, label %merge6.i, label %"$Library.describe.exit"
 
 merge6.i:                                         ; preds = %"$groups.create.exit.i"
-  %100 = load ptr, ptr %group.i, align 8
+  %109 = load ptr, ptr %group.i, align 8
   call void @llvm.lifetime.start.p0(i64 184, ptr nonnull %other.i.i)
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i.i.i)
   store i32 24, ptr %options.i.i.i, align 8
-  %101 = getelementptr inbounds i8, ptr %options.i.i.i, i64 4
-  store i32 0, ptr %101, align 4
-  %102 = getelementptr inbounds i8, ptr %options.i.i.i, i64 8
-  store i32 %1, ptr %102, align 8
-  %103 = getelementptr inbounds i8, ptr %options.i.i.i, i64 12
-  store i32 1, ptr %103, align 4
-  %104 = getelementptr inbounds i8, ptr %options.i.i.i, i64 16
-  store ptr %100, ptr %104, align 8
+  %110 = getelementptr inbounds i8, ptr %options.i.i.i, i64 4
+  store i32 0, ptr %110, align 4
+  %111 = getelementptr inbounds i8, ptr %options.i.i.i, i64 8
+  store i32 %1, ptr %111, align 8
+  %112 = getelementptr inbounds i8, ptr %options.i.i.i, i64 12
+  store i32 1, ptr %112, align 4
+  %113 = getelementptr inbounds i8, ptr %options.i.i.i, i64 16
+  store ptr %109, ptr %113, align 8
   store ptr null, ptr %handle.i.i.i, align 8
-  %105 = load ptr, ptr %77, align 8
-  %106 = getelementptr i8, ptr %105, i64 48
-  %107 = load ptr, ptr %106, align 8
-  %108 = call i32 %107(ptr nonnull %options.i.i.i, ptr nonnull %handle.i.i.i, ptr %2)
-  %.not.i.i.i = icmp eq i32 %108, 0
+  %114 = load ptr, ptr %86, align 8
+  %115 = getelementptr i8, ptr %114, i64 48
+  %116 = load ptr, ptr %115, align 8
+  %117 = call i32 %116(ptr nonnull %options.i.i.i, ptr nonnull %handle.i.i.i, ptr %3)
+  %.not.i.i.i = icmp eq i32 %117, 0
   br i1 %.not.i.i.i, label %merge.i.i.i, label %"$Library.describe_rank.exit.thread.i.i"
 
 "$Library.describe_rank.exit.thread.i.i":         ; preds = %merge6.i
@@ -42751,66 +42775,66 @@ merge6.i:                                         ; preds = %"$groups.create.exi
   br label %"$Library.describe_ranks.exit.i"
 
 merge.i.i.i:                                      ; preds = %merge6.i
-  %109 = getelementptr inbounds i8, ptr %13, i64 4
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %109, i8 0, i64 180, i1 false)
-  store i32 184, ptr %13, align 4
-  %110 = load ptr, ptr %77, align 8
-  %111 = getelementptr i8, ptr %110, i64 72
-  %112 = load ptr, ptr %111, align 8
-  %113 = load ptr, ptr %handle.i.i.i, align 8
-  %114 = call i32 %112(ptr %113, ptr nonnull %13)
-  %.not14.i.i.i = icmp eq i32 %114, 0
-  %115 = load ptr, ptr %77, align 8
-  %116 = load ptr, ptr %handle.i.i.i, align 8
+  %118 = getelementptr i8, ptr %2, i64 12
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(184) %118, i8 0, i64 180, i1 false)
+  store i32 184, ptr %22, align 4
+  %119 = load ptr, ptr %86, align 8
+  %120 = getelementptr i8, ptr %119, i64 72
+  %121 = load ptr, ptr %120, align 8
+  %122 = load ptr, ptr %handle.i.i.i, align 8
+  %123 = call i32 %121(ptr %122, ptr nonnull %22)
+  %.not14.i.i.i = icmp eq i32 %123, 0
+  %124 = load ptr, ptr %86, align 8
+  %125 = load ptr, ptr %handle.i.i.i, align 8
   br i1 %.not14.i.i.i, label %forcond.preheader.critedge.i.i, label %then3.i.i.i
 
 then3.i.i.i:                                      ; preds = %merge.i.i.i
-  %117 = getelementptr i8, ptr %115, i64 64
-  %118 = load ptr, ptr %117, align 8
-  call void %118(ptr %116, ptr %2)
-  %119 = load ptr, ptr %77, align 8
-  %120 = getelementptr i8, ptr %119, i64 56
-  %121 = load ptr, ptr %120, align 8
-  %122 = load ptr, ptr %handle.i.i.i, align 8
-  call void %121(ptr %122)
+  %126 = getelementptr i8, ptr %124, i64 64
+  %127 = load ptr, ptr %126, align 8
+  call void %127(ptr %125, ptr %3)
+  %128 = load ptr, ptr %86, align 8
+  %129 = getelementptr i8, ptr %128, i64 56
+  %130 = load ptr, ptr %129, align 8
+  %131 = load ptr, ptr %handle.i.i.i, align 8
+  call void %130(ptr %131)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
   br label %"$Library.describe_ranks.exit.i"
 
 forcond.preheader.critedge.i.i:                   ; preds = %merge.i.i.i
-  %123 = getelementptr i8, ptr %115, i64 56
-  %124 = load ptr, ptr %123, align 8
-  call void %124(ptr %116)
+  %132 = getelementptr i8, ptr %124, i64 56
+  %133 = load ptr, ptr %132, align 8
+  call void %133(ptr %125)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i.i.i)
-  %125 = icmp sgt i32 %1, 1
-  br i1 %125, label %forbody.lr.ph.i.i, label %"$Library.describe_ranks.exit.i"
+  %134 = icmp sgt i32 %1, 1
+  br i1 %134, label %forbody.lr.ph.i.i, label %"$Library.describe_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %forcond.preheader.critedge.i.i
-  %126 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 4
-  %127 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 8
-  %128 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 12
-  %129 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 16
-  %130 = getelementptr inbounds i8, ptr %other.i.i, i64 4
-  %131 = getelementptr inbounds i8, ptr %other.i.i, i64 24
-  %132 = getelementptr i8, ptr %13, i64 24
+  %135 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 4
+  %136 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 8
+  %137 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 12
+  %138 = getelementptr inbounds i8, ptr %options.i26.i.i, i64 16
+  %139 = getelementptr inbounds i8, ptr %other.i.i, i64 4
+  %140 = getelementptr inbounds i8, ptr %other.i.i, i64 24
+  %141 = getelementptr i8, ptr %2, i64 32
   br label %forbody.i36.i
 
 forbody.i36.i:                                    ; preds = %merge7.i.i, %forbody.lr.ph.i.i
-  %rank.038.i.i = phi i32 [ 1, %forbody.lr.ph.i.i ], [ %155, %merge7.i.i ]
+  %rank.038.i.i = phi i32 [ 1, %forbody.lr.ph.i.i ], [ %164, %merge7.i.i ]
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %handle.i25.i.i)
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %options.i26.i.i)
   store i32 24, ptr %options.i26.i.i, align 8
-  store i32 %rank.038.i.i, ptr %126, align 4
-  store i32 %1, ptr %127, align 8
-  store i32 1, ptr %128, align 4
-  store ptr %100, ptr %129, align 8
+  store i32 %rank.038.i.i, ptr %135, align 4
+  store i32 %1, ptr %136, align 8
+  store i32 1, ptr %137, align 4
+  store ptr %109, ptr %138, align 8
   store ptr null, ptr %handle.i25.i.i, align 8
-  %133 = load ptr, ptr %77, align 8
-  %134 = getelementptr i8, ptr %133, i64 48
-  %135 = load ptr, ptr %134, align 8
-  %136 = call i32 %135(ptr nonnull %options.i26.i.i, ptr nonnull %handle.i25.i.i, ptr %2)
-  %.not.i27.i.i = icmp eq i32 %136, 0
+  %142 = load ptr, ptr %86, align 8
+  %143 = getelementptr i8, ptr %142, i64 48
+  %144 = load ptr, ptr %143, align 8
+  %145 = call i32 %144(ptr nonnull %options.i26.i.i, ptr nonnull %handle.i25.i.i, ptr %3)
+  %.not.i27.i.i = icmp eq i32 %145, 0
   br i1 %.not.i27.i.i, label %merge.i29.i.i, label %"$Library.describe_rank.exit33.thread.i.i"
 
 "$Library.describe_rank.exit33.thread.i.i":       ; preds = %forbody.i36.i
@@ -42819,534 +42843,519 @@ forbody.i36.i:                                    ; preds = %merge7.i.i, %forbod
   br label %"$Library.describe_ranks.exit.i"
 
 merge.i29.i.i:                                    ; preds = %forbody.i36.i
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(184) %130, i8 0, i64 180, i1 false)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(184) %139, i8 0, i64 180, i1 false)
   store i32 184, ptr %other.i.i, align 8
-  %137 = load ptr, ptr %77, align 8
-  %138 = getelementptr i8, ptr %137, i64 72
-  %139 = load ptr, ptr %138, align 8
-  %140 = load ptr, ptr %handle.i25.i.i, align 8
-  %141 = call i32 %139(ptr %140, ptr nonnull %other.i.i)
-  %.not14.i30.i.i = icmp eq i32 %141, 0
-  %142 = load ptr, ptr %77, align 8
-  %143 = load ptr, ptr %handle.i25.i.i, align 8
+  %146 = load ptr, ptr %86, align 8
+  %147 = getelementptr i8, ptr %146, i64 72
+  %148 = load ptr, ptr %147, align 8
+  %149 = load ptr, ptr %handle.i25.i.i, align 8
+  %150 = call i32 %148(ptr %149, ptr nonnull %other.i.i)
+  %.not14.i30.i.i = icmp eq i32 %150, 0
+  %151 = load ptr, ptr %86, align 8
+  %152 = load ptr, ptr %handle.i25.i.i, align 8
   br i1 %.not14.i30.i.i, label %merge3.critedge.i.i, label %then3.i31.i.i
 
 then3.i31.i.i:                                    ; preds = %merge.i29.i.i
-  %144 = getelementptr i8, ptr %142, i64 64
-  %145 = load ptr, ptr %144, align 8
-  call void %145(ptr %143, ptr %2)
-  %146 = load ptr, ptr %77, align 8
-  %147 = getelementptr i8, ptr %146, i64 56
-  %148 = load ptr, ptr %147, align 8
-  %149 = load ptr, ptr %handle.i25.i.i, align 8
-  call void %148(ptr %149)
+  %153 = getelementptr i8, ptr %151, i64 64
+  %154 = load ptr, ptr %153, align 8
+  call void %154(ptr %152, ptr %3)
+  %155 = load ptr, ptr %86, align 8
+  %156 = getelementptr i8, ptr %155, i64 56
+  %157 = load ptr, ptr %156, align 8
+  %158 = load ptr, ptr %handle.i25.i.i, align 8
+  call void %157(ptr %158)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i)
   br label %"$Library.describe_ranks.exit.i"
 
 merge3.critedge.i.i:                              ; preds = %merge.i29.i.i
-  %150 = getelementptr i8, ptr %142, i64 56
-  %151 = load ptr, ptr %150, align 8
-  call void %151(ptr %143)
+  %159 = getelementptr i8, ptr %151, i64 56
+  %160 = load ptr, ptr %159, align 8
+  call void %160(ptr %152)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %handle.i25.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %options.i26.i.i)
-  %152 = load i64, ptr %131, align 8
-  %153 = load i64, ptr %132, align 8
-  %154 = icmp slt i64 %152, %153
-  br i1 %154, label %then8.i.i, label %merge7.i.i
+  %161 = load i64, ptr %140, align 8
+  %162 = load i64, ptr %141, align 8
+  %163 = icmp slt i64 %161, %162
+  br i1 %163, label %then8.i.i, label %merge7.i.i
 
 then8.i.i:                                        ; preds = %merge3.critedge.i.i
-  store i64 %152, ptr %132, align 8
+  store i64 %161, ptr %141, align 8
   br label %merge7.i.i
 
 merge7.i.i:                                       ; preds = %then8.i.i, %merge3.critedge.i.i
-  %155 = add nuw nsw i32 %rank.038.i.i, 1
-  %exitcond.not.i37.i = icmp eq i32 %155, %1
+  %164 = add nuw nsw i32 %rank.038.i.i, 1
+  %exitcond.not.i37.i = icmp eq i32 %164, %1
   br i1 %exitcond.not.i37.i, label %"$Library.describe_ranks.exit.i", label %forbody.i36.i
 
 "$Library.describe_ranks.exit.i":                 ; preds = %merge7.i.i, %then3.i31.i.i, %"$Library.describe_rank.exit33.thread.i.i", %forcond.preheader.critedge.i.i, %then3.i.i.i, %"$Library.describe_rank.exit.thread.i.i"
-  %common.ret.op.i35.i = phi i32 [ %114, %then3.i.i.i ], [ %108, %"$Library.describe_rank.exit.thread.i.i" ], [ %136, %"$Library.describe_rank.exit33.thread.i.i" ], [ 0, %forcond.preheader.critedge.i.i ], [ %141, %then3.i31.i.i ], [ 0, %merge7.i.i ]
+  %common.ret.op.i35.i = phi i32 [ %123, %then3.i.i.i ], [ %117, %"$Library.describe_rank.exit.thread.i.i" ], [ %145, %"$Library.describe_rank.exit33.thread.i.i" ], [ 0, %forcond.preheader.critedge.i.i ], [ %150, %then3.i31.i.i ], [ 0, %merge7.i.i ]
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %other.i.i)
-  %156 = load ptr, ptr %77, align 8
-  %157 = getelementptr i8, ptr %156, i64 40
-  %158 = load ptr, ptr %157, align 8
-  %159 = load ptr, ptr %group.i, align 8
-  call void %158(ptr %159)
-  %160 = getelementptr i8, ptr %9, i64 16
-  %161 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %160, ptr noundef nonnull dereferenceable(4) @"$string.97")
-  %162 = icmp eq i32 %161, 0
-  br i1 %162, label %"$Library.describe.exit", label %then.i38.i
+  %165 = load ptr, ptr %86, align 8
+  %166 = getelementptr i8, ptr %165, i64 40
+  %167 = load ptr, ptr %166, align 8
+  %168 = load ptr, ptr %group.i, align 8
+  call void %167(ptr %168)
+  %169 = getelementptr i8, ptr %19, i64 16
+  %170 = call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %169, ptr noundef nonnull dereferenceable(4) @"$string.97")
+  %171 = icmp eq i32 %170, 0
+  br i1 %171, label %"$Library.describe.exit", label %then.i38.i
 
 then.i38.i:                                       ; preds = %"$Library.describe_ranks.exit.i"
-  %163 = getelementptr i8, ptr %13, i64 16
-  %164 = load i64, ptr %163, align 8
-  %165 = sext i32 %11 to i64
-  %166 = sdiv i64 %164, %165
-  store i64 %166, ptr %163, align 8
-  %167 = getelementptr i8, ptr %13, i64 24
-  %168 = load i64, ptr %167, align 8
-  %169 = sdiv i64 %168, %165
-  store i64 %169, ptr %167, align 8
+  %172 = getelementptr i8, ptr %2, i64 24
+  %173 = load i64, ptr %172, align 8
+  %174 = sext i32 %21 to i64
+  %175 = sdiv i64 %173, %174
+  store i64 %175, ptr %172, align 8
+  %176 = getelementptr i8, ptr %2, i64 32
+  %177 = load i64, ptr %176, align 8
+  %178 = sdiv i64 %177, %174
+  store i64 %178, ptr %176, align 8
   br label %"$Library.describe.exit"
 
-"$Library.describe.exit":                         ; preds = %then.i.i13, %"$printable.clean.exit.i.i17", %"$Library.describe_rank.exit.i", %"$groups.create.exit.i", %"$Library.describe_ranks.exit.i", %then.i38.i
-  %common.ret.op.i18 = phi i32 [ %common.ret.op.i32.i, %"$Library.describe_rank.exit.i" ], [ %99, %"$groups.create.exit.i" ], [ %common.ret.op.i35.i, %"$Library.describe_ranks.exit.i" ], [ %common.ret.op.i35.i, %then.i38.i ], [ 1, %then.i.i13 ], [ 1, %"$printable.clean.exit.i.i17" ]
+"$Library.describe.exit":                         ; preds = %then.i.i16, %"$printable.clean.exit.i.i20", %"$Library.describe_rank.exit.i", %"$groups.create.exit.i", %"$Library.describe_ranks.exit.i", %then.i38.i
+  %common.ret.op.i21 = phi i32 [ %common.ret.op.i32.i, %"$Library.describe_rank.exit.i" ], [ %108, %"$groups.create.exit.i" ], [ %common.ret.op.i35.i, %"$Library.describe_ranks.exit.i" ], [ %common.ret.op.i35.i, %then.i38.i ], [ 1, %then.i.i16 ], [ 1, %"$printable.clean.exit.i.i20" ]
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %group.i)
   br label %common.ret
 }
 
-define internal fastcc i32 @"$Planning.make"(ptr nocapture readonly %0, i32 %1, ptr %2, ptr %3) unnamed_addr {
+define internal fastcc i32 @"$Planning.make"(ptr %.8.val, ptr nocapture readonly %.24.val, i32 %0, ptr nocapture readonly %1, ptr %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i82.i.i = alloca [1024 x i8], align 1
   %raw.i.i72.i.i = alloca [1024 x i8], align 1
   %raw.i.i62.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i93.i = alloca [1024 x i8], align 1
+  %raw.i.i91.i = alloca [1024 x i8], align 1
   %excess.i.i = alloca [32 x i8], align 1
   %wanted.i.i = alloca [32 x i8], align 1
-  %raw.i63.i.i = alloca [1024 x i8], align 1
+  %raw.i64.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %wanted = alloca %95, align 8
-  %4 = getelementptr i8, ptr %0, i64 32
-  %5 = load ptr, ptr %4, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %wanted, ptr noundef nonnull align 8 dereferenceable(152) %5, i64 152, i1 false)
-  %6 = getelementptr inbounds i8, ptr %wanted, i64 4
-  store i32 %1, ptr %6, align 4
-  %7 = getelementptr i8, ptr %0, i64 16
-  %8 = load ptr, ptr %7, align 8
-  %9 = getelementptr i8, ptr %0, i64 24
-  %10 = load ptr, ptr %9, align 8
-  %11 = getelementptr i8, ptr %10, i64 8
-  %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 8
-  %14 = load ptr, ptr %13, align 8
-  %15 = getelementptr i8, ptr %10, i64 16
-  %16 = tail call i32 @strcmp(ptr noundef nonnull readonly dereferenceable(1) %15, ptr noundef nonnull dereferenceable(4) @"$string.97")
-  %17 = icmp eq i32 %16, 0
-  %18 = zext i1 %17 to i8
-  %19 = getelementptr inbounds i8, ptr %2, i64 16
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1168) %19, i8 0, i64 1152, i1 false)
-  store ptr %8, ptr %2, align 8
-  %20 = getelementptr i8, ptr %2, i64 8
-  store ptr %12, ptr %20, align 8
-  %21 = getelementptr i8, ptr %2, i64 328
-  store i8 %18, ptr %21, align 1
-  %22 = getelementptr i8, ptr %2, i64 520
-  store i8 1, ptr %22, align 1
-  %23 = getelementptr i8, ptr %8, i64 40
-  %24 = getelementptr i8, ptr %2, i64 168
-  %25 = call fastcc i32 @"$options.resolve"(ptr nonnull %wanted, ptr %23, ptr %24, ptr %3)
-  %.not.i = icmp eq i32 %25, 0
+  %wanted = alloca %97, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %wanted, ptr noundef nonnull align 8 dereferenceable(152) %.24.val, i64 152, i1 false)
+  %4 = getelementptr inbounds i8, ptr %wanted, i64 4
+  store i32 %0, ptr %4, align 4
+  %5 = getelementptr inbounds i8, ptr %2, i64 8
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1360) %5, i8 0, i64 1352, i1 false)
+  store ptr %.8.val, ptr %2, align 8
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(200) %5, ptr noundef nonnull readonly align 8 dereferenceable(200) %1, i64 200, i1 false)
+  %6 = getelementptr i8, ptr %2, i64 712
+  store i8 1, ptr %6, align 1
+  %7 = getelementptr i8, ptr %.8.val, i64 40
+  %8 = getelementptr i8, ptr %2, i64 360
+  %9 = call fastcc i32 @"$options.resolve"(ptr nonnull %wanted, ptr %7, ptr %8, ptr %3)
+  %.not.i = icmp eq i32 %9, 0
   br i1 %.not.i, label %merge.i, label %"$Plan.make.exit"
 
 merge.i:                                          ; preds = %entry
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %19, ptr noundef nonnull align 8 dereferenceable(152) %wanted, i64 152, i1 false)
-  %26 = getelementptr i8, ptr %14, i64 4
-  %27 = load i32, ptr %26, align 4
-  %28 = getelementptr i8, ptr %2, i64 320
-  store i32 %27, ptr %28, align 4
-  %29 = getelementptr i8, ptr %2, i64 240
-  %30 = load i32, ptr %29, align 4
-  %31 = getelementptr i8, ptr %2, i64 324
-  store i32 %30, ptr %31, align 4
-  %32 = icmp slt i32 %30, 0
-  br i1 %32, label %then2.i, label %merge1.i
+  %10 = getelementptr i8, ptr %2, i64 208
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %10, ptr noundef nonnull align 8 dereferenceable(152) %wanted, i64 152, i1 false)
+  %11 = getelementptr i8, ptr %1, i64 12
+  %12 = load i32, ptr %11, align 4
+  %13 = getelementptr i8, ptr %2, i64 512
+  store i32 %12, ptr %13, align 4
+  %14 = getelementptr i8, ptr %2, i64 432
+  %15 = load i32, ptr %14, align 4
+  %16 = getelementptr i8, ptr %2, i64 516
+  store i32 %15, ptr %16, align 4
+  %17 = icmp slt i32 %15, 0
+  br i1 %17, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %merge.i
-  %33 = getelementptr i8, ptr %14, i64 8
-  %34 = load i32, ptr %33, align 4
-  store i32 %34, ptr %31, align 4
+  %18 = getelementptr i8, ptr %1, i64 16
+  %19 = load i32, ptr %18, align 4
+  store i32 %19, ptr %16, align 4
   br label %merge1.i
 
 merge1.i:                                         ; preds = %then2.i, %merge.i
-  %35 = getelementptr i8, ptr %2, i64 272
-  %36 = load i32, ptr %35, align 4
-  %37 = icmp slt i32 %36, 1
-  %38 = getelementptr i8, ptr %14, i64 12
-  %39 = load i32, ptr %38, align 4
-  %40 = icmp eq i32 %39, 0
-  %.not68.i.i = xor i1 %40, true
-  %brmerge.i.i = select i1 %37, i1 true, i1 %.not68.i.i
+  %20 = getelementptr i8, ptr %2, i64 464
+  %21 = load i32, ptr %20, align 4
+  %22 = icmp slt i32 %21, 1
+  %23 = getelementptr i8, ptr %2, i64 28
+  %24 = load i32, ptr %23, align 4
+  %25 = icmp eq i32 %24, 0
+  %.not69.i.i = xor i1 %25, true
+  %brmerge.i.i = select i1 %22, i1 true, i1 %.not69.i.i
   br i1 %brmerge.i.i, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %merge1.i
-  %.not61.i.i = icmp eq ptr %3, null
-  br i1 %.not61.i.i, label %"$Plan.make.exit", label %then2.i.i
+  %.not62.i.i = icmp eq ptr %3, null
+  br i1 %.not62.i.i, label %"$Plan.make.exit", label %then2.i.i
 
 then2.i.i:                                        ; preds = %then.i.i
-  %41 = getelementptr i8, ptr %14, i64 52
-  %42 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.702", ptr %41)
+  %26 = getelementptr i8, ptr %2, i64 68
+  %27 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.702", ptr %26)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %43 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %43, i64 1023)
-  %44 = icmp sgt i64 %43, 0
-  br i1 %44, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %28 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %28, i64 1023)
+  %29 = icmp sgt i64 %28, 0
+  br i1 %29, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then2.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then2.i.i
-  %45 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %45, align 1
-  %46 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %47 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %47, i64 %46)
+  %30 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %30, align 1
+  %31 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %32 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %32, i64 %31)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$Plan.make.exit"
 
 merge.i.i:                                        ; preds = %merge1.i
-  %.mux.i.i = select i1 %37, i1 %40, i1 false
-  %.not56.i.i = icmp eq i32 %36, 0
-  %or.cond.i.i = or i1 %.not56.i.i, %.mux.i.i
+  %.mux.i.i = select i1 %22, i1 %25, i1 false
+  %.not57.i.i = icmp eq i32 %21, 0
+  %or.cond.i.i = or i1 %.not57.i.i, %.mux.i.i
   br i1 %or.cond.i.i, label %and.end.i.i, label %and.rhs.i.i
 
 and.rhs.i.i:                                      ; preds = %merge.i.i
-  %48 = getelementptr i8, ptr %2, i64 280
-  %49 = load i32, ptr %48, align 4
-  %50 = icmp eq i32 %49, 0
-  %51 = zext i1 %50 to i8
+  %33 = getelementptr i8, ptr %2, i64 472
+  %34 = load i32, ptr %33, align 4
+  %35 = icmp eq i32 %34, 0
+  %36 = zext i1 %35 to i8
   br label %and.end.i.i
 
 and.end.i.i:                                      ; preds = %and.rhs.i.i, %merge.i.i
-  %52 = phi i8 [ 0, %merge.i.i ], [ %51, %and.rhs.i.i ]
-  %53 = getelementptr i8, ptr %2, i64 329
-  store i8 %52, ptr %53, align 1
-  %54 = load ptr, ptr %2, align 8, !noalias !35
-  %55 = getelementptr i8, ptr %2, i64 336
-  %56 = getelementptr i8, ptr %14, i64 40
-  %57 = load i32, ptr %56, align 4
-  %.not57.i.i = icmp eq i32 %57, 0
-  br i1 %.not57.i.i, label %and.end6.i.i, label %and.rhs5.i.i
+  %37 = phi i8 [ 0, %merge.i.i ], [ %36, %and.rhs.i.i ]
+  %38 = getelementptr i8, ptr %2, i64 520
+  store i8 %37, ptr %38, align 1
+  %39 = load ptr, ptr %2, align 8, !noalias !35
+  %40 = getelementptr i8, ptr %2, i64 528
+  %41 = getelementptr i8, ptr %2, i64 56
+  %42 = load i32, ptr %41, align 4
+  %.not58.i.i = icmp eq i32 %42, 0
+  br i1 %.not58.i.i, label %and.end6.i.i, label %and.rhs5.i.i
 
 and.rhs5.i.i:                                     ; preds = %and.end.i.i
-  %58 = getelementptr i8, ptr %54, i64 176
-  %59 = load i32, ptr %58, align 4
-  %60 = icmp sgt i32 %59, 0
-  br i1 %60, label %and.lhs.true.i.i.i, label %and.end6.i.i
+  %43 = getelementptr i8, ptr %39, i64 176
+  %44 = load i32, ptr %43, align 4
+  %45 = icmp sgt i32 %44, 0
+  br i1 %45, label %and.lhs.true.i.i.i, label %and.end6.i.i
 
-and.rhs.i62.i.i:                                  ; preds = %and.lhs.true.i.i.i
-  %61 = getelementptr i8, ptr %54, i64 180
-  %.val4.i.i.i = load i32, ptr %61, align 4
-  %62 = mul i32 %.val4.i.i.i, %59
-  %63 = icmp eq i32 %62, %.val4.i.i.i
-  %64 = zext i1 %63 to i8
+and.rhs.i63.i.i:                                  ; preds = %and.lhs.true.i.i.i
+  %46 = getelementptr i8, ptr %39, i64 180
+  %.val4.i.i.i = load i32, ptr %46, align 4
+  %47 = mul i32 %.val4.i.i.i, %44
+  %48 = icmp eq i32 %47, %.val4.i.i.i
+  %49 = zext i1 %48 to i8
   br label %and.end6.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.rhs5.i.i
-  %65 = getelementptr i8, ptr %54, i64 108
-  %.val5.i.i.i = load i32, ptr %65, align 4
-  %66 = getelementptr i8, ptr %54, i64 164
-  %.val6.i.i.i = load i32, ptr %66, align 4
-  %67 = icmp slt i32 %.val6.i.i.i, %.val5.i.i.i
-  br i1 %67, label %and.rhs.i62.i.i, label %and.end6.i.i
+  %50 = getelementptr i8, ptr %39, i64 108
+  %.val5.i.i.i = load i32, ptr %50, align 4
+  %51 = getelementptr i8, ptr %39, i64 164
+  %.val6.i.i.i = load i32, ptr %51, align 4
+  %52 = icmp slt i32 %.val6.i.i.i, %.val5.i.i.i
+  br i1 %52, label %and.rhs.i63.i.i, label %and.end6.i.i
 
-and.end6.i.i:                                     ; preds = %and.lhs.true.i.i.i, %and.rhs.i62.i.i, %and.rhs5.i.i, %and.end.i.i
-  %68 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.rhs5.i.i ], [ %64, %and.rhs.i62.i.i ]
-  store i8 %68, ptr %55, align 1
-  %69 = getelementptr i8, ptr %14, i64 44
-  %70 = load i32, ptr %69, align 4
-  %71 = icmp ne i32 %70, 0
-  %72 = zext i1 %71 to i8
-  %73 = getelementptr i8, ptr %2, i64 344
-  store i8 %72, ptr %73, align 1
-  %74 = getelementptr i8, ptr %14, i64 48
-  %75 = load i32, ptr %74, align 4
-  %76 = getelementptr i8, ptr %2, i64 340
-  store i32 %75, ptr %76, align 4
-  %77 = getelementptr i8, ptr %2, i64 276
-  %78 = load i32, ptr %77, align 4
-  %79 = icmp sgt i32 %78, 0
-  br i1 %79, label %or.end.i.i, label %or.rhs.i.i
+and.end6.i.i:                                     ; preds = %and.lhs.true.i.i.i, %and.rhs.i63.i.i, %and.rhs5.i.i, %and.end.i.i
+  %53 = phi i8 [ 0, %and.end.i.i ], [ 0, %and.lhs.true.i.i.i ], [ 0, %and.rhs5.i.i ], [ %49, %and.rhs.i63.i.i ]
+  store i8 %53, ptr %40, align 1
+  %54 = getelementptr i8, ptr %2, i64 60
+  %55 = load i32, ptr %54, align 4
+  %56 = icmp ne i32 %55, 0
+  %57 = zext i1 %56 to i8
+  %58 = getelementptr i8, ptr %2, i64 536
+  store i8 %57, ptr %58, align 1
+  %59 = getelementptr i8, ptr %2, i64 64
+  %60 = load i32, ptr %59, align 4
+  %61 = getelementptr i8, ptr %2, i64 532
+  store i32 %60, ptr %61, align 4
+  %62 = getelementptr i8, ptr %2, i64 468
+  %63 = load i32, ptr %62, align 4
+  %64 = icmp sgt i32 %63, 0
+  br i1 %64, label %or.end.i.i, label %or.rhs.i.i
 
 or.rhs.i.i:                                       ; preds = %and.end6.i.i
-  %80 = icmp slt i32 %78, 0
-  br i1 %80, label %and.rhs7.i.i, label %or.end.i.i
+  %65 = icmp slt i32 %63, 0
+  br i1 %65, label %and.rhs7.i.i, label %or.end.i.i
 
 and.rhs7.i.i:                                     ; preds = %or.rhs.i.i
-  %81 = getelementptr i8, ptr %14, i64 36
-  %82 = load i32, ptr %81, align 4
-  %83 = icmp ne i32 %82, 0
-  %84 = zext i1 %83 to i8
+  %66 = getelementptr i8, ptr %2, i64 52
+  %67 = load i32, ptr %66, align 4
+  %68 = icmp ne i32 %67, 0
+  %69 = zext i1 %68 to i8
   br label %or.end.i.i
 
 or.end.i.i:                                       ; preds = %and.rhs7.i.i, %or.rhs.i.i, %and.end6.i.i
-  %85 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %84, %and.rhs7.i.i ]
-  %86 = getelementptr i8, ptr %2, i64 330
-  store i8 %85, ptr %86, align 1
-  %87 = getelementptr i8, ptr %2, i64 308
-  %88 = load i32, ptr %87, align 4
-  %89 = getelementptr i8, ptr %2, i64 332
-  store i32 %88, ptr %89, align 4
-  %90 = icmp slt i32 %88, 0
-  br i1 %90, label %then10.i.i, label %merge9.i.i
+  %70 = phi i8 [ 1, %and.end6.i.i ], [ 0, %or.rhs.i.i ], [ %69, %and.rhs7.i.i ]
+  %71 = getelementptr i8, ptr %2, i64 521
+  store i8 %70, ptr %71, align 1
+  %72 = getelementptr i8, ptr %2, i64 500
+  %73 = load i32, ptr %72, align 4
+  %74 = getelementptr i8, ptr %2, i64 524
+  store i32 %73, ptr %74, align 4
+  %75 = icmp slt i32 %73, 0
+  br i1 %75, label %then10.i.i, label %merge9.i.i
 
 then10.i.i:                                       ; preds = %or.end.i.i
-  %91 = getelementptr i8, ptr %14, i64 36
-  %92 = load i32, ptr %91, align 4
-  %.not58.i.i = icmp eq i32 %92, 0
-  %93 = select i1 %.not58.i.i, i32 0, i32 80
-  store i32 %93, ptr %89, align 4
+  %76 = getelementptr i8, ptr %2, i64 52
+  %77 = load i32, ptr %76, align 4
+  %.not59.i.i = icmp eq i32 %77, 0
+  %78 = select i1 %.not59.i.i, i32 0, i32 80
+  store i32 %78, ptr %74, align 4
   br label %merge9.i.i
 
 merge9.i.i:                                       ; preds = %then10.i.i, %or.end.i.i
-  %94 = getelementptr i8, ptr %14, i64 32
-  %95 = load i32, ptr %94, align 4
-  %96 = icmp sgt i32 %95, 0
-  br i1 %96, label %and.lhs.true15.i.i, label %merge5.i
+  %79 = getelementptr i8, ptr %2, i64 48
+  %80 = load i32, ptr %79, align 4
+  %81 = icmp sgt i32 %80, 0
+  br i1 %81, label %and.lhs.true15.i.i, label %merge5.i
 
 then13.i.i:                                       ; preds = %and.lhs.true15.i.i
-  %.not60.i.i = icmp eq ptr %3, null
-  br i1 %.not60.i.i, label %"$Plan.make.exit", label %then18.i.i
+  %.not61.i.i = icmp eq ptr %3, null
+  br i1 %.not61.i.i, label %"$Plan.make.exit", label %then18.i.i
 
 and.lhs.true15.i.i:                               ; preds = %merge9.i.i
-  %97 = getelementptr i8, ptr %2, i64 208
-  %98 = load i32, ptr %97, align 4
-  %99 = srem i32 %98, %95
-  %.not59.i.i = icmp eq i32 %99, 0
-  br i1 %.not59.i.i, label %merge5.i, label %then13.i.i
+  %82 = getelementptr i8, ptr %2, i64 400
+  %83 = load i32, ptr %82, align 4
+  %84 = srem i32 %83, %80
+  %.not60.i.i = icmp eq i32 %84, 0
+  br i1 %.not60.i.i, label %merge5.i, label %then13.i.i
 
 then18.i.i:                                       ; preds = %then13.i.i
-  %100 = getelementptr i8, ptr %14, i64 52
-  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", i32 %98, ptr %100, i32 %95)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i63.i.i)
-  %102 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i64.i.i = call i64 @llvm.smin.i64(i64 %102, i64 1023)
-  %103 = icmp sgt i64 %102, 0
-  br i1 %103, label %then2.i.i65.i.i, label %"$printable.clean.exit66.i.i"
+  %85 = getelementptr i8, ptr %2, i64 68
+  %86 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.703", i32 %83, ptr %85, i32 %80)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64.i.i)
+  %87 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i65.i.i = call i64 @llvm.smin.i64(i64 %87, i64 1023)
+  %88 = icmp sgt i64 %87, 0
+  br i1 %88, label %then2.i.i66.i.i, label %"$printable.clean.exit67.i.i"
 
-then2.i.i65.i.i:                                  ; preds = %then18.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i63.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i64.i.i, i1 false)
-  br label %"$printable.clean.exit66.i.i"
+then2.i.i66.i.i:                                  ; preds = %then18.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i64.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i65.i.i, i1 false)
+  br label %"$printable.clean.exit67.i.i"
 
-"$printable.clean.exit66.i.i":                    ; preds = %then2.i.i65.i.i, %then18.i.i
-  %104 = getelementptr i8, ptr %raw.i63.i.i, i64 %spec.select.i.i64.i.i
-  store i8 0, ptr %104, align 1
-  %105 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i63.i.i)
-  %106 = ptrtoint ptr %raw.i63.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %106, i64 %105)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i63.i.i)
+"$printable.clean.exit67.i.i":                    ; preds = %then2.i.i66.i.i, %then18.i.i
+  %89 = getelementptr i8, ptr %raw.i64.i.i, i64 %spec.select.i.i65.i.i
+  store i8 0, ptr %89, align 1
+  %90 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i64.i.i)
+  %91 = ptrtoint ptr %raw.i64.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %91, i64 %90)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i64.i.i)
   br label %"$Plan.make.exit"
 
 merge5.i:                                         ; preds = %and.lhs.true15.i.i, %merge9.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %excess.i.i)
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %wanted.i.i)
-  %107 = getelementptr i8, ptr %2, i64 248
-  %108 = load i64, ptr %107, align 8
-  %109 = getelementptr i8, ptr %2, i64 352
-  store i64 %108, ptr %109, align 8
-  %110 = getelementptr i8, ptr %14, i64 24
-  %111 = load i64, ptr %110, align 8
-  %112 = icmp sgt i64 %108, %111
-  br i1 %112, label %then.i96.i, label %merge.i94.i
+  %92 = getelementptr i8, ptr %2, i64 440
+  %93 = load i64, ptr %92, align 8
+  %94 = getelementptr i8, ptr %2, i64 544
+  store i64 %93, ptr %94, align 8
+  %95 = getelementptr i8, ptr %2, i64 40
+  %96 = load i64, ptr %95, align 8
+  %97 = icmp sgt i64 %93, %96
+  br i1 %97, label %then.i94.i, label %merge.i92.i
 
-then.i96.i:                                       ; preds = %merge5.i
-  %113 = icmp sgt i64 %108, 999999999
-  br i1 %113, label %then.i.i.i, label %merge.i.i.i
+then.i94.i:                                       ; preds = %merge5.i
+  %98 = icmp sgt i64 %93, 999999999
+  br i1 %98, label %then.i.i.i, label %merge.i.i.i
 
-then.i.i.i:                                       ; preds = %then.i96.i
-  %114 = uitofp nneg i64 %108 to double
-  %115 = fdiv double %114, 1.000000e+09
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %115, ptr nonnull @"$string.705")
+then.i.i.i:                                       ; preds = %then.i94.i
+  %99 = uitofp nneg i64 %93 to double
+  %100 = fdiv double %99, 1.000000e+09
+  %101 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %100, ptr nonnull @"$string.705")
   br label %"$write_size.exit.i.i"
 
-merge.i.i.i:                                      ; preds = %then.i96.i
-  %117 = icmp sgt i64 %108, 999999
-  br i1 %117, label %then2.i.i.i, label %merge1.i.i.i
+merge.i.i.i:                                      ; preds = %then.i94.i
+  %102 = icmp sgt i64 %93, 999999
+  br i1 %102, label %then2.i.i.i, label %merge1.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %118 = uitofp nneg i64 %108 to double
-  %119 = fdiv double %118, 1.000000e+06
-  %120 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %119, ptr nonnull @"$string.706")
+  %103 = uitofp nneg i64 %93 to double
+  %104 = fdiv double %103, 1.000000e+06
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %104, ptr nonnull @"$string.706")
   br label %"$write_size.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i.i.i
-  %121 = icmp sgt i64 %108, 999
-  br i1 %121, label %then6.i.i.i, label %merge5.i.i.i
+  %106 = icmp sgt i64 %93, 999
+  br i1 %106, label %then6.i.i.i, label %merge5.i.i.i
 
 then6.i.i.i:                                      ; preds = %merge1.i.i.i
-  %122 = uitofp nneg i64 %108 to double
-  %123 = fdiv double %122, 1.000000e+03
-  %124 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %123, ptr nonnull @"$string.707")
+  %107 = uitofp nneg i64 %93 to double
+  %108 = fdiv double %107, 1.000000e+03
+  %109 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.704", double %108, ptr nonnull @"$string.707")
   br label %"$write_size.exit.i.i"
 
 merge5.i.i.i:                                     ; preds = %merge1.i.i.i
-  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.708", i64 %108)
+  %110 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %wanted.i.i, i64 32, ptr nonnull @"$string.708", i64 %93)
   br label %"$write_size.exit.i.i"
 
 "$write_size.exit.i.i":                           ; preds = %merge5.i.i.i, %then6.i.i.i, %then2.i.i.i, %then.i.i.i
-  %126 = load i64, ptr %109, align 8
-  %127 = load i64, ptr %110, align 8
-  %128 = sub i64 %126, %127
-  %129 = icmp sgt i64 %128, 999999999
-  br i1 %129, label %then.i32.i.i, label %merge.i27.i.i
+  %111 = load i64, ptr %94, align 8
+  %112 = load i64, ptr %95, align 8
+  %113 = sub i64 %111, %112
+  %114 = icmp sgt i64 %113, 999999999
+  br i1 %114, label %then.i33.i.i, label %merge.i28.i.i
 
-then.i32.i.i:                                     ; preds = %"$write_size.exit.i.i"
-  %130 = uitofp nneg i64 %128 to double
-  %131 = fdiv double %130, 1.000000e+09
-  %132 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %131, ptr nonnull @"$string.705")
-  br label %"$write_size.exit33.i.i"
+then.i33.i.i:                                     ; preds = %"$write_size.exit.i.i"
+  %115 = uitofp nneg i64 %113 to double
+  %116 = fdiv double %115, 1.000000e+09
+  %117 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %116, ptr nonnull @"$string.705")
+  br label %"$write_size.exit34.i.i"
 
-merge.i27.i.i:                                    ; preds = %"$write_size.exit.i.i"
-  %133 = icmp sgt i64 %128, 999999
-  br i1 %133, label %then2.i31.i.i, label %merge1.i28.i.i
+merge.i28.i.i:                                    ; preds = %"$write_size.exit.i.i"
+  %118 = icmp sgt i64 %113, 999999
+  br i1 %118, label %then2.i32.i.i, label %merge1.i29.i.i
 
-then2.i31.i.i:                                    ; preds = %merge.i27.i.i
-  %134 = uitofp nneg i64 %128 to double
-  %135 = fdiv double %134, 1.000000e+06
-  %136 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %135, ptr nonnull @"$string.706")
-  br label %"$write_size.exit33.i.i"
+then2.i32.i.i:                                    ; preds = %merge.i28.i.i
+  %119 = uitofp nneg i64 %113 to double
+  %120 = fdiv double %119, 1.000000e+06
+  %121 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %120, ptr nonnull @"$string.706")
+  br label %"$write_size.exit34.i.i"
 
-merge1.i28.i.i:                                   ; preds = %merge.i27.i.i
-  %137 = icmp sgt i64 %128, 999
-  br i1 %137, label %then6.i30.i.i, label %merge5.i29.i.i
+merge1.i29.i.i:                                   ; preds = %merge.i28.i.i
+  %122 = icmp sgt i64 %113, 999
+  br i1 %122, label %then6.i31.i.i, label %merge5.i30.i.i
 
-then6.i30.i.i:                                    ; preds = %merge1.i28.i.i
-  %138 = uitofp nneg i64 %128 to double
-  %139 = fdiv double %138, 1.000000e+03
-  %140 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %139, ptr nonnull @"$string.707")
-  br label %"$write_size.exit33.i.i"
+then6.i31.i.i:                                    ; preds = %merge1.i29.i.i
+  %123 = uitofp nneg i64 %113 to double
+  %124 = fdiv double %123, 1.000000e+03
+  %125 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.704", double %124, ptr nonnull @"$string.707")
+  br label %"$write_size.exit34.i.i"
 
-merge5.i29.i.i:                                   ; preds = %merge1.i28.i.i
-  %141 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.708", i64 %128)
-  br label %"$write_size.exit33.i.i"
+merge5.i30.i.i:                                   ; preds = %merge1.i29.i.i
+  %126 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %excess.i.i, i64 32, ptr nonnull @"$string.708", i64 %113)
+  br label %"$write_size.exit34.i.i"
 
-"$write_size.exit33.i.i":                         ; preds = %merge5.i29.i.i, %then6.i30.i.i, %then2.i31.i.i, %then.i32.i.i
+"$write_size.exit34.i.i":                         ; preds = %merge5.i30.i.i, %then6.i31.i.i, %then2.i32.i.i, %then.i33.i.i
   %.not.i.i = icmp eq ptr %3, null
-  br i1 %.not.i.i, label %"$Plan.choose_memory.exit.i", label %then2.i97.i
+  br i1 %.not.i.i, label %"$Plan.choose_memory.exit.i", label %then2.i95.i
 
-then2.i97.i:                                      ; preds = %"$write_size.exit33.i.i"
-  %142 = getelementptr i8, ptr %14, i64 52
-  %143 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.709", ptr nonnull %wanted.i.i, ptr nonnull %excess.i.i, ptr %142)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i93.i)
-  %144 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i98.i = call i64 @llvm.smin.i64(i64 %144, i64 1023)
-  %145 = icmp sgt i64 %144, 0
-  br i1 %145, label %then2.i.i.i100.i, label %"$printable.clean.exit.i99.i"
+then2.i95.i:                                      ; preds = %"$write_size.exit34.i.i"
+  %127 = getelementptr i8, ptr %2, i64 68
+  %128 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.709", ptr nonnull %wanted.i.i, ptr nonnull %excess.i.i, ptr %127)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i91.i)
+  %129 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i96.i = call i64 @llvm.smin.i64(i64 %129, i64 1023)
+  %130 = icmp sgt i64 %129, 0
+  br i1 %130, label %then2.i.i.i98.i, label %"$printable.clean.exit.i97.i"
 
-then2.i.i.i100.i:                                 ; preds = %then2.i97.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i93.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i98.i, i1 false)
-  br label %"$printable.clean.exit.i99.i"
+then2.i.i.i98.i:                                  ; preds = %then2.i95.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i91.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i96.i, i1 false)
+  br label %"$printable.clean.exit.i97.i"
 
-"$printable.clean.exit.i99.i":                    ; preds = %then2.i.i.i100.i, %then2.i97.i
-  %146 = getelementptr i8, ptr %raw.i.i93.i, i64 %spec.select.i.i.i98.i
-  store i8 0, ptr %146, align 1
-  %147 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i93.i)
-  %148 = ptrtoint ptr %raw.i.i93.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %148, i64 %147)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i93.i)
+"$printable.clean.exit.i97.i":                    ; preds = %then2.i.i.i98.i, %then2.i95.i
+  %131 = getelementptr i8, ptr %raw.i.i91.i, i64 %spec.select.i.i.i96.i
+  store i8 0, ptr %131, align 1
+  %132 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i91.i)
+  %133 = ptrtoint ptr %raw.i.i91.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %133, i64 %132)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i91.i)
   br label %"$Plan.choose_memory.exit.i"
 
-merge.i94.i:                                      ; preds = %merge5.i
-  %149 = icmp eq i64 %108, 0
-  br i1 %149, label %then5.i.i, label %merge10.i
+merge.i92.i:                                      ; preds = %merge5.i
+  %134 = icmp eq i64 %93, 0
+  br i1 %134, label %then5.i.i, label %merge10.i
 
-then5.i.i:                                        ; preds = %merge.i94.i
-  %150 = getelementptr i8, ptr %2, i64 292
-  %151 = load i32, ptr %150, align 4
-  %152 = icmp eq i32 %151, 0
-  br i1 %152, label %then8.i.i, label %merge7.i.i
+then5.i.i:                                        ; preds = %merge.i92.i
+  %135 = getelementptr i8, ptr %2, i64 484
+  %136 = load i32, ptr %135, align 4
+  %137 = icmp eq i32 %136, 0
+  br i1 %137, label %then8.i.i, label %merge7.i.i
 
 then8.i.i:                                        ; preds = %then5.i.i
-  %153 = load i8, ptr %21, align 1
-  %154 = trunc i8 %153 to i1
-  %155 = select i1 %154, i32 90, i32 97
+  %138 = getelementptr i8, ptr %2, i64 200
+  %139 = load i8, ptr %138, align 1
+  %140 = trunc i8 %139 to i1
+  %141 = select i1 %140, i32 90, i32 97
   br label %merge7.i.i
 
 merge7.i.i:                                       ; preds = %then8.i.i, %then5.i.i
-  %hundredths.0.i.i = phi i32 [ %155, %then8.i.i ], [ %151, %then5.i.i ]
-  %156 = sdiv i64 %111, 100
-  %157 = sext i32 %hundredths.0.i.i to i64
-  %158 = mul i64 %156, %157
-  store i64 %158, ptr %109, align 8
+  %hundredths.0.i.i = phi i32 [ %141, %then8.i.i ], [ %136, %then5.i.i ]
+  %142 = sdiv i64 %96, 100
+  %143 = sext i32 %hundredths.0.i.i to i64
+  %144 = mul i64 %142, %143
+  store i64 %144, ptr %94, align 8
   br label %merge10.i
 
-"$Plan.choose_memory.exit.i":                     ; preds = %"$printable.clean.exit.i99.i", %"$write_size.exit33.i.i"
+"$Plan.choose_memory.exit.i":                     ; preds = %"$printable.clean.exit.i97.i", %"$write_size.exit34.i.i"
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %excess.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %wanted.i.i)
   br label %"$Plan.make.exit"
 
-merge10.i:                                        ; preds = %merge7.i.i, %merge.i94.i
+merge10.i:                                        ; preds = %merge7.i.i, %merge.i92.i
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %excess.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %wanted.i.i)
-  %159 = getelementptr i8, ptr %2, i64 172
-  %160 = load i32, ptr %159, align 4, !noalias !86
-  %161 = getelementptr i8, ptr %2, i64 216
-  %162 = load i32, ptr %161, align 4, !noalias !86
-  %163 = getelementptr i8, ptr %54, i64 116
-  %164 = load i32, ptr %163, align 4
-  %165 = srem i32 %164, %160
-  %.not.i.i.i = icmp eq i32 %165, 0
-  br i1 %.not.i.i.i, label %merge.i106.i, label %then.i.i103.i
+  %145 = getelementptr i8, ptr %2, i64 364
+  %146 = load i32, ptr %145, align 4, !noalias !86
+  %147 = getelementptr i8, ptr %2, i64 408
+  %148 = load i32, ptr %147, align 4, !noalias !86
+  %149 = getelementptr i8, ptr %39, i64 116
+  %150 = load i32, ptr %149, align 4
+  %151 = srem i32 %150, %146
+  %.not.i.i.i = icmp eq i32 %151, 0
+  br i1 %.not.i.i.i, label %merge.i104.i, label %then.i.i101.i
 
-then.i.i103.i:                                    ; preds = %merge10.i
+then.i.i101.i:                                    ; preds = %merge10.i
   %.not9.i.i.i = icmp eq ptr %3, null
-  br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i104.i
+  br i1 %.not9.i.i.i, label %"$Plan.make.exit", label %then2.i.i102.i
 
-then2.i.i104.i:                                   ; preds = %then.i.i103.i
-  %166 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.188", i32 %164, i32 %160)
+then2.i.i102.i:                                   ; preds = %then.i.i101.i
+  %152 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.188", i32 %150, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  %167 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %167, i64 1023)
-  %168 = icmp sgt i64 %167, 0
-  br i1 %168, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+  %153 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %153, i64 1023)
+  %154 = icmp sgt i64 %153, 0
+  br i1 %154, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
-then2.i.i.i.i.i:                                  ; preds = %then2.i.i104.i
+then2.i.i.i.i.i:                                  ; preds = %then2.i.i102.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i"
 
-"$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i104.i
-  %169 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
-  store i8 0, ptr %169, align 1
-  %170 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
-  %171 = ptrtoint ptr %raw.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %171, i64 %170)
+"$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i102.i
+  %155 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+  store i8 0, ptr %155, align 1
+  %156 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %157 = ptrtoint ptr %raw.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %157, i64 %156)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %"$Plan.make.exit"
 
-merge.i106.i:                                     ; preds = %merge10.i
-  %172 = getelementptr i8, ptr %54, i64 120
-  %173 = load i32, ptr %172, align 4
-  %174 = srem i32 %173, %160
-  %.not.i63.i.i = icmp eq i32 %174, 0
+merge.i104.i:                                     ; preds = %merge10.i
+  %158 = getelementptr i8, ptr %39, i64 120
+  %159 = load i32, ptr %158, align 4
+  %160 = srem i32 %159, %146
+  %.not.i63.i.i = icmp eq i32 %160, 0
   br i1 %.not.i63.i.i, label %merge2.i.i, label %then.i64.i.i
 
-then.i64.i.i:                                     ; preds = %merge.i106.i
+then.i64.i.i:                                     ; preds = %merge.i104.i
   %.not9.i65.i.i = icmp eq ptr %3, null
   br i1 %.not9.i65.i.i, label %"$Plan.make.exit", label %then2.i66.i.i
 
 then2.i66.i.i:                                    ; preds = %then.i64.i.i
-  %175 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.189", i32 %173, i32 %160)
+  %161 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.189", i32 %159, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
-  %176 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i67.i.i = call i64 @llvm.smin.i64(i64 %176, i64 1023)
-  %177 = icmp sgt i64 %176, 0
-  br i1 %177, label %then2.i.i.i70.i.i, label %"$printable.clean.exit.i68.i.i"
+  %162 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i67.i.i = call i64 @llvm.smin.i64(i64 %162, i64 1023)
+  %163 = icmp sgt i64 %162, 0
+  br i1 %163, label %then2.i.i.i70.i.i, label %"$printable.clean.exit.i68.i.i"
 
 then2.i.i.i70.i.i:                                ; preds = %then2.i66.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i62.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i67.i.i, i1 false)
   br label %"$printable.clean.exit.i68.i.i"
 
 "$printable.clean.exit.i68.i.i":                  ; preds = %then2.i.i.i70.i.i, %then2.i66.i.i
-  %178 = getelementptr i8, ptr %raw.i.i62.i.i, i64 %spec.select.i.i.i67.i.i
-  store i8 0, ptr %178, align 1
-  %179 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i)
-  %180 = ptrtoint ptr %raw.i.i62.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %180, i64 %179)
+  %164 = getelementptr i8, ptr %raw.i.i62.i.i, i64 %spec.select.i.i.i67.i.i
+  store i8 0, ptr %164, align 1
+  %165 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i62.i.i)
+  %166 = ptrtoint ptr %raw.i.i62.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %166, i64 %165)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i62.i.i)
   br label %"$Plan.make.exit"
 
-merge2.i.i:                                       ; preds = %merge.i106.i
-  %181 = getelementptr i8, ptr %54, i64 164
-  %.val60.i.i = load i32, ptr %181, align 4
-  %182 = icmp sgt i32 %.val60.i.i, 0
-  br i1 %182, label %then7.i.i, label %merge6.i.i
+merge2.i.i:                                       ; preds = %merge.i104.i
+  %167 = getelementptr i8, ptr %39, i64 164
+  %.val60.i.i = load i32, ptr %167, align 4
+  %168 = icmp sgt i32 %.val60.i.i, 0
+  br i1 %168, label %then7.i.i, label %merge6.i.i
 
 then7.i.i:                                        ; preds = %merge2.i.i
-  %183 = getelementptr i8, ptr %54, i64 160
-  %184 = load i32, ptr %183, align 4
-  %185 = srem i32 %184, %160
-  %.not.i73.i.i = icmp eq i32 %185, 0
+  %169 = getelementptr i8, ptr %39, i64 160
+  %170 = load i32, ptr %169, align 4
+  %171 = srem i32 %170, %146
+  %.not.i73.i.i = icmp eq i32 %171, 0
   br i1 %.not.i73.i.i, label %merge6.i.i, label %then.i74.i.i
 
 then.i74.i.i:                                     ; preds = %then7.i.i
@@ -43354,40 +43363,40 @@ then.i74.i.i:                                     ; preds = %then7.i.i
   br i1 %.not9.i75.i.i, label %"$Plan.make.exit", label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i74.i.i
-  %186 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.192", i32 %184, i32 %160)
+  %172 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.192", i32 %170, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
-  %187 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i77.i.i = call i64 @llvm.smin.i64(i64 %187, i64 1023)
-  %188 = icmp sgt i64 %187, 0
-  br i1 %188, label %then2.i.i.i80.i.i, label %"$printable.clean.exit.i78.i.i"
+  %173 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i77.i.i = call i64 @llvm.smin.i64(i64 %173, i64 1023)
+  %174 = icmp sgt i64 %173, 0
+  br i1 %174, label %then2.i.i.i80.i.i, label %"$printable.clean.exit.i78.i.i"
 
 then2.i.i.i80.i.i:                                ; preds = %then2.i76.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i72.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i, i1 false)
   br label %"$printable.clean.exit.i78.i.i"
 
 "$printable.clean.exit.i78.i.i":                  ; preds = %then2.i.i.i80.i.i, %then2.i76.i.i
-  %189 = getelementptr i8, ptr %raw.i.i72.i.i, i64 %spec.select.i.i.i77.i.i
-  store i8 0, ptr %189, align 1
-  %190 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i)
-  %191 = ptrtoint ptr %raw.i.i72.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %191, i64 %190)
+  %175 = getelementptr i8, ptr %raw.i.i72.i.i, i64 %spec.select.i.i.i77.i.i
+  store i8 0, ptr %175, align 1
+  %176 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i72.i.i)
+  %177 = ptrtoint ptr %raw.i.i72.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %177, i64 %176)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i72.i.i)
   br label %"$Plan.make.exit"
 
 merge6.i.i:                                       ; preds = %then7.i.i, %merge2.i.i
-  %192 = getelementptr i8, ptr %54, i64 108
-  %.val58.i.i = load i32, ptr %192, align 4
-  %193 = icmp slt i32 %.val60.i.i, %.val58.i.i
-  br i1 %193, label %merge14.i.i, label %merge15.i
+  %178 = getelementptr i8, ptr %39, i64 108
+  %.val58.i.i = load i32, ptr %178, align 4
+  %179 = icmp slt i32 %.val60.i.i, %.val58.i.i
+  br i1 %179, label %merge14.i.i, label %merge15.i
 
 merge14.i.i:                                      ; preds = %merge6.i.i
-  %194 = getelementptr i8, ptr %54, i64 176
-  %.val.i.i = load i32, ptr %194, align 4
-  %195 = getelementptr i8, ptr %54, i64 180
-  %.val57.i.i = load i32, ptr %195, align 4
-  %196 = mul i32 %.val57.i.i, %.val.i.i
-  %197 = srem i32 %196, %160
-  %.not.i83.i.i = icmp eq i32 %197, 0
+  %180 = getelementptr i8, ptr %39, i64 176
+  %.val.i.i = load i32, ptr %180, align 4
+  %181 = getelementptr i8, ptr %39, i64 180
+  %.val57.i.i = load i32, ptr %181, align 4
+  %182 = mul i32 %.val57.i.i, %.val.i.i
+  %183 = srem i32 %182, %146
+  %.not.i83.i.i = icmp eq i32 %183, 0
   br i1 %.not.i83.i.i, label %merge19.i.i, label %then.i84.i.i
 
 then.i84.i.i:                                     ; preds = %merge14.i.i
@@ -43395,71 +43404,71 @@ then.i84.i.i:                                     ; preds = %merge14.i.i
   br i1 %.not9.i85.i.i, label %"$Plan.make.exit", label %then2.i86.i.i
 
 then2.i86.i.i:                                    ; preds = %then.i84.i.i
-  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.711", i32 %196, i32 %160)
+  %184 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.710", ptr nonnull @"$string.711", i32 %182, i32 %146)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
-  %199 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i87.i.i = call i64 @llvm.smin.i64(i64 %199, i64 1023)
-  %200 = icmp sgt i64 %199, 0
-  br i1 %200, label %then2.i.i.i90.i.i, label %"$printable.clean.exit.i88.i.i"
+  %185 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i87.i.i = call i64 @llvm.smin.i64(i64 %185, i64 1023)
+  %186 = icmp sgt i64 %185, 0
+  br i1 %186, label %then2.i.i.i90.i.i, label %"$printable.clean.exit.i88.i.i"
 
 then2.i.i.i90.i.i:                                ; preds = %then2.i86.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i82.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i87.i.i, i1 false)
   br label %"$printable.clean.exit.i88.i.i"
 
 "$printable.clean.exit.i88.i.i":                  ; preds = %then2.i.i.i90.i.i, %then2.i86.i.i
-  %201 = getelementptr i8, ptr %raw.i.i82.i.i, i64 %spec.select.i.i.i87.i.i
-  store i8 0, ptr %201, align 1
-  %202 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i)
-  %203 = ptrtoint ptr %raw.i.i82.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %203, i64 %202)
+  %187 = getelementptr i8, ptr %raw.i.i82.i.i, i64 %spec.select.i.i.i87.i.i
+  store i8 0, ptr %187, align 1
+  %188 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i82.i.i)
+  %189 = ptrtoint ptr %raw.i.i82.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %189, i64 %188)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i82.i.i)
   br label %"$Plan.make.exit"
 
 merge19.i.i:                                      ; preds = %merge14.i.i
-  %204 = icmp eq i32 %162, 2
-  br i1 %204, label %then24.i.i, label %merge23.i.i
+  %190 = icmp eq i32 %148, 2
+  br i1 %190, label %then24.i.i, label %merge23.i.i
 
 then24.i.i:                                       ; preds = %merge19.i.i
-  %205 = getelementptr i8, ptr %54, i64 168
-  %206 = load i32, ptr %205, align 4
-  %207 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.712", i32 %206, i32 %160, ptr %3)
+  %191 = getelementptr i8, ptr %39, i64 168
+  %192 = load i32, ptr %191, align 4
+  %193 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.712", i32 %192, i32 %146, ptr %3)
   br label %"$Layout.check.exit.i"
 
 merge23.i.i:                                      ; preds = %merge19.i.i
-  %208 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.713", i32 %.val57.i.i, i32 %160, ptr %3)
+  %194 = call fastcc i32 @"$check_split"(ptr nonnull @"$string.713", i32 %.val57.i.i, i32 %146, ptr %3)
   br label %"$Layout.check.exit.i"
 
 "$Layout.check.exit.i":                           ; preds = %merge23.i.i, %then24.i.i
-  %common.ret.op.i105.i = phi i32 [ %207, %then24.i.i ], [ %208, %merge23.i.i ]
-  %.not88.i = icmp eq i32 %common.ret.op.i105.i, 0
-  br i1 %.not88.i, label %merge15.i, label %"$Plan.make.exit"
+  %common.ret.op.i103.i = phi i32 [ %193, %then24.i.i ], [ %194, %merge23.i.i ]
+  %.not86.i = icmp eq i32 %common.ret.op.i103.i, 0
+  br i1 %.not86.i, label %merge15.i, label %"$Plan.make.exit"
 
 merge15.i:                                        ; preds = %"$Layout.check.exit.i", %merge6.i.i
-  %209 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
-  %.not89.i = icmp eq i32 %209, 0
-  br i1 %.not89.i, label %merge20.i, label %"$Plan.make.exit"
+  %195 = call fastcc i32 @"$Plan.measure_page"(ptr nonnull %2, ptr %3)
+  %.not87.i = icmp eq i32 %195, 0
+  br i1 %.not87.i, label %merge20.i, label %"$Plan.make.exit"
 
 merge20.i:                                        ; preds = %merge15.i
-  %210 = call fastcc i32 @"$Plan.measure_weights"(ptr nonnull %2, ptr %3)
-  %.not90.i = icmp eq i32 %210, 0
-  br i1 %.not90.i, label %merge25.i, label %"$Plan.make.exit"
+  %196 = call fastcc i32 @"$Plan.measure_weights"(ptr nonnull %2, ptr %3)
+  %.not88.i = icmp eq i32 %196, 0
+  br i1 %.not88.i, label %merge25.i, label %"$Plan.make.exit"
 
 merge25.i:                                        ; preds = %merge20.i
-  %211 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
-  %.not91.i = icmp eq i32 %211, 0
-  br i1 %.not91.i, label %merge30.i, label %"$Plan.make.exit"
+  %197 = call fastcc i32 @"$Plan.choose_sizes"(ptr nonnull %2, ptr %3)
+  %.not89.i = icmp eq i32 %197, 0
+  br i1 %.not89.i, label %merge30.i, label %"$Plan.make.exit"
 
 merge30.i:                                        ; preds = %merge25.i
-  %212 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
-  %.not92.i = icmp eq i32 %212, 0
-  br i1 %.not92.i, label %merge35.i, label %"$Plan.make.exit"
+  %198 = call fastcc i32 @"$Plan.check_page_tables"(ptr nonnull %2, ptr %3)
+  %.not90.i = icmp eq i32 %198, 0
+  br i1 %.not90.i, label %merge35.i, label %"$Plan.make.exit"
 
 merge35.i:                                        ; preds = %merge30.i
   call fastcc void @"$Plan.choose_pages"(ptr nonnull %2)
   br label %"$Plan.make.exit"
 
-"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit66.i.i", %"$Plan.choose_memory.exit.i", %then.i.i103.i, %"$printable.clean.exit.i.i.i", %then.i64.i.i, %"$printable.clean.exit.i68.i.i", %then.i74.i.i, %"$printable.clean.exit.i78.i.i", %then.i84.i.i, %"$printable.clean.exit.i88.i.i", %"$Layout.check.exit.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i, %merge35.i
-  %common.ret.op.i = phi i32 [ 0, %merge35.i ], [ %25, %entry ], [ 3, %"$Plan.choose_memory.exit.i" ], [ 1, %"$Layout.check.exit.i" ], [ %209, %merge15.i ], [ %210, %merge20.i ], [ %211, %merge25.i ], [ 1, %merge30.i ], [ 1, %"$printable.clean.exit66.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ], [ 1, %then.i.i103.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i64.i.i ], [ 1, %"$printable.clean.exit.i68.i.i" ], [ 1, %then.i74.i.i ], [ 1, %"$printable.clean.exit.i78.i.i" ], [ 1, %then.i84.i.i ], [ 1, %"$printable.clean.exit.i88.i.i" ]
+"$Plan.make.exit":                                ; preds = %entry, %then.i.i, %"$printable.clean.exit.i.i", %then13.i.i, %"$printable.clean.exit67.i.i", %"$Plan.choose_memory.exit.i", %then.i.i101.i, %"$printable.clean.exit.i.i.i", %then.i64.i.i, %"$printable.clean.exit.i68.i.i", %then.i74.i.i, %"$printable.clean.exit.i78.i.i", %then.i84.i.i, %"$printable.clean.exit.i88.i.i", %"$Layout.check.exit.i", %merge15.i, %merge20.i, %merge25.i, %merge30.i, %merge35.i
+  %common.ret.op.i = phi i32 [ 0, %merge35.i ], [ %9, %entry ], [ 3, %"$Plan.choose_memory.exit.i" ], [ 1, %"$Layout.check.exit.i" ], [ %195, %merge15.i ], [ %196, %merge20.i ], [ %197, %merge25.i ], [ 1, %merge30.i ], [ 1, %"$printable.clean.exit67.i.i" ], [ 1, %then13.i.i ], [ 4, %"$printable.clean.exit.i.i" ], [ 4, %then.i.i ], [ 1, %then.i.i101.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i64.i.i ], [ 1, %"$printable.clean.exit.i68.i.i" ], [ 1, %then.i74.i.i ], [ 1, %"$printable.clean.exit.i78.i.i" ], [ 1, %then.i84.i.i ], [ 1, %"$printable.clean.exit.i88.i.i" ]
   ret i32 %common.ret.op.i
 }
 
@@ -43507,13 +43516,13 @@ entry:
   %raw.i = alloca [1024 x i8], align 1
   %cache = alloca %21, align 8
   %2 = load ptr, ptr %0, align 8, !noalias !89
-  %3 = getelementptr i8, ptr %0, i64 172
+  %3 = getelementptr i8, ptr %0, i64 364
   %4 = load i32, ptr %3, align 4, !noalias !92
-  %5 = getelementptr i8, ptr %0, i64 324
+  %5 = getelementptr i8, ptr %0, i64 516
   %6 = load i32, ptr %5, align 4, !noalias !89
   %7 = getelementptr i8, ptr %2, i64 108
   %8 = load i32, ptr %7, align 4, !noalias !89
-  %9 = getelementptr i8, ptr %0, i64 208
+  %9 = getelementptr i8, ptr %0, i64 400
   %10 = load i32, ptr %9, align 4, !noalias !89
   %11 = getelementptr i8, ptr %2, i64 120
   %layout.val.val.i = load i32, ptr %11, align 4, !noalias !89
@@ -43537,7 +43546,7 @@ entry:
   %16 = load ptr, ptr %15, align 8
   %17 = getelementptr i8, ptr %16, i64 144
   %18 = load ptr, ptr %17, align 8
-  %19 = getelementptr i8, ptr %0, i64 384
+  %19 = getelementptr i8, ptr %0, i64 576
   %20 = call i32 %18(ptr nonnull %cache, ptr %19)
   %21 = load i32, ptr %5, align 4
   switch i32 %20, label %then5 [
@@ -43552,7 +43561,7 @@ then:                                             ; preds = %and.lhs.true
 and.lhs.true:                                     ; preds = %entry
   %22 = icmp eq i32 %21, 0
   %23 = zext i1 %22 to i8
-  %24 = getelementptr i8, ptr %0, i64 328
+  %24 = getelementptr i8, ptr %0, i64 200
   %25 = load i8, ptr %24, align 1
   %.not = icmp eq i8 %25, %23
   br i1 %.not, label %then5, label %then
@@ -43655,21 +43664,21 @@ define internal fastcc i32 @"$Plan.measure_weights"(ptr nocapture %0, ptr %1) un
 entry:
   %raw.i.i.i = alloca [1024 x i8], align 1
   %refusal.i.i = alloca %4, align 8
-  %shape.i = alloca %102, align 8
+  %shape.i = alloca %103, align 8
   %cache.i = alloca %21, align 8
   %unbound = alloca %17, align 8
-  %layout = alloca %103, align 8
+  %layout = alloca %104, align 8
   %.fr.i = freeze ptr %1
   %2 = load ptr, ptr %0, align 8, !noalias !95
   %3 = getelementptr i8, ptr %0, i64 8
   %4 = load ptr, ptr %3, align 8, !noalias !95
-  %5 = getelementptr i8, ptr %0, i64 172
+  %5 = getelementptr i8, ptr %0, i64 364
   %6 = load i32, ptr %5, align 4, !noalias !95
-  %7 = getelementptr i8, ptr %0, i64 216
+  %7 = getelementptr i8, ptr %0, i64 408
   %8 = load i32, ptr %7, align 4, !noalias !95
-  %9 = getelementptr i8, ptr %0, i64 336
+  %9 = getelementptr i8, ptr %0, i64 528
   %10 = load i8, ptr %9, align 1, !noalias !95
-  %11 = getelementptr i8, ptr %0, i64 324
+  %11 = getelementptr i8, ptr %0, i64 516
   %12 = load i32, ptr %11, align 4, !noalias !95
   %13 = icmp eq i32 %12, 2
   br i1 %13, label %and.rhs.i, label %"$Plan.layout.exit"
@@ -43699,7 +43708,7 @@ and.rhs.i:                                        ; preds = %entry
   store i8 %10, ptr %.sroa.7.0.layout.sroa_idx, align 4
   %.sroa.8.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 37
   store i8 %17, ptr %.sroa.8.0.layout.sroa_idx, align 1
-  %20 = getelementptr i8, ptr %0, i64 392
+  %20 = getelementptr i8, ptr %0, i64 584
   %21 = call fastcc i32 @"$layout.assign"(ptr nonnull %layout, ptr null, ptr nonnull %unbound, ptr %20, ptr %.fr.i)
   %.not = icmp eq i32 %21, 0
   br i1 %.not, label %merge, label %common.ret
@@ -43716,7 +43725,7 @@ merge:                                            ; preds = %"$Plan.layout.exit"
   %24 = load i32, ptr %11, align 4, !noalias !98
   %25 = getelementptr i8, ptr %22, i64 108
   %26 = load i32, ptr %25, align 4
-  %27 = getelementptr i8, ptr %0, i64 208
+  %27 = getelementptr i8, ptr %0, i64 400
   %28 = load i32, ptr %27, align 4, !noalias !98
   %29 = getelementptr i8, ptr %22, i64 120
   %layout.val.val.i.i = load i32, ptr %29, align 4, !noalias !98
@@ -43958,7 +43967,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i
 define internal fastcc i32 @"$layout.assign"(ptr nocapture readonly %0, ptr %1, ptr %2, ptr nocapture writeonly %3, ptr %4) unnamed_addr {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %at = alloca %104, align 8
+  %at = alloca %105, align 8
   %5 = getelementptr i8, ptr %0, i64 16
   %6 = load ptr, ptr %5, align 8
   store ptr %1, ptr %at, align 8
@@ -44721,7 +44730,7 @@ define internal fastcc i32 @"$Plan.choose_sizes"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %fits.i44 = alloca i8, align 1
   %fits.i = alloca i8, align 1
-  %2 = getelementptr i8, ptr %0, i64 60
+  %2 = getelementptr i8, ptr %0, i64 252
   %3 = load i32, ptr %2, align 4
   %4 = icmp eq i32 %3, 0
   %.val6.i = load ptr, ptr %0, align 8
@@ -44732,7 +44741,7 @@ entry:
 
 merge.i:                                          ; preds = %entry
   %7 = sext i32 %3 to i64
-  %8 = getelementptr i8, ptr %0, i64 208
+  %8 = getelementptr i8, ptr %0, i64 400
   %9 = load i32, ptr %8, align 4
   %10 = sext i32 %9 to i64
   %11 = mul nsw i64 %10, %7
@@ -44742,43 +44751,43 @@ merge.i:                                          ; preds = %entry
 "$Plan.positions_of_pool.exit":                   ; preds = %entry, %merge.i
   %common.ret.op.i = phi i64 [ %12, %merge.i ], [ %6, %entry ]
   %13 = tail call i64 @llvm.smin.i64(i64 %common.ret.op.i, i64 512)
-  %14 = getelementptr i8, ptr %0, i64 52
+  %14 = getelementptr i8, ptr %0, i64 244
   %15 = load i32, ptr %14, align 4
   %16 = icmp eq i32 %15, 0
   br i1 %16, label %then, label %merge
 
 then:                                             ; preds = %"$Plan.positions_of_pool.exit"
   %17 = trunc i64 %13 to i32
-  %18 = getelementptr i8, ptr %0, i64 204
+  %18 = getelementptr i8, ptr %0, i64 396
   store i32 %17, ptr %18, align 4
   br label %merge
 
 merge:                                            ; preds = %"$Plan.positions_of_pool.exit", %then
-  %19 = getelementptr i8, ptr %0, i64 72
+  %19 = getelementptr i8, ptr %0, i64 264
   %20 = load i32, ptr %19, align 4
   %21 = icmp sgt i32 %20, 0
   br i1 %21, label %merge1, label %merge.i37
 
 merge.i37:                                        ; preds = %merge
-  %22 = getelementptr i8, ptr %0, i64 48
+  %22 = getelementptr i8, ptr %0, i64 240
   %23 = load i32, ptr %22, align 4
   %24 = icmp eq i32 %23, 0
   br i1 %24, label %then2.i, label %merge.merge1_crit_edge.i
 
 merge.merge1_crit_edge.i:                         ; preds = %merge.i37
-  %.phi.trans.insert.i = getelementptr i8, ptr %0, i64 200
+  %.phi.trans.insert.i = getelementptr i8, ptr %0, i64 392
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
-  %.phi.trans.insert36.i = getelementptr i8, ptr %0, i64 328
+  %.phi.trans.insert36.i = getelementptr i8, ptr %0, i64 200
   %.pre37.i = load i8, ptr %.phi.trans.insert36.i, align 1
   %.pre38.i = trunc i8 %.pre37.i to i1
   br label %merge1.i
 
 then2.i:                                          ; preds = %merge.i37
-  %25 = getelementptr i8, ptr %0, i64 328
+  %25 = getelementptr i8, ptr %0, i64 200
   %.val.i = load i8, ptr %25, align 1
   %26 = trunc i8 %.val.i to i1
   %27 = select i1 %26, i32 64, i32 256
-  %28 = getelementptr i8, ptr %0, i64 200
+  %28 = getelementptr i8, ptr %0, i64 392
   store i32 %27, ptr %28, align 4
   br label %merge1.i
 
@@ -44788,24 +44797,24 @@ merge1.i:                                         ; preds = %then2.i, %merge.mer
   %30 = sext i32 %29 to i64
   %31 = shl nsw i64 %30, 1
   %32 = tail call i64 @llvm.smax.i64(i64 %31, i64 512)
-  %33 = getelementptr i8, ptr %0, i64 328
+  %33 = getelementptr i8, ptr %0, i64 200
   %34 = select i1 %.pre-phi.i, i64 512, i64 8192
   %35 = tail call i64 @llvm.umax.i64(i64 %32, i64 %34)
   %36 = trunc i64 %35 to i32
-  %37 = getelementptr i8, ptr %0, i64 224
+  %37 = getelementptr i8, ptr %0, i64 416
   store i32 %36, ptr %37, align 4
   %38 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %1)
   %.not.i = icmp eq i32 %38, 0
   br i1 %.not.i, label %condition.preheader.i, label %common.ret
 
 condition.preheader.i:                            ; preds = %merge1.i
-  %39 = getelementptr i8, ptr %0, i64 352
-  %40 = getelementptr i8, ptr %0, i64 392
-  %41 = getelementptr i8, ptr %0, i64 400
-  %42 = getelementptr i8, ptr %0, i64 172
-  %43 = getelementptr i8, ptr %0, i64 416
-  %.in.i.i.i = getelementptr i8, ptr %0, i64 384
-  %44 = getelementptr i8, ptr %0, i64 360
+  %39 = getelementptr i8, ptr %0, i64 544
+  %40 = getelementptr i8, ptr %0, i64 584
+  %41 = getelementptr i8, ptr %0, i64 592
+  %42 = getelementptr i8, ptr %0, i64 364
+  %43 = getelementptr i8, ptr %0, i64 608
+  %.in.i.i.i = getelementptr i8, ptr %0, i64 576
+  %44 = getelementptr i8, ptr %0, i64 552
   br label %condition.i
 
 condition.i:                                      ; preds = %whilebody.i, %condition.preheader.i
@@ -44870,13 +44879,13 @@ common.ret:                                       ; preds = %whilebody.i, %"$ano
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %condition.i, %"$Plan.has_room_beside_buffers.exit.i", %merge
-  %74 = getelementptr i8, ptr %0, i64 48
+  %74 = getelementptr i8, ptr %0, i64 240
   %75 = load i32, ptr %74, align 4
   %76 = icmp eq i32 %75, 0
   br i1 %76, label %then5, label %merge4
 
 then5:                                            ; preds = %merge1
-  %77 = getelementptr i8, ptr %0, i64 328
+  %77 = getelementptr i8, ptr %0, i64 200
   %.val = load i8, ptr %77, align 1
   %78 = trunc i8 %.val to i1
   %79 = select i1 %78, i64 64, i64 256
@@ -44918,7 +44927,7 @@ merge4:                                           ; preds = %merge1, %"$anon (./
   br i1 %89, label %then13, label %merge12
 
 then13:                                           ; preds = %merge4
-  %90 = getelementptr i8, ptr %0, i64 208
+  %90 = getelementptr i8, ptr %0, i64 400
   %91 = load i32, ptr %90, align 4
   %92 = sext i32 %91 to i64
   %93 = add nsw i64 %13, -1
@@ -44970,13 +44979,13 @@ define internal fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %1) unnamed_addr
 entry:
   %unbound.i = alloca %18, align 8
   %raw.i.i = alloca [1024 x i8], align 1
-  %shape = alloca %105, align 8
-  %2 = getelementptr i8, ptr %0, i64 92
+  %shape = alloca %106, align 8
+  %2 = getelementptr i8, ptr %0, i64 284
   %3 = load i32, ptr %2, align 4
   %4 = icmp eq i32 %3, 0
-  %5 = getelementptr i8, ptr %0, i64 200
+  %5 = getelementptr i8, ptr %0, i64 392
   %6 = load i32, ptr %5, align 4
-  %7 = getelementptr i8, ptr %0, i64 244
+  %7 = getelementptr i8, ptr %0, i64 436
   br i1 %4, label %then, label %entry.merge_crit_edge
 
 entry.merge_crit_edge:                            ; preds = %entry
@@ -44989,74 +44998,74 @@ then:                                             ; preds = %entry
 
 merge:                                            ; preds = %entry.merge_crit_edge, %then
   %8 = phi i32 [ %.pre14, %entry.merge_crit_edge ], [ %6, %then ]
-  %9 = getelementptr i8, ptr %0, i64 204
+  %9 = getelementptr i8, ptr %0, i64 396
   %10 = load i32, ptr %9, align 4
-  %11 = getelementptr i8, ptr %0, i64 208
+  %11 = getelementptr i8, ptr %0, i64 400
   %12 = load i32, ptr %11, align 4
   %13 = add i32 %10, -1
   %14 = add i32 %13, %12
   %15 = sdiv i32 %14, %12
-  %16 = getelementptr i8, ptr %0, i64 360
+  %16 = getelementptr i8, ptr %0, i64 552
   store i32 %15, ptr %16, align 4
-  %17 = getelementptr i8, ptr %0, i64 224
+  %17 = getelementptr i8, ptr %0, i64 416
   %18 = load i32, ptr %17, align 4
-  %19 = getelementptr i8, ptr %0, i64 484
+  %19 = getelementptr i8, ptr %0, i64 676
   store i32 %18, ptr %19, align 4
-  %20 = getelementptr i8, ptr %0, i64 488
+  %20 = getelementptr i8, ptr %0, i64 680
   store i32 %6, ptr %20, align 4
-  %21 = getelementptr i8, ptr %0, i64 492
+  %21 = getelementptr i8, ptr %0, i64 684
   store i32 %15, ptr %21, align 4
-  %22 = getelementptr i8, ptr %0, i64 496
+  %22 = getelementptr i8, ptr %0, i64 688
   store i32 %8, ptr %22, align 4
   %23 = shl i32 %8, 4
   %spec.select.i = tail call i32 @llvm.smax.i32(i32 %23, i32 1024)
-  %24 = getelementptr i8, ptr %0, i64 500
+  %24 = getelementptr i8, ptr %0, i64 692
   store i32 %spec.select.i, ptr %24, align 4
   %25 = tail call i32 @llvm.smin.i32(i32 %8, i32 %6)
-  %26 = getelementptr i8, ptr %0, i64 504
+  %26 = getelementptr i8, ptr %0, i64 696
   store i32 %25, ptr %26, align 4
   %27 = load ptr, ptr %0, align 8
   %28 = getelementptr i8, ptr %27, i64 112
   %29 = load i32, ptr %28, align 4
-  %30 = getelementptr i8, ptr %0, i64 508
+  %30 = getelementptr i8, ptr %0, i64 700
   store i32 %29, ptr %30, align 4
   %31 = getelementptr i8, ptr %0, i64 8
-  %32 = getelementptr i8, ptr %0, i64 172
+  %32 = getelementptr i8, ptr %0, i64 364
   %33 = load i32, ptr %32, align 4
-  %34 = getelementptr i8, ptr %0, i64 216
+  %34 = getelementptr i8, ptr %0, i64 408
   %35 = load i32, ptr %34, align 4, !noalias !104
-  %36 = getelementptr i8, ptr %0, i64 336
+  %36 = getelementptr i8, ptr %0, i64 528
   %37 = load i8, ptr %36, align 1
-  %38 = getelementptr i8, ptr %0, i64 424
+  %38 = getelementptr i8, ptr %0, i64 616
   store i32 60, ptr %38, align 4
-  %39 = getelementptr i8, ptr %0, i64 428
+  %39 = getelementptr i8, ptr %0, i64 620
   store i32 %33, ptr %39, align 4
-  %40 = getelementptr i8, ptr %0, i64 432
+  %40 = getelementptr i8, ptr %0, i64 624
   store i32 %18, ptr %40, align 4
-  %41 = getelementptr i8, ptr %0, i64 436
+  %41 = getelementptr i8, ptr %0, i64 628
   store i32 %6, ptr %41, align 4
   %42 = mul i32 %15, %12
-  %43 = getelementptr i8, ptr %0, i64 440
+  %43 = getelementptr i8, ptr %0, i64 632
   store i32 %42, ptr %43, align 4
-  %44 = getelementptr i8, ptr %0, i64 444
+  %44 = getelementptr i8, ptr %0, i64 636
   store i32 %8, ptr %44, align 4
   %45 = getelementptr i8, ptr %27, i64 104
   %46 = load i32, ptr %45, align 4
-  %47 = getelementptr i8, ptr %0, i64 448
+  %47 = getelementptr i8, ptr %0, i64 640
   store i32 %46, ptr %47, align 4
   %48 = getelementptr i8, ptr %27, i64 116
   %layout.val43.val.i = load i32, ptr %48, align 4
   %49 = sdiv i32 %layout.val43.val.i, %33
-  %50 = getelementptr i8, ptr %0, i64 452
+  %50 = getelementptr i8, ptr %0, i64 644
   store i32 %49, ptr %50, align 4
   %51 = getelementptr i8, ptr %27, i64 120
   %layout.val.val.i = load i32, ptr %51, align 4
   %52 = sdiv i32 %layout.val.val.i, %33
-  %53 = getelementptr i8, ptr %0, i64 456
+  %53 = getelementptr i8, ptr %0, i64 648
   store i32 %52, ptr %53, align 4
   %54 = getelementptr i8, ptr %27, i64 124
   %55 = load i32, ptr %54, align 4
-  %56 = getelementptr i8, ptr %0, i64 460
+  %56 = getelementptr i8, ptr %0, i64 652
   store i32 %55, ptr %56, align 4
   %57 = getelementptr i8, ptr %27, i64 164
   %.val10.i.i = load i32, ptr %57, align 4
@@ -45088,7 +45097,7 @@ and.lhs.true.i.i:                                 ; preds = %merge.i.i
 
 "$Layout.local_mlp_width.exit.i":                 ; preds = %and.lhs.true.i.i, %merge.i.i
   %width.1.i.i = phi i32 [ %width.0.i.i, %merge.i.i ], [ %spec.select.i.i, %and.lhs.true.i.i ]
-  %67 = getelementptr i8, ptr %0, i64 464
+  %67 = getelementptr i8, ptr %0, i64 656
   store i32 %width.1.i.i, ptr %67, align 4
   %68 = icmp eq i32 %35, 2
   %69 = getelementptr i8, ptr %27, i64 180
@@ -45097,14 +45106,14 @@ and.lhs.true.i.i:                                 ; preds = %merge.i.i
 
 "$Layout.local_expert_width.exit.i":              ; preds = %"$Layout.local_mlp_width.exit.i"
   %71 = sdiv i32 %70, %33
-  %72 = getelementptr i8, ptr %0, i64 468
+  %72 = getelementptr i8, ptr %0, i64 660
   store i32 %71, ptr %72, align 4
   %73 = getelementptr i8, ptr %27, i64 168
   %74 = load i32, ptr %73, align 4
   br label %"$Layout.num_local_experts.exit.i"
 
 then.i52.i:                                       ; preds = %"$Layout.local_mlp_width.exit.i"
-  %75 = getelementptr i8, ptr %0, i64 468
+  %75 = getelementptr i8, ptr %0, i64 660
   store i32 %70, ptr %75, align 4
   %76 = getelementptr i8, ptr %27, i64 168
   %77 = load i32, ptr %76, align 4
@@ -45116,20 +45125,20 @@ then.i52.i:                                       ; preds = %"$Layout.local_mlp_
   %79 = and i8 %37, 1
   %80 = zext nneg i8 %79 to i32
   %81 = add i32 %common.ret.op.i51.i, %80
-  %82 = getelementptr i8, ptr %0, i64 472
+  %82 = getelementptr i8, ptr %0, i64 664
   store i32 %81, ptr %82, align 4
   %83 = getelementptr i8, ptr %27, i64 172
   %84 = load i32, ptr %83, align 4
   %85 = add i32 %84, %80
-  %86 = getelementptr i8, ptr %0, i64 476
+  %86 = getelementptr i8, ptr %0, i64 668
   store i32 %85, ptr %86, align 4
   %87 = load i32, ptr %28, align 4
-  %88 = getelementptr i8, ptr %0, i64 480
+  %88 = getelementptr i8, ptr %0, i64 672
   store i32 %87, ptr %88, align 4
   %89 = load ptr, ptr %31, align 8
   %90 = getelementptr i8, ptr %89, i64 152
   %91 = load ptr, ptr %90, align 8
-  %92 = getelementptr i8, ptr %0, i64 408
+  %92 = getelementptr i8, ptr %0, i64 600
   %93 = tail call i32 %91(ptr nonnull %38, ptr %92)
   %.not.i = icmp eq i32 %93, 0
   %.not41.i = icmp eq ptr %1, null
@@ -45170,7 +45179,7 @@ merge1:                                           ; preds = %"$Plan.shape_worksp
   call void @llvm.lifetime.start.p0(i64 1712, ptr nonnull %unbound.i)
   %102 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i, ptr nonnull %shape, ptr null)
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i)
-  %103 = getelementptr i8, ptr %0, i64 400
+  %103 = getelementptr i8, ptr %0, i64 592
   store i64 %102, ptr %103, align 8
   %104 = load i64, ptr %shape, align 8
   %105 = getelementptr inbounds i8, ptr %shape, i64 136
@@ -45266,7 +45275,7 @@ merge1:                                           ; preds = %"$Plan.shape_worksp
   %182 = mul i64 %181, %104
   %reass.add.i.i = add i64 %170, %182
   %reass.mul.i.i = shl i64 %reass.add.i.i, 9
-  %183 = getelementptr i8, ptr %0, i64 416
+  %183 = getelementptr i8, ptr %0, i64 608
   store i64 %reass.mul.i.i, ptr %183, align 8
   br label %common.ret
 }
@@ -45275,16 +45284,16 @@ merge1:                                           ; preds = %"$Plan.shape_worksp
 define internal fastcc void @"$Plan.buffer_shape"(ptr noalias nocapture writeonly %0, ptr nocapture readonly %1) unnamed_addr #17 {
 entry:
   %2 = load ptr, ptr %1, align 8
-  %3 = getelementptr i8, ptr %1, i64 172
+  %3 = getelementptr i8, ptr %1, i64 364
   %4 = load i32, ptr %3, align 4
-  %5 = getelementptr i8, ptr %1, i64 336
-  %6 = getelementptr i8, ptr %1, i64 224
+  %5 = getelementptr i8, ptr %1, i64 528
+  %6 = getelementptr i8, ptr %1, i64 416
   %7 = load i32, ptr %6, align 4
-  %8 = getelementptr i8, ptr %1, i64 340
+  %8 = getelementptr i8, ptr %1, i64 532
   %9 = load i32, ptr %8, align 4
   %10 = icmp sgt i32 %4, 1
   %11 = icmp sgt i32 %9, 0
-  %12 = getelementptr i8, ptr %1, i64 320
+  %12 = getelementptr i8, ptr %1, i64 512
   %13 = load i32, ptr %12, align 4
   %14 = icmp ult i32 %13, 32
   br i1 %14, label %switch.hole_check, label %merge53.i
@@ -45348,7 +45357,7 @@ and.lhs.true.i:                                   ; preds = %merge.i
   %33 = getelementptr i8, ptr %2, i64 172
   %34 = load i32, ptr %33, align 4
   %.val = load i8, ptr %5, align 1
-  %35 = getelementptr i8, ptr %1, i64 244
+  %35 = getelementptr i8, ptr %1, i64 436
   %36 = load i32, ptr %35, align 4
   %37 = getelementptr i8, ptr %2, i64 112
   %38 = load i32, ptr %37, align 4
@@ -45374,15 +45383,15 @@ and.lhs.true.i:                                   ; preds = %merge.i
   %cond.fr.i = freeze i1 %48
   %49 = and i1 %cond.fr.i, %or.cond.i
   %50 = select i1 %49, i64 %47, i64 0
-  %51 = getelementptr i8, ptr %1, i64 200
+  %51 = getelementptr i8, ptr %1, i64 392
   %52 = load <2 x i32>, ptr %51, align 4
   %53 = getelementptr i8, ptr %2, i64 128
   %54 = load i32, ptr %53, align 4
-  %55 = getelementptr i8, ptr %1, i64 408
+  %55 = getelementptr i8, ptr %1, i64 600
   %56 = load i64, ptr %55, align 8
-  %57 = getelementptr i8, ptr %1, i64 484
-  %.elt63 = getelementptr i8, ptr %1, i64 500
-  %.elt67 = getelementptr i8, ptr %1, i64 508
+  %57 = getelementptr i8, ptr %1, i64 676
+  %.elt63 = getelementptr i8, ptr %1, i64 692
+  %.elt67 = getelementptr i8, ptr %1, i64 700
   %.unpack68 = load i32, ptr %.elt67, align 4
   %58 = sext i32 %4 to i64
   %59 = sext i32 %18 to i64
@@ -46350,7 +46359,7 @@ entry:
 define internal fastcc i32 @"$choose_batch"(ptr %0, i64 %1, ptr nocapture writeonly %2, ptr %3) unnamed_addr {
 entry:
   %4 = trunc i64 %1 to i32
-  %5 = getelementptr i8, ptr %0, i64 200
+  %5 = getelementptr i8, ptr %0, i64 392
   store i32 %4, ptr %5, align 4
   %6 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr %0, ptr %3)
   %.not = icmp eq i32 %6, 0
@@ -46360,17 +46369,17 @@ common.ret:                                       ; preds = %entry, %and.end
   ret i32 %6
 
 merge:                                            ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 204
+  %7 = getelementptr i8, ptr %0, i64 396
   %8 = load i32, ptr %7, align 4
   %9 = sext i32 %8 to i64
   %10 = tail call i64 @llvm.smin.i64(i64 %9, i64 512)
-  %11 = getelementptr i8, ptr %0, i64 208
+  %11 = getelementptr i8, ptr %0, i64 400
   %12 = load i32, ptr %11, align 4
   %13 = sext i32 %12 to i64
   %14 = add nsw i64 %13, -1
   %15 = add nsw i64 %14, %10
   %16 = sdiv i64 %15, %13
-  %17 = getelementptr i8, ptr %0, i64 52
+  %17 = getelementptr i8, ptr %0, i64 244
   %18 = load i32, ptr %17, align 4
   %19 = icmp eq i32 %18, 0
   %.val = load ptr, ptr %0, align 8
@@ -46382,7 +46391,7 @@ merge:                                            ; preds = %entry
   %24 = sdiv i64 %23, %13
   %25 = load i32, ptr %5, align 4
   %26 = sext i32 %25 to i64
-  %27 = getelementptr i8, ptr %0, i64 360
+  %27 = getelementptr i8, ptr %0, i64 552
   %28 = load i32, ptr %27, align 4
   %29 = sext i32 %28 to i64
   %30 = mul nsw i64 %29, %26
@@ -46390,42 +46399,42 @@ merge:                                            ; preds = %entry
   br i1 %31, label %and.rhs.i, label %and.end
 
 and.rhs.i:                                        ; preds = %merge
-  %32 = getelementptr i8, ptr %0, i64 352
+  %32 = getelementptr i8, ptr %0, i64 544
   %33 = load i64, ptr %32, align 8
-  %34 = getelementptr i8, ptr %0, i64 392
+  %34 = getelementptr i8, ptr %0, i64 584
   %35 = load i64, ptr %34, align 8
-  %36 = getelementptr i8, ptr %0, i64 400
+  %36 = getelementptr i8, ptr %0, i64 592
   %37 = load i64, ptr %36, align 8
   %38 = add i64 %37, %35
-  %39 = getelementptr i8, ptr %0, i64 328
+  %39 = getelementptr i8, ptr %0, i64 200
   %40 = load i8, ptr %39, align 1
   %41 = trunc i8 %40 to i1
   br i1 %41, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
 
 "$Plan.room_for_pages.exit.i":                    ; preds = %and.rhs.i
-  %42 = getelementptr i8, ptr %0, i64 172
+  %42 = getelementptr i8, ptr %0, i64 364
   %43 = load i32, ptr %42, align 4
   %44 = sext i32 %43 to i64
   %45 = mul i64 %38, %44
-  %46 = getelementptr i8, ptr %0, i64 416
+  %46 = getelementptr i8, ptr %0, i64 608
   %47 = load i64, ptr %46, align 8
   %48 = add i64 %47, %45
   %49 = sub i64 %33, %48
-  %.in.i.i = getelementptr i8, ptr %0, i64 384
+  %.in.i.i = getelementptr i8, ptr %0, i64 576
   %50 = load i64, ptr %.in.i.i, align 8
   %51 = mul i64 %50, %44
   %52 = sdiv i64 %49, %51
-  %53 = getelementptr i8, ptr %0, i64 60
+  %53 = getelementptr i8, ptr %0, i64 252
   %54 = load i32, ptr %53, align 4
   %55 = icmp sgt i32 %54, 0
   br i1 %55, label %then.i.i, label %and.lhs.true4.i.i
 
 "$Plan.room_for_pages.exit.thread.i":             ; preds = %and.rhs.i
   %56 = sub i64 %33, %38
-  %.in.i7.i = getelementptr i8, ptr %0, i64 384
+  %.in.i7.i = getelementptr i8, ptr %0, i64 576
   %57 = load i64, ptr %.in.i7.i, align 8
   %58 = sdiv i64 %56, %57
-  %59 = getelementptr i8, ptr %0, i64 60
+  %59 = getelementptr i8, ptr %0, i64 252
   %60 = load i32, ptr %59, align 4
   %61 = icmp sgt i32 %60, 0
   br i1 %61, label %then.i.i, label %"$Plan.holds_one_request.exit"
@@ -46445,13 +46454,13 @@ then2.i.i:                                        ; preds = %and.lhs.true.i.i
   br label %"$Plan.holds_one_request.exit"
 
 and.lhs.true.i.i:                                 ; preds = %and.lhs.true4.i.i
-  %70 = getelementptr i8, ptr %0, i64 140
+  %70 = getelementptr i8, ptr %0, i64 332
   %71 = load i32, ptr %70, align 4
   %72 = icmp eq i32 %71, 0
   br i1 %72, label %then2.i.i, label %"$Plan.holds_one_request.exit"
 
 and.lhs.true4.i.i:                                ; preds = %"$Plan.room_for_pages.exit.i"
-  %73 = getelementptr i8, ptr %0, i64 96
+  %73 = getelementptr i8, ptr %0, i64 288
   %74 = load i64, ptr %73, align 8
   %75 = icmp eq i64 %74, 0
   br i1 %75, label %and.lhs.true.i.i, label %"$Plan.holds_one_request.exit"
@@ -46501,23 +46510,23 @@ then2.i:                                          ; preds = %and.lhs.true.i
   br label %"$Plan.most_pages_of_pool.exit"
 
 and.lhs.true.i:                                   ; preds = %and.lhs.true4.i
-  %93 = getelementptr i8, ptr %0, i64 140
+  %93 = getelementptr i8, ptr %0, i64 332
   %94 = load i32, ptr %93, align 4
   %95 = icmp eq i32 %94, 0
   br i1 %95, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
 
 and.lhs.true4.i:                                  ; preds = %merge.i
-  %96 = getelementptr i8, ptr %0, i64 172
+  %96 = getelementptr i8, ptr %0, i64 364
   %97 = load i32, ptr %96, align 4
   %98 = sext i32 %97 to i64
   %99 = mul i64 %38, %98
-  %100 = getelementptr i8, ptr %0, i64 416
+  %100 = getelementptr i8, ptr %0, i64 608
   %101 = load i64, ptr %100, align 8
   %102 = add i64 %101, %99
   %103 = sub i64 %33, %102
   %104 = mul i64 %76, %98
   %105 = sdiv i64 %103, %104
-  %106 = getelementptr i8, ptr %0, i64 96
+  %106 = getelementptr i8, ptr %0, i64 288
   %107 = load i64, ptr %106, align 8
   %108 = icmp eq i64 %107, 0
   br i1 %108, label %and.lhs.true.i, label %"$Plan.most_pages_of_pool.exit"
@@ -46530,11 +46539,11 @@ and.lhs.true4.i:                                  ; preds = %merge.i
 
 define internal fastcc i32 @"$choose_pages_of_context"(ptr %0, i64 %1, ptr nocapture writeonly %2, ptr %3) unnamed_addr {
 entry:
-  %4 = getelementptr i8, ptr %0, i64 208
+  %4 = getelementptr i8, ptr %0, i64 400
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
   %7 = mul i64 %6, %1
-  %8 = getelementptr i8, ptr %0, i64 60
+  %8 = getelementptr i8, ptr %0, i64 252
   %9 = load i32, ptr %8, align 4
   %10 = icmp eq i32 %9, 0
   %.val6.i = load ptr, ptr %0, align 8
@@ -46553,7 +46562,7 @@ merge.i:                                          ; preds = %entry
   %common.ret.op.i = phi i64 [ %15, %merge.i ], [ %12, %entry ]
   %16 = tail call i64 @llvm.smin.i64(i64 %7, i64 %common.ret.op.i)
   %17 = trunc i64 %16 to i32
-  %18 = getelementptr i8, ptr %0, i64 204
+  %18 = getelementptr i8, ptr %0, i64 396
   store i32 %17, ptr %18, align 4
   %19 = tail call fastcc i32 @"$Plan.measure_buffers"(ptr nonnull %0, ptr %3)
   %.not = icmp eq i32 %19, 0
@@ -46563,10 +46572,10 @@ common.ret:                                       ; preds = %"$Plan.positions_of
   ret i32 %19
 
 merge:                                            ; preds = %"$Plan.positions_of_pool.exit"
-  %20 = getelementptr i8, ptr %0, i64 200
+  %20 = getelementptr i8, ptr %0, i64 392
   %21 = load i32, ptr %20, align 4
   %22 = sext i32 %21 to i64
-  %23 = getelementptr i8, ptr %0, i64 360
+  %23 = getelementptr i8, ptr %0, i64 552
   %24 = load i32, ptr %23, align 4
   %25 = sext i32 %24 to i64
   %26 = mul nsw i64 %25, %22
@@ -46574,28 +46583,28 @@ merge:                                            ; preds = %"$Plan.positions_of
   br i1 %27, label %and.rhs.i, label %"$Plan.holds_one_request.exit"
 
 and.rhs.i:                                        ; preds = %merge
-  %28 = getelementptr i8, ptr %0, i64 352
+  %28 = getelementptr i8, ptr %0, i64 544
   %29 = load i64, ptr %28, align 8
-  %30 = getelementptr i8, ptr %0, i64 392
+  %30 = getelementptr i8, ptr %0, i64 584
   %31 = load i64, ptr %30, align 8
-  %32 = getelementptr i8, ptr %0, i64 400
+  %32 = getelementptr i8, ptr %0, i64 592
   %33 = load i64, ptr %32, align 8
   %34 = add i64 %33, %31
-  %35 = getelementptr i8, ptr %0, i64 328
+  %35 = getelementptr i8, ptr %0, i64 200
   %36 = load i8, ptr %35, align 1
   %37 = trunc i8 %36 to i1
   br i1 %37, label %"$Plan.room_for_pages.exit.i", label %"$Plan.room_for_pages.exit.thread.i"
 
 "$Plan.room_for_pages.exit.i":                    ; preds = %and.rhs.i
-  %38 = getelementptr i8, ptr %0, i64 172
+  %38 = getelementptr i8, ptr %0, i64 364
   %39 = load i32, ptr %38, align 4
   %40 = sext i32 %39 to i64
   %41 = mul i64 %34, %40
-  %42 = getelementptr i8, ptr %0, i64 416
+  %42 = getelementptr i8, ptr %0, i64 608
   %43 = load i64, ptr %42, align 8
   %44 = add i64 %43, %41
   %45 = sub i64 %29, %44
-  %.in.i.i = getelementptr i8, ptr %0, i64 384
+  %.in.i.i = getelementptr i8, ptr %0, i64 576
   %46 = load i64, ptr %.in.i.i, align 8
   %47 = mul i64 %46, %40
   %48 = sdiv i64 %45, %47
@@ -46605,7 +46614,7 @@ and.rhs.i:                                        ; preds = %merge
 
 "$Plan.room_for_pages.exit.thread.i":             ; preds = %and.rhs.i
   %51 = sub i64 %29, %34
-  %.in.i7.i = getelementptr i8, ptr %0, i64 384
+  %.in.i7.i = getelementptr i8, ptr %0, i64 576
   %52 = load i64, ptr %.in.i7.i, align 8
   %53 = sdiv i64 %51, %52
   %54 = load i32, ptr %8, align 4
@@ -46626,13 +46635,13 @@ then2.i.i:                                        ; preds = %and.lhs.true.i.i
   br label %"$Plan.most_pages_of_pool.exit.i"
 
 and.lhs.true.i.i:                                 ; preds = %and.lhs.true4.i.i
-  %63 = getelementptr i8, ptr %0, i64 140
+  %63 = getelementptr i8, ptr %0, i64 332
   %64 = load i32, ptr %63, align 4
   %65 = icmp eq i32 %64, 0
   br i1 %65, label %then2.i.i, label %"$Plan.most_pages_of_pool.exit.i"
 
 and.lhs.true4.i.i:                                ; preds = %"$Plan.room_for_pages.exit.i"
-  %66 = getelementptr i8, ptr %0, i64 96
+  %66 = getelementptr i8, ptr %0, i64 288
   %67 = load i64, ptr %66, align 8
   %68 = icmp eq i64 %67, 0
   br i1 %68, label %and.lhs.true.i.i, label %"$Plan.most_pages_of_pool.exit.i"
@@ -46655,10 +46664,10 @@ and.lhs.true4.i.i:                                ; preds = %"$Plan.room_for_pag
 define internal fastcc range(i32 0, 2) i32 @"$Plan.check_page_tables"(ptr nocapture readonly %0, ptr %1) unnamed_addr #0 {
 entry:
   %raw.i = alloca [1024 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 200
+  %2 = getelementptr i8, ptr %0, i64 392
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
-  %5 = getelementptr i8, ptr %0, i64 360
+  %5 = getelementptr i8, ptr %0, i64 552
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
   %8 = mul nsw i64 %7, %4
@@ -46670,9 +46679,9 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = getelementptr i8, ptr %0, i64 204
+  %10 = getelementptr i8, ptr %0, i64 396
   %11 = load i32, ptr %10, align 4
-  %12 = getelementptr i8, ptr %0, i64 208
+  %12 = getelementptr i8, ptr %0, i64 400
   %13 = load i32, ptr %12, align 4
   %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.726", i32 %3, i32 %11, i32 %13, i64 2147483647)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
@@ -46704,42 +46713,42 @@ define internal fastcc void @"$Plan.choose_pages"(ptr nocapture %0) unnamed_addr
 entry:
   %advice.i = alloca [128 x i8], align 1
   %reason.i = alloca [512 x i8], align 1
-  %1 = getelementptr i8, ptr %0, i64 352
+  %1 = getelementptr i8, ptr %0, i64 544
   %2 = load i64, ptr %1, align 8
-  %3 = getelementptr i8, ptr %0, i64 392
+  %3 = getelementptr i8, ptr %0, i64 584
   %4 = load i64, ptr %3, align 8
-  %5 = getelementptr i8, ptr %0, i64 400
+  %5 = getelementptr i8, ptr %0, i64 592
   %6 = load i64, ptr %5, align 8
   %7 = add i64 %6, %4
-  %8 = getelementptr i8, ptr %0, i64 328
+  %8 = getelementptr i8, ptr %0, i64 200
   %9 = load i8, ptr %8, align 1
   %10 = trunc i8 %9 to i1
   br i1 %10, label %"$Plan.room_for_pages.exit", label %"$Plan.room_for_pages.exit.thread"
 
 "$Plan.room_for_pages.exit":                      ; preds = %entry
-  %11 = getelementptr i8, ptr %0, i64 172
+  %11 = getelementptr i8, ptr %0, i64 364
   %12 = load i32, ptr %11, align 4
   %13 = sext i32 %12 to i64
   %14 = mul i64 %7, %13
-  %15 = getelementptr i8, ptr %0, i64 416
+  %15 = getelementptr i8, ptr %0, i64 608
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, %14
   %18 = sub i64 %2, %17
-  %.in.i = getelementptr i8, ptr %0, i64 384
+  %.in.i = getelementptr i8, ptr %0, i64 576
   %19 = load i64, ptr %.in.i, align 8
   %20 = mul i64 %19, %13
   %21 = sdiv i64 %18, %20
-  %22 = getelementptr i8, ptr %0, i64 60
+  %22 = getelementptr i8, ptr %0, i64 252
   %23 = load i32, ptr %22, align 4
   %24 = icmp sgt i32 %23, 0
   br i1 %24, label %then.i, label %and.lhs.true4.i
 
 "$Plan.room_for_pages.exit.thread":               ; preds = %entry
   %25 = sub i64 %2, %7
-  %.in.i60 = getelementptr i8, ptr %0, i64 384
+  %.in.i60 = getelementptr i8, ptr %0, i64 576
   %26 = load i64, ptr %.in.i60, align 8
   %27 = sdiv i64 %25, %26
-  %28 = getelementptr i8, ptr %0, i64 60
+  %28 = getelementptr i8, ptr %0, i64 252
   %29 = load i32, ptr %28, align 4
   %30 = icmp sgt i32 %29, 0
   br i1 %30, label %then.i, label %"$Plan.most_pages_of_pool.exit"
@@ -46753,7 +46762,7 @@ then.i:                                           ; preds = %"$Plan.room_for_pag
 
 then2.i:                                          ; preds = %and.lhs.true.i
   %34 = sdiv i64 %21, 4
-  %35 = getelementptr i8, ptr %0, i64 360
+  %35 = getelementptr i8, ptr %0, i64 552
   %36 = load i32, ptr %35, align 4
   %37 = sext i32 %36 to i64
   %38 = icmp slt i64 %34, %37
@@ -46762,13 +46771,13 @@ then2.i:                                          ; preds = %and.lhs.true.i
   br label %"$Plan.most_pages_of_pool.exit"
 
 and.lhs.true.i:                                   ; preds = %and.lhs.true4.i
-  %41 = getelementptr i8, ptr %0, i64 140
+  %41 = getelementptr i8, ptr %0, i64 332
   %42 = load i32, ptr %41, align 4
   %43 = icmp eq i32 %42, 0
   br i1 %43, label %then2.i, label %"$Plan.most_pages_of_pool.exit"
 
 and.lhs.true4.i:                                  ; preds = %"$Plan.room_for_pages.exit"
-  %44 = getelementptr i8, ptr %0, i64 96
+  %44 = getelementptr i8, ptr %0, i64 288
   %45 = load i64, ptr %44, align 8
   %46 = icmp eq i64 %45, 0
   br i1 %46, label %and.lhs.true.i, label %"$Plan.most_pages_of_pool.exit"
@@ -46777,22 +46786,22 @@ and.lhs.true4.i:                                  ; preds = %"$Plan.room_for_pag
   %47 = phi i64 [ %32, %then.i ], [ %21, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
   %.in.i61 = phi ptr [ %.in.i63, %then.i ], [ %.in.i, %then2.i ], [ %.in.i, %and.lhs.true4.i ], [ %.in.i, %and.lhs.true.i ], [ %.in.i60, %"$Plan.room_for_pages.exit.thread" ]
   %common.ret.op.i = phi i64 [ %33, %then.i ], [ %40, %then2.i ], [ %21, %and.lhs.true4.i ], [ %21, %and.lhs.true.i ], [ %27, %"$Plan.room_for_pages.exit.thread" ]
-  %48 = getelementptr i8, ptr %0, i64 200
+  %48 = getelementptr i8, ptr %0, i64 392
   %49 = load i32, ptr %48, align 4
   %50 = sext i32 %49 to i64
-  %51 = getelementptr i8, ptr %0, i64 360
+  %51 = getelementptr i8, ptr %0, i64 552
   %52 = load i32, ptr %51, align 4
   %53 = sext i32 %52 to i64
   %54 = mul nsw i64 %53, %50
-  %55 = getelementptr i8, ptr %0, i64 368
+  %55 = getelementptr i8, ptr %0, i64 560
   store i64 %54, ptr %55, align 8
-  %56 = getelementptr i8, ptr %0, i64 212
+  %56 = getelementptr i8, ptr %0, i64 404
   %57 = load i32, ptr %56, align 4
   %58 = icmp sgt i32 %57, 0
   %59 = zext nneg i32 %57 to i64
   %spec.select = tail call i64 @llvm.smin.i64(i64 %54, i64 %common.ret.op.i)
   %num_pages.0 = select i1 %58, i64 %59, i64 %spec.select
-  %60 = getelementptr i8, ptr %0, i64 208
+  %60 = getelementptr i8, ptr %0, i64 400
   %61 = load i32, ptr %60, align 4
   %62 = sdiv i32 2147483647, %61
   %.sext = sext i32 %62 to i64
@@ -46806,7 +46815,7 @@ and.lhs.true4.i:                                  ; preds = %"$Plan.room_for_pag
 then7:                                            ; preds = %"$Plan.most_pages_of_pool.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %advice.i)
   call void @llvm.lifetime.start.p0(i64 512, ptr nonnull %reason.i)
-  %66 = getelementptr i8, ptr %0, i64 204
+  %66 = getelementptr i8, ptr %0, i64 396
   %67 = load i32, ptr %66, align 4
   %68 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %reason.i, i64 512, ptr nonnull @"$string.727", i64 %num_pages.0, i32 %61, i32 %67, i32 %52)
   %69 = load i32, ptr %51, align 4
@@ -46814,11 +46823,11 @@ then7:                                            ; preds = %"$Plan.most_pages_o
   %71 = sext i32 %70 to i64
   %72 = mul i64 %num_pages.0, %71
   %73 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %advice.i, i64 128, ptr nonnull @"$string.728", i32 %69, i64 %72)
-  %74 = getelementptr i8, ptr %0, i64 520
+  %74 = getelementptr i8, ptr %0, i64 712
   store i8 0, ptr %74, align 1
-  %75 = getelementptr i8, ptr %0, i64 521
+  %75 = getelementptr i8, ptr %0, i64 713
   %76 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %75, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason.i)
-  %77 = getelementptr i8, ptr %0, i64 1033
+  %77 = getelementptr i8, ptr %0, i64 1225
   %78 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %77, i64 128, ptr nonnull @"$string.16", ptr nonnull %advice.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %advice.i)
   call void @llvm.lifetime.end.p0(i64 512, ptr nonnull %reason.i)
@@ -46829,11 +46838,11 @@ else8:                                            ; preds = %"$Plan.most_pages_o
   br i1 %79, label %then10, label %else11
 
 then10:                                           ; preds = %else8
-  %80 = getelementptr i8, ptr %0, i64 520
+  %80 = getelementptr i8, ptr %0, i64 712
   store i8 0, ptr %80, align 1
-  %81 = getelementptr i8, ptr %0, i64 521
+  %81 = getelementptr i8, ptr %0, i64 713
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(52) %81, ptr noundef nonnull align 1 dereferenceable(52) @"$string.729", i64 52, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 1033
+  %82 = getelementptr i8, ptr %0, i64 1225
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(25) %82, ptr noundef nonnull align 1 dereferenceable(25) @"$string.730", i64 25, i1 false)
   br label %merge6
 
@@ -46855,9 +46864,9 @@ then14:                                           ; preds = %else13
 merge6:                                           ; preds = %else13, %then14, %then12, %then10, %then7
   %num_pages.2 = phi i64 [ %num_pages.1, %then7 ], [ %num_pages.1, %then10 ], [ 0, %then12 ], [ %num_pages.1, %then14 ], [ %num_pages.1, %else13 ]
   %84 = trunc i64 %num_pages.2 to i32
-  %85 = getelementptr i8, ptr %0, i64 376
+  %85 = getelementptr i8, ptr %0, i64 568
   store i32 %84, ptr %85, align 4
-  %86 = getelementptr i8, ptr %0, i64 520
+  %86 = getelementptr i8, ptr %0, i64 712
   %87 = load i8, ptr %86, align 1
   %88 = trunc i8 %87 to i1
   br i1 %88, label %then17, label %merge16
@@ -46871,11 +46880,11 @@ then17:                                           ; preds = %merge6
   br i1 %93, label %then.i3.i, label %"$Plan.bytes_with.exit"
 
 then.i3.i:                                        ; preds = %then17
-  %94 = getelementptr i8, ptr %0, i64 172
+  %94 = getelementptr i8, ptr %0, i64 364
   %95 = load i32, ptr %94, align 4
   %96 = sext i32 %95 to i64
   %97 = mul i64 %91, %96
-  %98 = getelementptr i8, ptr %0, i64 416
+  %98 = getelementptr i8, ptr %0, i64 608
   %99 = load i64, ptr %98, align 8
   %100 = add i64 %97, %99
   br label %"$Plan.bytes_with.exit"
@@ -46887,7 +46896,7 @@ then.i3.i:                                        ; preds = %then17
   %101 = mul i64 %common.ret.op.i.i56, %num_pages.2
   %102 = mul i64 %101, %.pn.i57
   %103 = add i64 %102, %fixed.0.i5.i
-  %104 = getelementptr i8, ptr %0, i64 512
+  %104 = getelementptr i8, ptr %0, i64 704
   store i64 %103, ptr %104, align 8
   br label %merge16
 
@@ -46907,30 +46916,30 @@ entry:
   %cache = alloca [32 x i8], align 1
   %buffers = alloca [32 x i8], align 1
   %weights = alloca [32 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 328
+  %2 = getelementptr i8, ptr %0, i64 200
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %then.i3.i, label %"$Plan.num_sharing.exit"
 
 "$Plan.num_sharing.exit":                         ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 392
+  %5 = getelementptr i8, ptr %0, i64 584
   %6 = load i64, ptr %5, align 8
-  %7 = getelementptr i8, ptr %0, i64 400
+  %7 = getelementptr i8, ptr %0, i64 592
   %8 = load i64, ptr %7, align 8
   %9 = add i64 %8, %6
   br label %"$Plan.bytes_with.exit"
 
 then.i3.i:                                        ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 172
+  %10 = getelementptr i8, ptr %0, i64 364
   %11 = load i32, ptr %10, align 4
   %12 = sext i32 %11 to i64
-  %13 = getelementptr i8, ptr %0, i64 392
+  %13 = getelementptr i8, ptr %0, i64 584
   %14 = load i64, ptr %13, align 8
-  %15 = getelementptr i8, ptr %0, i64 400
+  %15 = getelementptr i8, ptr %0, i64 592
   %16 = load i64, ptr %15, align 8
   %17 = add i64 %16, %14
   %18 = mul i64 %17, %12
-  %19 = getelementptr i8, ptr %0, i64 416
+  %19 = getelementptr i8, ptr %0, i64 608
   %20 = load i64, ptr %19, align 8
   %21 = add i64 %18, %20
   br label %"$Plan.bytes_with.exit"
@@ -46941,12 +46950,12 @@ then.i3.i:                                        ; preds = %entry
   %24 = phi ptr [ %13, %then.i3.i ], [ %5, %"$Plan.num_sharing.exit" ]
   %common.ret.op.i61 = phi i64 [ %12, %then.i3.i ], [ 1, %"$Plan.num_sharing.exit" ]
   %fixed.0.i5.i = phi i64 [ %21, %then.i3.i ], [ %9, %"$Plan.num_sharing.exit" ]
-  %.pn.in.i = getelementptr i8, ptr %0, i64 384
+  %.pn.in.i = getelementptr i8, ptr %0, i64 576
   %.pn.i = load i64, ptr %.pn.in.i, align 8
   %25 = mul i64 %common.ret.op.i61, %1
   %26 = mul i64 %25, %.pn.i
   %27 = add i64 %26, %fixed.0.i5.i
-  %28 = getelementptr i8, ptr %0, i64 512
+  %28 = getelementptr i8, ptr %0, i64 704
   store i64 %27, ptr %28, align 8
   %29 = mul i64 %common.ret.op.i61, %23
   %30 = icmp sgt i64 %29, 999999999
@@ -47090,7 +47099,7 @@ merge5.i35:                                       ; preds = %merge1.i34
   br label %"$write_size.exit39"
 
 "$write_size.exit39":                             ; preds = %then.i38, %then2.i37, %then6.i36, %merge5.i35
-  %87 = getelementptr i8, ptr %0, i64 352
+  %87 = getelementptr i8, ptr %0, i64 544
   %88 = load i64, ptr %87, align 8
   %89 = icmp sgt i64 %88, 999999999
   br i1 %89, label %then.i45, label %merge.i40
@@ -47164,7 +47173,7 @@ merge5.i49:                                       ; preds = %merge1.i48
 
 "$write_size.exit53":                             ; preds = %then.i52, %then2.i51, %then6.i50, %merge5.i49
   store i8 0, ptr %request, align 1
-  %118 = getelementptr i8, ptr %0, i64 212
+  %118 = getelementptr i8, ptr %0, i64 404
   %119 = load i32, ptr %118, align 4
   %120 = icmp sgt i32 %119, 0
   br i1 %120, label %then.i55, label %else.i
@@ -47174,13 +47183,13 @@ then.i55:                                         ; preds = %"$write_size.exit53
   br label %"$Plan.write_request.exit"
 
 else.i:                                           ; preds = %"$write_size.exit53"
-  %122 = getelementptr i8, ptr %0, i64 52
+  %122 = getelementptr i8, ptr %0, i64 244
   %123 = load i32, ptr %122, align 4
   %124 = icmp sgt i32 %123, 0
   br i1 %124, label %then1.i, label %"$Plan.write_request.exit"
 
 then1.i:                                          ; preds = %else.i
-  %125 = getelementptr i8, ptr %0, i64 204
+  %125 = getelementptr i8, ptr %0, i64 396
   %126 = load i32, ptr %125, align 4
   %127 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %request, i64 64, ptr nonnull @"$string.732", i32 %126)
   br label %"$Plan.write_request.exit"
@@ -47199,11 +47208,11 @@ then1.i:                                          ; preds = %else.i
   br i1 %137, label %then.i4.i.i, label %"$Plan.room_for_pages.exit.i"
 
 then.i4.i.i:                                      ; preds = %"$Plan.write_request.exit"
-  %138 = getelementptr i8, ptr %0, i64 172
+  %138 = getelementptr i8, ptr %0, i64 364
   %139 = load i32, ptr %138, align 4
   %140 = sext i32 %139 to i64
   %141 = mul i64 %135, %140
-  %142 = getelementptr i8, ptr %0, i64 416
+  %142 = getelementptr i8, ptr %0, i64 608
   %143 = load i64, ptr %142, align 8
   %144 = add i64 %141, %143
   br label %"$Plan.room_for_pages.exit.i"
@@ -47215,7 +47224,7 @@ then.i4.i.i:                                      ; preds = %"$Plan.write_reques
   %146 = load i64, ptr %.pn.in.i, align 8
   %147 = mul i64 %146, %common.ret.op.i.i.i
   %148 = sdiv i64 %145, %147
-  %149 = getelementptr i8, ptr %0, i64 208
+  %149 = getelementptr i8, ptr %0, i64 400
   %150 = load i32, ptr %149, align 4
   %151 = icmp slt i64 %148, 1
   br i1 %151, label %then.i59, label %else.i56
@@ -47226,7 +47235,7 @@ then.i59:                                         ; preds = %"$Plan.room_for_pag
   br i1 %137, label %"$Plan.num_sharing.exit.thread.i", label %else.i.i
 
 "$Plan.num_sharing.exit.thread.i":                ; preds = %then.i59
-  %154 = getelementptr i8, ptr %0, i64 172
+  %154 = getelementptr i8, ptr %0, i64 364
   %155 = load i32, ptr %154, align 4
   %156 = sext i32 %155 to i64
   %157 = mul i64 %134, %156
@@ -47237,7 +47246,7 @@ then.i59:                                         ; preds = %"$Plan.room_for_pag
 else.i.i:                                         ; preds = %then.i59
   %.not25.i = icmp sgt i64 %153, %134
   %159 = select i1 %.not25.i, ptr @"$string.87", ptr @"$string.735"
-  %160 = getelementptr i8, ptr %0, i64 172
+  %160 = getelementptr i8, ptr %0, i64 364
   %161 = load i32, ptr %160, align 4
   %162 = icmp slt i32 %161, 8
   %spec.select.i.i = select i1 %162, ptr @"$string.738", ptr @"$string.739"
@@ -47261,7 +47270,7 @@ then1.i58:                                        ; preds = %else.i56
   br label %"$Plan.advise.exit"
 
 else2.i:                                          ; preds = %else.i56
-  %170 = getelementptr i8, ptr %0, i64 360
+  %170 = getelementptr i8, ptr %0, i64 552
   %171 = load i32, ptr %170, align 4
   %172 = sext i32 %171 to i64
   %.not.i = icmp slt i64 %148, %172
@@ -47278,3224 +47287,3226 @@ else4.i:                                          ; preds = %else2.i
   br label %"$Plan.advise.exit"
 
 "$Plan.advise.exit":                              ; preds = %"$Plan.more_memory.exit.i", %then1.i58, %then3.i, %else4.i
-  %177 = getelementptr i8, ptr %0, i64 520
+  %177 = getelementptr i8, ptr %0, i64 712
   store i8 0, ptr %177, align 1
-  %178 = getelementptr i8, ptr %0, i64 521
+  %178 = getelementptr i8, ptr %0, i64 713
   %179 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %178, i64 512, ptr nonnull @"$string.16", ptr nonnull %reason)
-  %180 = getelementptr i8, ptr %0, i64 1033
+  %180 = getelementptr i8, ptr %0, i64 1225
   %181 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %180, i64 128, ptr nonnull @"$string.16", ptr nonnull %advice)
   ret void
 }
 
 ; Function Attrs: nounwind
-define internal fastcc void @"$write_plan"(ptr %0, ptr nocapture readonly %1, ptr nocapture readonly %2, i64 %3) unnamed_addr #4 {
+define internal fastcc void @"$write_plan"(ptr %0, ptr nocapture readonly %1, ptr nocapture readonly %2) unnamed_addr #4 {
 entry:
   %unbound.i.i.i = alloca %18, align 8
-  %shape.i.i = alloca %105, align 8
-  %4 = alloca %105, align 8
+  %shape.i.i = alloca %106, align 8
+  %3 = alloca %106, align 8
   tail call fastcc void @"$JsonWriter.open"(ptr %0, i8 zeroext 123)
-  %5 = load ptr, ptr %1, align 8
-  %6 = getelementptr i8, ptr %5, i64 8
-  %7 = load ptr, ptr %6, align 8
+  %4 = load ptr, ptr %1, align 8
+  %5 = getelementptr i8, ptr %4, i64 8
+  %6 = load ptr, ptr %5, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr %0, ptr nonnull readonly @"$string.626")
-  %8 = getelementptr i8, ptr %0, i64 8
-  %9 = load i64, ptr %8, align 8
-  %10 = add i64 %9, 1
-  %11 = getelementptr i8, ptr %0, i64 16
-  %12 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i.i = icmp slt i64 %12, %10
+  %7 = getelementptr i8, ptr %0, i64 8
+  %8 = load i64, ptr %7, align 8
+  %9 = add i64 %8, 1
+  %10 = getelementptr i8, ptr %0, i64 16
+  %11 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i = icmp slt i64 %11, %9
   %.pre.i.i.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i.i.i"
 
 merge.i.i.i.i.i.i:                                ; preds = %entry
-  %13 = shl i64 %12, 1
-  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %13, i64 %10)
+  %12 = shl i64 %11, 1
+  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %12, i64 %9)
   %spec.store.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i, i64 8)
-  %14 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %spec.store.select.i.i.i.i.i.i)
-  %15 = icmp eq ptr %14, null
-  br i1 %15, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
+  %13 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %spec.store.select.i.i.i.i.i.i)
+  %14 = icmp eq ptr %13, null
+  br i1 %14, label %then.i.i.i.i, label %merge7.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
-  store ptr %14, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %11, align 8
-  %.pre10.i.i.i.i.i = load i64, ptr %8, align 8
+  store ptr %13, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %10, align 8
+  %.pre10.i.i.i.i.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i.i":            ; preds = %merge7.i.i.i.i.i.i, %entry
-  %16 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %9, %entry ]
-  %17 = phi ptr [ %14, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %entry ]
-  %18 = getelementptr i8, ptr %17, i64 %16
-  store i8 58, ptr %18, align 1
-  %19 = load i64, ptr %8, align 8
-  %20 = add i64 %19, 1
-  store i64 %20, ptr %8, align 8
+  %15 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %8, %entry ]
+  %16 = phi ptr [ %13, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %entry ]
+  %17 = getelementptr i8, ptr %16, i64 %15
+  store i8 58, ptr %17, align 1
+  %18 = load i64, ptr %7, align 8
+  %19 = add i64 %18, 1
+  store i64 %19, ptr %7, align 8
   br label %"$JsonWriter.string_field.exit.i"
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i
-  %21 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %21, align 1
+  %20 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %20, align 1
   br label %"$JsonWriter.string_field.exit.i"
 
 "$JsonWriter.string_field.exit.i":                ; preds = %then.i.i.i.i, %"$Vector.push.89.exit.thread.i.i.i.i"
-  %22 = getelementptr i8, ptr %0, i64 32
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %7)
-  %23 = getelementptr i8, ptr %5, i64 40
+  %21 = getelementptr i8, ptr %0, i64 32
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %6)
+  %22 = getelementptr i8, ptr %4, i64 40
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.627")
-  %24 = load i64, ptr %8, align 8
-  %25 = add i64 %24, 1
-  %26 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i15.i = icmp slt i64 %26, %25
+  %23 = load i64, ptr %7, align 8
+  %24 = add i64 %23, 1
+  %25 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i15.i = icmp slt i64 %25, %24
   %.pre.i.i.i.i16.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i15.i, label %merge.i.i.i.i.i18.i, label %"$Vector.push.89.exit.thread.i.i.i17.i"
 
 merge.i.i.i.i.i18.i:                              ; preds = %"$JsonWriter.string_field.exit.i"
-  %27 = shl i64 %26, 1
-  %spec.select.i.i.i.i.i19.i = tail call i64 @llvm.smax.i64(i64 %27, i64 %25)
+  %26 = shl i64 %25, 1
+  %spec.select.i.i.i.i.i19.i = tail call i64 @llvm.smax.i64(i64 %26, i64 %24)
   %spec.store.select.i.i.i.i.i20.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i19.i, i64 8)
-  %28 = tail call ptr @realloc(ptr %.pre.i.i.i.i16.i, i64 %spec.store.select.i.i.i.i.i20.i)
-  %29 = icmp eq ptr %28, null
-  br i1 %29, label %then.i.i.i23.i, label %merge7.i.i.i.i.i21.i
+  %27 = tail call ptr @realloc(ptr %.pre.i.i.i.i16.i, i64 %spec.store.select.i.i.i.i.i20.i)
+  %28 = icmp eq ptr %27, null
+  br i1 %28, label %then.i.i.i23.i, label %merge7.i.i.i.i.i21.i
 
 merge7.i.i.i.i.i21.i:                             ; preds = %merge.i.i.i.i.i18.i
-  store ptr %28, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i20.i, ptr %11, align 8
-  %.pre10.i.i.i.i22.i = load i64, ptr %8, align 8
+  store ptr %27, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i20.i, ptr %10, align 8
+  %.pre10.i.i.i.i22.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i17.i"
 
 "$Vector.push.89.exit.thread.i.i.i17.i":          ; preds = %merge7.i.i.i.i.i21.i, %"$JsonWriter.string_field.exit.i"
-  %30 = phi i64 [ %.pre10.i.i.i.i22.i, %merge7.i.i.i.i.i21.i ], [ %24, %"$JsonWriter.string_field.exit.i" ]
-  %31 = phi ptr [ %28, %merge7.i.i.i.i.i21.i ], [ %.pre.i.i.i.i16.i, %"$JsonWriter.string_field.exit.i" ]
-  %32 = getelementptr i8, ptr %31, i64 %30
-  store i8 58, ptr %32, align 1
-  %33 = load i64, ptr %8, align 8
-  %34 = add i64 %33, 1
-  store i64 %34, ptr %8, align 8
+  %29 = phi i64 [ %.pre10.i.i.i.i22.i, %merge7.i.i.i.i.i21.i ], [ %23, %"$JsonWriter.string_field.exit.i" ]
+  %30 = phi ptr [ %27, %merge7.i.i.i.i.i21.i ], [ %.pre.i.i.i.i16.i, %"$JsonWriter.string_field.exit.i" ]
+  %31 = getelementptr i8, ptr %30, i64 %29
+  store i8 58, ptr %31, align 1
+  %32 = load i64, ptr %7, align 8
+  %33 = add i64 %32, 1
+  store i64 %33, ptr %7, align 8
   br label %"$JsonWriter.string_field.exit24.i"
 
 then.i.i.i23.i:                                   ; preds = %merge.i.i.i.i.i18.i
-  %35 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %35, align 1
+  %34 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %34, align 1
   br label %"$JsonWriter.string_field.exit24.i"
 
 "$JsonWriter.string_field.exit24.i":              ; preds = %then.i.i.i23.i, %"$Vector.push.89.exit.thread.i.i.i17.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %23)
-  %36 = getelementptr i8, ptr %5, i64 776
-  %37 = load i64, ptr %36, align 8
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %22)
+  %35 = getelementptr i8, ptr %4, i64 776
+  %36 = load i64, ptr %35, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.629")
-  %38 = load i64, ptr %8, align 8
-  %39 = add i64 %38, 1
-  %40 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i25.i = icmp slt i64 %40, %39
+  %37 = load i64, ptr %7, align 8
+  %38 = add i64 %37, 1
+  %39 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i25.i = icmp slt i64 %39, %38
   %.pre.i.i.i.i26.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i25.i, label %merge.i.i.i.i.i28.i, label %"$Vector.push.89.exit.thread.i.i.i27.i"
 
 merge.i.i.i.i.i28.i:                              ; preds = %"$JsonWriter.string_field.exit24.i"
-  %41 = shl i64 %40, 1
-  %spec.select.i.i.i.i.i29.i = tail call i64 @llvm.smax.i64(i64 %41, i64 %39)
+  %40 = shl i64 %39, 1
+  %spec.select.i.i.i.i.i29.i = tail call i64 @llvm.smax.i64(i64 %40, i64 %38)
   %spec.store.select.i.i.i.i.i30.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i29.i, i64 8)
-  %42 = tail call ptr @realloc(ptr %.pre.i.i.i.i26.i, i64 %spec.store.select.i.i.i.i.i30.i)
-  %43 = icmp eq ptr %42, null
-  br i1 %43, label %then.i.i.i33.i, label %merge7.i.i.i.i.i31.i
+  %41 = tail call ptr @realloc(ptr %.pre.i.i.i.i26.i, i64 %spec.store.select.i.i.i.i.i30.i)
+  %42 = icmp eq ptr %41, null
+  br i1 %42, label %then.i.i.i33.i, label %merge7.i.i.i.i.i31.i
 
 merge7.i.i.i.i.i31.i:                             ; preds = %merge.i.i.i.i.i28.i
-  store ptr %42, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i30.i, ptr %11, align 8
-  %.pre10.i.i.i.i32.i = load i64, ptr %8, align 8
+  store ptr %41, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i30.i, ptr %10, align 8
+  %.pre10.i.i.i.i32.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i27.i"
 
 "$Vector.push.89.exit.thread.i.i.i27.i":          ; preds = %merge7.i.i.i.i.i31.i, %"$JsonWriter.string_field.exit24.i"
-  %44 = phi i64 [ %.pre10.i.i.i.i32.i, %merge7.i.i.i.i.i31.i ], [ %38, %"$JsonWriter.string_field.exit24.i" ]
-  %45 = phi ptr [ %42, %merge7.i.i.i.i.i31.i ], [ %.pre.i.i.i.i26.i, %"$JsonWriter.string_field.exit24.i" ]
-  %46 = getelementptr i8, ptr %45, i64 %44
-  store i8 58, ptr %46, align 1
-  %47 = load i64, ptr %8, align 8
-  %48 = add i64 %47, 1
-  store i64 %48, ptr %8, align 8
+  %43 = phi i64 [ %.pre10.i.i.i.i32.i, %merge7.i.i.i.i.i31.i ], [ %37, %"$JsonWriter.string_field.exit24.i" ]
+  %44 = phi ptr [ %41, %merge7.i.i.i.i.i31.i ], [ %.pre.i.i.i.i26.i, %"$JsonWriter.string_field.exit24.i" ]
+  %45 = getelementptr i8, ptr %44, i64 %43
+  store i8 58, ptr %45, align 1
+  %46 = load i64, ptr %7, align 8
+  %47 = add i64 %46, 1
+  store i64 %47, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit.i"
 
 then.i.i.i33.i:                                   ; preds = %merge.i.i.i.i.i28.i
-  %49 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %49, align 1
+  %48 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %48, align 1
   br label %"$JsonWriter.integer_field.exit.i"
 
 "$JsonWriter.integer_field.exit.i":               ; preds = %then.i.i.i33.i, %"$Vector.push.89.exit.thread.i.i.i27.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %37)
-  %50 = load i64, ptr %36, align 8
-  %51 = getelementptr i8, ptr %5, i64 784
-  %52 = load i64, ptr %51, align 8
-  %53 = add i64 %52, %50
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %36)
+  %49 = load i64, ptr %35, align 8
+  %50 = getelementptr i8, ptr %4, i64 784
+  %51 = load i64, ptr %50, align 8
+  %52 = add i64 %51, %49
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.744")
-  %54 = load i64, ptr %8, align 8
-  %55 = add i64 %54, 1
-  %56 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i34.i = icmp slt i64 %56, %55
+  %53 = load i64, ptr %7, align 8
+  %54 = add i64 %53, 1
+  %55 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i34.i = icmp slt i64 %55, %54
   %.pre.i.i.i.i35.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i34.i, label %merge.i.i.i.i.i37.i, label %"$Vector.push.89.exit.thread.i.i.i36.i"
 
 merge.i.i.i.i.i37.i:                              ; preds = %"$JsonWriter.integer_field.exit.i"
-  %57 = shl i64 %56, 1
-  %spec.select.i.i.i.i.i38.i = tail call i64 @llvm.smax.i64(i64 %57, i64 %55)
+  %56 = shl i64 %55, 1
+  %spec.select.i.i.i.i.i38.i = tail call i64 @llvm.smax.i64(i64 %56, i64 %54)
   %spec.store.select.i.i.i.i.i39.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i38.i, i64 8)
-  %58 = tail call ptr @realloc(ptr %.pre.i.i.i.i35.i, i64 %spec.store.select.i.i.i.i.i39.i)
-  %59 = icmp eq ptr %58, null
-  br i1 %59, label %then.i.i.i42.i, label %merge7.i.i.i.i.i40.i
+  %57 = tail call ptr @realloc(ptr %.pre.i.i.i.i35.i, i64 %spec.store.select.i.i.i.i.i39.i)
+  %58 = icmp eq ptr %57, null
+  br i1 %58, label %then.i.i.i42.i, label %merge7.i.i.i.i.i40.i
 
 merge7.i.i.i.i.i40.i:                             ; preds = %merge.i.i.i.i.i37.i
-  store ptr %58, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i39.i, ptr %11, align 8
-  %.pre10.i.i.i.i41.i = load i64, ptr %8, align 8
+  store ptr %57, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i39.i, ptr %10, align 8
+  %.pre10.i.i.i.i41.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i36.i"
 
 "$Vector.push.89.exit.thread.i.i.i36.i":          ; preds = %merge7.i.i.i.i.i40.i, %"$JsonWriter.integer_field.exit.i"
-  %60 = phi i64 [ %.pre10.i.i.i.i41.i, %merge7.i.i.i.i.i40.i ], [ %54, %"$JsonWriter.integer_field.exit.i" ]
-  %61 = phi ptr [ %58, %merge7.i.i.i.i.i40.i ], [ %.pre.i.i.i.i35.i, %"$JsonWriter.integer_field.exit.i" ]
-  %62 = getelementptr i8, ptr %61, i64 %60
-  store i8 58, ptr %62, align 1
-  %63 = load i64, ptr %8, align 8
-  %64 = add i64 %63, 1
-  store i64 %64, ptr %8, align 8
+  %59 = phi i64 [ %.pre10.i.i.i.i41.i, %merge7.i.i.i.i.i40.i ], [ %53, %"$JsonWriter.integer_field.exit.i" ]
+  %60 = phi ptr [ %57, %merge7.i.i.i.i.i40.i ], [ %.pre.i.i.i.i35.i, %"$JsonWriter.integer_field.exit.i" ]
+  %61 = getelementptr i8, ptr %60, i64 %59
+  store i8 58, ptr %61, align 1
+  %62 = load i64, ptr %7, align 8
+  %63 = add i64 %62, 1
+  store i64 %63, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit43.i"
 
 then.i.i.i42.i:                                   ; preds = %merge.i.i.i.i.i37.i
-  %65 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %65, align 1
+  %64 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %64, align 1
   br label %"$JsonWriter.integer_field.exit43.i"
 
 "$JsonWriter.integer_field.exit43.i":             ; preds = %then.i.i.i42.i, %"$Vector.push.89.exit.thread.i.i.i36.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %53)
-  %66 = getelementptr i8, ptr %5, i64 792
-  %67 = load i64, ptr %66, align 8
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %52)
+  %65 = getelementptr i8, ptr %4, i64 792
+  %66 = load i64, ptr %65, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.631")
-  %68 = load i64, ptr %8, align 8
-  %69 = add i64 %68, 1
-  %70 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i44.i = icmp slt i64 %70, %69
+  %67 = load i64, ptr %7, align 8
+  %68 = add i64 %67, 1
+  %69 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i44.i = icmp slt i64 %69, %68
   %.pre.i.i.i.i45.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i44.i, label %merge.i.i.i.i.i47.i, label %"$Vector.push.89.exit.thread.i.i.i46.i"
 
 merge.i.i.i.i.i47.i:                              ; preds = %"$JsonWriter.integer_field.exit43.i"
-  %71 = shl i64 %70, 1
-  %spec.select.i.i.i.i.i48.i = tail call i64 @llvm.smax.i64(i64 %71, i64 %69)
+  %70 = shl i64 %69, 1
+  %spec.select.i.i.i.i.i48.i = tail call i64 @llvm.smax.i64(i64 %70, i64 %68)
   %spec.store.select.i.i.i.i.i49.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i48.i, i64 8)
-  %72 = tail call ptr @realloc(ptr %.pre.i.i.i.i45.i, i64 %spec.store.select.i.i.i.i.i49.i)
-  %73 = icmp eq ptr %72, null
-  br i1 %73, label %then.i.i.i52.i, label %merge7.i.i.i.i.i50.i
+  %71 = tail call ptr @realloc(ptr %.pre.i.i.i.i45.i, i64 %spec.store.select.i.i.i.i.i49.i)
+  %72 = icmp eq ptr %71, null
+  br i1 %72, label %then.i.i.i52.i, label %merge7.i.i.i.i.i50.i
 
 merge7.i.i.i.i.i50.i:                             ; preds = %merge.i.i.i.i.i47.i
-  store ptr %72, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i49.i, ptr %11, align 8
-  %.pre10.i.i.i.i51.i = load i64, ptr %8, align 8
+  store ptr %71, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i49.i, ptr %10, align 8
+  %.pre10.i.i.i.i51.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i46.i"
 
 "$Vector.push.89.exit.thread.i.i.i46.i":          ; preds = %merge7.i.i.i.i.i50.i, %"$JsonWriter.integer_field.exit43.i"
-  %74 = phi i64 [ %.pre10.i.i.i.i51.i, %merge7.i.i.i.i.i50.i ], [ %68, %"$JsonWriter.integer_field.exit43.i" ]
-  %75 = phi ptr [ %72, %merge7.i.i.i.i.i50.i ], [ %.pre.i.i.i.i45.i, %"$JsonWriter.integer_field.exit43.i" ]
-  %76 = getelementptr i8, ptr %75, i64 %74
-  store i8 58, ptr %76, align 1
-  %77 = load i64, ptr %8, align 8
-  %78 = add i64 %77, 1
-  store i64 %78, ptr %8, align 8
+  %73 = phi i64 [ %.pre10.i.i.i.i51.i, %merge7.i.i.i.i.i50.i ], [ %67, %"$JsonWriter.integer_field.exit43.i" ]
+  %74 = phi ptr [ %71, %merge7.i.i.i.i.i50.i ], [ %.pre.i.i.i.i45.i, %"$JsonWriter.integer_field.exit43.i" ]
+  %75 = getelementptr i8, ptr %74, i64 %73
+  store i8 58, ptr %75, align 1
+  %76 = load i64, ptr %7, align 8
+  %77 = add i64 %76, 1
+  store i64 %77, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit53.i"
 
 then.i.i.i52.i:                                   ; preds = %merge.i.i.i.i.i47.i
-  %79 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %79, align 1
+  %78 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %78, align 1
   br label %"$JsonWriter.integer_field.exit53.i"
 
 "$JsonWriter.integer_field.exit53.i":             ; preds = %then.i.i.i52.i, %"$Vector.push.89.exit.thread.i.i.i46.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %67)
-  %80 = load i64, ptr %66, align 8
-  %81 = getelementptr i8, ptr %5, i64 800
-  %82 = load i64, ptr %81, align 8
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %66)
+  %79 = load i64, ptr %65, align 8
+  %80 = getelementptr i8, ptr %4, i64 800
+  %81 = load i64, ptr %80, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.745")
-  %83 = load i64, ptr %8, align 8
-  %84 = add i64 %83, 1
-  %85 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i54.i = icmp slt i64 %85, %84
+  %82 = load i64, ptr %7, align 8
+  %83 = add i64 %82, 1
+  %84 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i54.i = icmp slt i64 %84, %83
   %.pre.i.i.i.i55.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i54.i, label %merge.i.i.i.i.i57.i, label %"$Vector.push.89.exit.thread.i.i.i56.i"
 
 merge.i.i.i.i.i57.i:                              ; preds = %"$JsonWriter.integer_field.exit53.i"
-  %86 = shl i64 %85, 1
-  %spec.select.i.i.i.i.i58.i = tail call i64 @llvm.smax.i64(i64 %86, i64 %84)
+  %85 = shl i64 %84, 1
+  %spec.select.i.i.i.i.i58.i = tail call i64 @llvm.smax.i64(i64 %85, i64 %83)
   %spec.store.select.i.i.i.i.i59.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i58.i, i64 8)
-  %87 = tail call ptr @realloc(ptr %.pre.i.i.i.i55.i, i64 %spec.store.select.i.i.i.i.i59.i)
-  %88 = icmp eq ptr %87, null
-  br i1 %88, label %then.i.i.i62.i, label %merge7.i.i.i.i.i60.i
+  %86 = tail call ptr @realloc(ptr %.pre.i.i.i.i55.i, i64 %spec.store.select.i.i.i.i.i59.i)
+  %87 = icmp eq ptr %86, null
+  br i1 %87, label %then.i.i.i62.i, label %merge7.i.i.i.i.i60.i
 
 merge7.i.i.i.i.i60.i:                             ; preds = %merge.i.i.i.i.i57.i
-  store ptr %87, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i59.i, ptr %11, align 8
-  %.pre10.i.i.i.i61.i = load i64, ptr %8, align 8
+  store ptr %86, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i59.i, ptr %10, align 8
+  %.pre10.i.i.i.i61.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i56.i"
 
 "$Vector.push.89.exit.thread.i.i.i56.i":          ; preds = %merge7.i.i.i.i.i60.i, %"$JsonWriter.integer_field.exit53.i"
-  %89 = phi i64 [ %.pre10.i.i.i.i61.i, %merge7.i.i.i.i.i60.i ], [ %83, %"$JsonWriter.integer_field.exit53.i" ]
-  %90 = phi ptr [ %87, %merge7.i.i.i.i.i60.i ], [ %.pre.i.i.i.i55.i, %"$JsonWriter.integer_field.exit53.i" ]
-  %91 = getelementptr i8, ptr %90, i64 %89
-  store i8 58, ptr %91, align 1
-  %92 = load i64, ptr %8, align 8
-  %93 = add i64 %92, 1
-  store i64 %93, ptr %8, align 8
+  %88 = phi i64 [ %.pre10.i.i.i.i61.i, %merge7.i.i.i.i.i60.i ], [ %82, %"$JsonWriter.integer_field.exit53.i" ]
+  %89 = phi ptr [ %86, %merge7.i.i.i.i.i60.i ], [ %.pre.i.i.i.i55.i, %"$JsonWriter.integer_field.exit53.i" ]
+  %90 = getelementptr i8, ptr %89, i64 %88
+  store i8 58, ptr %90, align 1
+  %91 = load i64, ptr %7, align 8
+  %92 = add i64 %91, 1
+  store i64 %92, ptr %7, align 8
   br label %"$write_model.exit"
 
 then.i.i.i62.i:                                   ; preds = %merge.i.i.i.i.i57.i
-  %94 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %94, align 1
+  %93 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %93, align 1
   br label %"$write_model.exit"
 
 "$write_model.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i56.i", %then.i.i.i62.i
-  %95 = add i64 %82, %80
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %95)
-  %96 = getelementptr i8, ptr %5, i64 768
-  %97 = load i8, ptr %96, align 1
-  %98 = icmp ne i8 %97, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.746", i1 zeroext %98)
+  %94 = add i64 %81, %79
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %94)
+  %95 = getelementptr i8, ptr %4, i64 768
+  %96 = load i8, ptr %95, align 1
+  %97 = icmp ne i8 %96, 0
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.746", i1 zeroext %97)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.95")
-  %99 = load i64, ptr %8, align 8
-  %100 = add i64 %99, 1
-  %101 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %101, %100
+  %98 = load i64, ptr %7, align 8
+  %99 = add i64 %98, 1
+  %100 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %100, %99
   %.pre.i.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$write_model.exit"
-  %102 = shl i64 %101, 1
-  %spec.select.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %102, i64 %100)
+  %101 = shl i64 %100, 1
+  %spec.select.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %101, i64 %99)
   %spec.store.select.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i, i64 8)
-  %103 = tail call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
-  %104 = icmp eq ptr %103, null
-  br i1 %104, label %then.i.i.i, label %merge7.i.i.i.i.i
+  %102 = tail call ptr @realloc(ptr %.pre.i.i.i.i, i64 %spec.store.select.i.i.i.i.i)
+  %103 = icmp eq ptr %102, null
+  br i1 %103, label %then.i.i.i, label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
-  store ptr %103, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %11, align 8
-  %.pre10.i.i.i.i = load i64, ptr %8, align 8
+  store ptr %102, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %10, align 8
+  %.pre10.i.i.i.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i"
 
 "$Vector.push.89.exit.thread.i.i.i":              ; preds = %merge7.i.i.i.i.i, %"$write_model.exit"
-  %105 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %99, %"$write_model.exit" ]
-  %106 = phi ptr [ %103, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_model.exit" ]
-  %107 = getelementptr i8, ptr %106, i64 %105
-  store i8 58, ptr %107, align 1
-  %108 = load i64, ptr %8, align 8
-  %109 = add i64 %108, 1
-  store i64 %109, ptr %8, align 8
+  %104 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %98, %"$write_model.exit" ]
+  %105 = phi ptr [ %102, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %"$write_model.exit" ]
+  %106 = getelementptr i8, ptr %105, i64 %104
+  store i8 58, ptr %106, align 1
+  %107 = load i64, ptr %7, align 8
+  %108 = add i64 %107, 1
+  store i64 %108, ptr %7, align 8
   br label %"$JsonWriter.string_field.exit"
 
 then.i.i.i:                                       ; preds = %merge.i.i.i.i.i
-  %110 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %110, align 1
+  %109 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %109, align 1
   br label %"$JsonWriter.string_field.exit"
 
 "$JsonWriter.string_field.exit":                  ; preds = %"$Vector.push.89.exit.thread.i.i.i", %then.i.i.i
-  store i8 0, ptr %22, align 1
+  store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %2)
-  %111 = getelementptr i8, ptr %1, i64 172
-  %112 = load i32, ptr %111, align 4
-  %113 = sext i32 %112 to i64
+  %110 = getelementptr i8, ptr %1, i64 364
+  %111 = load i32, ptr %110, align 4
+  %112 = sext i32 %111 to i64
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.747")
-  %114 = load i64, ptr %8, align 8
-  %115 = add i64 %114, 1
-  %116 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i36 = icmp slt i64 %116, %115
-  %.pre.i.i.i.i37 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i36, label %merge.i.i.i.i.i39, label %"$Vector.push.89.exit.thread.i.i.i38"
+  %113 = load i64, ptr %7, align 8
+  %114 = add i64 %113, 1
+  %115 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i37 = icmp slt i64 %115, %114
+  %.pre.i.i.i.i38 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i37, label %merge.i.i.i.i.i40, label %"$Vector.push.89.exit.thread.i.i.i39"
 
-merge.i.i.i.i.i39:                                ; preds = %"$JsonWriter.string_field.exit"
-  %117 = shl i64 %116, 1
-  %spec.select.i.i.i.i.i40 = tail call i64 @llvm.smax.i64(i64 %117, i64 %115)
-  %spec.store.select.i.i.i.i.i41 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i40, i64 8)
-  %118 = tail call ptr @realloc(ptr %.pre.i.i.i.i37, i64 %spec.store.select.i.i.i.i.i41)
-  %119 = icmp eq ptr %118, null
-  br i1 %119, label %then.i.i.i44, label %merge7.i.i.i.i.i42
+merge.i.i.i.i.i40:                                ; preds = %"$JsonWriter.string_field.exit"
+  %116 = shl i64 %115, 1
+  %spec.select.i.i.i.i.i41 = tail call i64 @llvm.smax.i64(i64 %116, i64 %114)
+  %spec.store.select.i.i.i.i.i42 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i41, i64 8)
+  %117 = tail call ptr @realloc(ptr %.pre.i.i.i.i38, i64 %spec.store.select.i.i.i.i.i42)
+  %118 = icmp eq ptr %117, null
+  br i1 %118, label %then.i.i.i45, label %merge7.i.i.i.i.i43
 
-merge7.i.i.i.i.i42:                               ; preds = %merge.i.i.i.i.i39
-  store ptr %118, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i41, ptr %11, align 8
-  %.pre10.i.i.i.i43 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i38"
+merge7.i.i.i.i.i43:                               ; preds = %merge.i.i.i.i.i40
+  store ptr %117, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i42, ptr %10, align 8
+  %.pre10.i.i.i.i44 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i39"
 
-"$Vector.push.89.exit.thread.i.i.i38":            ; preds = %merge7.i.i.i.i.i42, %"$JsonWriter.string_field.exit"
-  %120 = phi i64 [ %.pre10.i.i.i.i43, %merge7.i.i.i.i.i42 ], [ %114, %"$JsonWriter.string_field.exit" ]
-  %121 = phi ptr [ %118, %merge7.i.i.i.i.i42 ], [ %.pre.i.i.i.i37, %"$JsonWriter.string_field.exit" ]
-  %122 = getelementptr i8, ptr %121, i64 %120
-  store i8 58, ptr %122, align 1
-  %123 = load i64, ptr %8, align 8
-  %124 = add i64 %123, 1
-  store i64 %124, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i39":            ; preds = %merge7.i.i.i.i.i43, %"$JsonWriter.string_field.exit"
+  %119 = phi i64 [ %.pre10.i.i.i.i44, %merge7.i.i.i.i.i43 ], [ %113, %"$JsonWriter.string_field.exit" ]
+  %120 = phi ptr [ %117, %merge7.i.i.i.i.i43 ], [ %.pre.i.i.i.i38, %"$JsonWriter.string_field.exit" ]
+  %121 = getelementptr i8, ptr %120, i64 %119
+  store i8 58, ptr %121, align 1
+  %122 = load i64, ptr %7, align 8
+  %123 = add i64 %122, 1
+  store i64 %123, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit"
 
-then.i.i.i44:                                     ; preds = %merge.i.i.i.i.i39
-  %125 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %125, align 1
+then.i.i.i45:                                     ; preds = %merge.i.i.i.i.i40
+  %124 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %124, align 1
   br label %"$JsonWriter.integer_field.exit"
 
-"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.89.exit.thread.i.i.i38", %then.i.i.i44
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %113)
-  %126 = getelementptr i8, ptr %1, i64 216
-  %127 = load i32, ptr %126, align 4
-  %128 = icmp eq i32 %127, 1
-  %129 = icmp eq i32 %127, 2
-  %spec.select.i = select i1 %129, ptr @"$string.751", ptr @"$string.218"
-  %common.ret.op.i = select i1 %128, ptr @"$string.750", ptr %spec.select.i
+"$JsonWriter.integer_field.exit":                 ; preds = %"$Vector.push.89.exit.thread.i.i.i39", %then.i.i.i45
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %112)
+  %125 = getelementptr i8, ptr %1, i64 408
+  %126 = load i32, ptr %125, align 4
+  %127 = icmp eq i32 %126, 1
+  %128 = icmp eq i32 %126, 2
+  %spec.select.i = select i1 %128, ptr @"$string.751", ptr @"$string.218"
+  %common.ret.op.i = select i1 %127, ptr @"$string.750", ptr %spec.select.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.748")
-  %130 = load i64, ptr %8, align 8
-  %131 = add i64 %130, 1
-  %132 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i45 = icmp slt i64 %132, %131
-  %.pre.i.i.i.i46 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i45, label %merge.i.i.i.i.i48, label %"$Vector.push.89.exit.thread.i.i.i47"
+  %129 = load i64, ptr %7, align 8
+  %130 = add i64 %129, 1
+  %131 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i46 = icmp slt i64 %131, %130
+  %.pre.i.i.i.i47 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i46, label %merge.i.i.i.i.i49, label %"$Vector.push.89.exit.thread.i.i.i48"
 
-merge.i.i.i.i.i48:                                ; preds = %"$JsonWriter.integer_field.exit"
-  %133 = shl i64 %132, 1
-  %spec.select.i.i.i.i.i49 = tail call i64 @llvm.smax.i64(i64 %133, i64 %131)
-  %spec.store.select.i.i.i.i.i50 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i49, i64 8)
-  %134 = tail call ptr @realloc(ptr %.pre.i.i.i.i46, i64 %spec.store.select.i.i.i.i.i50)
-  %135 = icmp eq ptr %134, null
-  br i1 %135, label %then.i.i.i53, label %merge7.i.i.i.i.i51
+merge.i.i.i.i.i49:                                ; preds = %"$JsonWriter.integer_field.exit"
+  %132 = shl i64 %131, 1
+  %spec.select.i.i.i.i.i50 = tail call i64 @llvm.smax.i64(i64 %132, i64 %130)
+  %spec.store.select.i.i.i.i.i51 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i50, i64 8)
+  %133 = tail call ptr @realloc(ptr %.pre.i.i.i.i47, i64 %spec.store.select.i.i.i.i.i51)
+  %134 = icmp eq ptr %133, null
+  br i1 %134, label %then.i.i.i54, label %merge7.i.i.i.i.i52
 
-merge7.i.i.i.i.i51:                               ; preds = %merge.i.i.i.i.i48
-  store ptr %134, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i50, ptr %11, align 8
-  %.pre10.i.i.i.i52 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i47"
+merge7.i.i.i.i.i52:                               ; preds = %merge.i.i.i.i.i49
+  store ptr %133, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i51, ptr %10, align 8
+  %.pre10.i.i.i.i53 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i48"
 
-"$Vector.push.89.exit.thread.i.i.i47":            ; preds = %merge7.i.i.i.i.i51, %"$JsonWriter.integer_field.exit"
-  %136 = phi i64 [ %.pre10.i.i.i.i52, %merge7.i.i.i.i.i51 ], [ %130, %"$JsonWriter.integer_field.exit" ]
-  %137 = phi ptr [ %134, %merge7.i.i.i.i.i51 ], [ %.pre.i.i.i.i46, %"$JsonWriter.integer_field.exit" ]
-  %138 = getelementptr i8, ptr %137, i64 %136
-  store i8 58, ptr %138, align 1
-  %139 = load i64, ptr %8, align 8
-  %140 = add i64 %139, 1
-  store i64 %140, ptr %8, align 8
-  br label %"$JsonWriter.string_field.exit54"
+"$Vector.push.89.exit.thread.i.i.i48":            ; preds = %merge7.i.i.i.i.i52, %"$JsonWriter.integer_field.exit"
+  %135 = phi i64 [ %.pre10.i.i.i.i53, %merge7.i.i.i.i.i52 ], [ %129, %"$JsonWriter.integer_field.exit" ]
+  %136 = phi ptr [ %133, %merge7.i.i.i.i.i52 ], [ %.pre.i.i.i.i47, %"$JsonWriter.integer_field.exit" ]
+  %137 = getelementptr i8, ptr %136, i64 %135
+  store i8 58, ptr %137, align 1
+  %138 = load i64, ptr %7, align 8
+  %139 = add i64 %138, 1
+  store i64 %139, ptr %7, align 8
+  br label %"$JsonWriter.string_field.exit55"
 
-then.i.i.i53:                                     ; preds = %merge.i.i.i.i.i48
-  %141 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %141, align 1
-  br label %"$JsonWriter.string_field.exit54"
+then.i.i.i54:                                     ; preds = %merge.i.i.i.i.i49
+  %140 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %140, align 1
+  br label %"$JsonWriter.string_field.exit55"
 
-"$JsonWriter.string_field.exit54":                ; preds = %"$Vector.push.89.exit.thread.i.i.i47", %then.i.i.i53
-  store i8 0, ptr %22, align 1
+"$JsonWriter.string_field.exit55":                ; preds = %"$Vector.push.89.exit.thread.i.i.i48", %then.i.i.i54
+  store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i)
-  %142 = getelementptr i8, ptr %1, i64 204
-  %143 = load i32, ptr %142, align 4
-  %144 = sext i32 %143 to i64
+  %141 = getelementptr i8, ptr %1, i64 396
+  %142 = load i32, ptr %141, align 4
+  %143 = sext i32 %142 to i64
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.752")
-  %145 = load i64, ptr %8, align 8
-  %146 = add i64 %145, 1
-  %147 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i.i55 = icmp slt i64 %147, %146
-  %.pre.i.i.i.i.i56 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i55, label %merge.i.i.i.i.i.i61, label %"$Vector.push.89.exit.thread.i.i.i.i57"
+  %144 = load i64, ptr %7, align 8
+  %145 = add i64 %144, 1
+  %146 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i56 = icmp slt i64 %146, %145
+  %.pre.i.i.i.i.i57 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i56, label %merge.i.i.i.i.i.i62, label %"$Vector.push.89.exit.thread.i.i.i.i58"
 
-merge.i.i.i.i.i.i61:                              ; preds = %"$JsonWriter.string_field.exit54"
-  %148 = shl i64 %147, 1
-  %spec.select.i.i.i.i.i.i62 = tail call i64 @llvm.smax.i64(i64 %148, i64 %146)
-  %spec.store.select.i.i.i.i.i.i63 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i62, i64 8)
-  %149 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i56, i64 %spec.store.select.i.i.i.i.i.i63)
-  %150 = icmp eq ptr %149, null
-  br i1 %150, label %then.i.i.i.i66, label %merge7.i.i.i.i.i.i64
+merge.i.i.i.i.i.i62:                              ; preds = %"$JsonWriter.string_field.exit55"
+  %147 = shl i64 %146, 1
+  %spec.select.i.i.i.i.i.i63 = tail call i64 @llvm.smax.i64(i64 %147, i64 %145)
+  %spec.store.select.i.i.i.i.i.i64 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i63, i64 8)
+  %148 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i57, i64 %spec.store.select.i.i.i.i.i.i64)
+  %149 = icmp eq ptr %148, null
+  br i1 %149, label %then.i.i.i.i67, label %merge7.i.i.i.i.i.i65
 
-merge7.i.i.i.i.i.i64:                             ; preds = %merge.i.i.i.i.i.i61
-  store ptr %149, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i63, ptr %11, align 8
-  %.pre10.i.i.i.i.i65 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i57"
+merge7.i.i.i.i.i.i65:                             ; preds = %merge.i.i.i.i.i.i62
+  store ptr %148, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i64, ptr %10, align 8
+  %.pre10.i.i.i.i.i66 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i58"
 
-"$Vector.push.89.exit.thread.i.i.i.i57":          ; preds = %merge7.i.i.i.i.i.i64, %"$JsonWriter.string_field.exit54"
-  %151 = phi i64 [ %.pre10.i.i.i.i.i65, %merge7.i.i.i.i.i.i64 ], [ %145, %"$JsonWriter.string_field.exit54" ]
-  %152 = phi ptr [ %149, %merge7.i.i.i.i.i.i64 ], [ %.pre.i.i.i.i.i56, %"$JsonWriter.string_field.exit54" ]
-  %153 = getelementptr i8, ptr %152, i64 %151
-  store i8 58, ptr %153, align 1
-  %154 = load i64, ptr %8, align 8
-  %155 = add i64 %154, 1
-  store i64 %155, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit.i58"
+"$Vector.push.89.exit.thread.i.i.i.i58":          ; preds = %merge7.i.i.i.i.i.i65, %"$JsonWriter.string_field.exit55"
+  %150 = phi i64 [ %.pre10.i.i.i.i.i66, %merge7.i.i.i.i.i.i65 ], [ %144, %"$JsonWriter.string_field.exit55" ]
+  %151 = phi ptr [ %148, %merge7.i.i.i.i.i.i65 ], [ %.pre.i.i.i.i.i57, %"$JsonWriter.string_field.exit55" ]
+  %152 = getelementptr i8, ptr %151, i64 %150
+  store i8 58, ptr %152, align 1
+  %153 = load i64, ptr %7, align 8
+  %154 = add i64 %153, 1
+  store i64 %154, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit.i59"
 
-then.i.i.i.i66:                                   ; preds = %merge.i.i.i.i.i.i61
-  %156 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %156, align 1
-  br label %"$JsonWriter.integer_field.exit.i58"
+then.i.i.i.i67:                                   ; preds = %merge.i.i.i.i.i.i62
+  %155 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %155, align 1
+  br label %"$JsonWriter.integer_field.exit.i59"
 
-"$JsonWriter.integer_field.exit.i58":             ; preds = %then.i.i.i.i66, %"$Vector.push.89.exit.thread.i.i.i.i57"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %144)
-  %157 = getelementptr i8, ptr %1, i64 52
-  %158 = load i32, ptr %157, align 4
-  %159 = icmp sgt i32 %158, 0
-  br i1 %159, label %"$anon (./terra/base/codes.t:4).754.exit.i", label %else.i.i
+"$JsonWriter.integer_field.exit.i59":             ; preds = %then.i.i.i.i67, %"$Vector.push.89.exit.thread.i.i.i.i58"
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %143)
+  %156 = getelementptr i8, ptr %1, i64 244
+  %157 = load i32, ptr %156, align 4
+  %158 = icmp sgt i32 %157, 0
+  br i1 %158, label %"$anon (./terra/base/codes.t:4).754.exit.i", label %else.i.i
 
-else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i58"
-  %160 = load i32, ptr %142, align 4
-  %161 = sext i32 %160 to i64
+else.i.i:                                         ; preds = %"$JsonWriter.integer_field.exit.i59"
+  %159 = load i32, ptr %141, align 4
+  %160 = sext i32 %159 to i64
   %.val.i.i = load ptr, ptr %1, align 8
-  %162 = getelementptr i8, ptr %.val.i.i, i64 148
-  %.val.val.i.i = load i32, ptr %162, align 4
-  %163 = sext i32 %.val.val.i.i to i64
-  %164 = icmp eq i32 %.val.val.i.i, %160
-  br i1 %164, label %"$anon (./terra/base/codes.t:4).754.exit.i", label %else2.i.i
+  %161 = getelementptr i8, ptr %.val.i.i, i64 148
+  %.val.val.i.i = load i32, ptr %161, align 4
+  %162 = sext i32 %.val.val.i.i to i64
+  %163 = icmp eq i32 %.val.val.i.i, %159
+  br i1 %163, label %"$anon (./terra/base/codes.t:4).754.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
-  %165 = getelementptr i8, ptr %1, i64 60
-  %166 = load i32, ptr %165, align 4
-  %167 = icmp eq i32 %166, 0
-  br i1 %167, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i
+  %164 = getelementptr i8, ptr %1, i64 252
+  %165 = load i32, ptr %164, align 4
+  %166 = icmp eq i32 %165, 0
+  br i1 %166, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %else2.i.i
-  %168 = sext i32 %166 to i64
-  %169 = getelementptr i8, ptr %1, i64 208
-  %170 = load i32, ptr %169, align 4
-  %171 = sext i32 %170 to i64
-  %172 = mul nsw i64 %171, %168
-  %173 = tail call i64 @llvm.smin.i64(i64 %163, i64 %172)
+  %167 = sext i32 %165 to i64
+  %168 = getelementptr i8, ptr %1, i64 400
+  %169 = load i32, ptr %168, align 4
+  %170 = sext i32 %169 to i64
+  %171 = mul nsw i64 %170, %167
+  %172 = tail call i64 @llvm.smin.i64(i64 %162, i64 %171)
   br label %"$Plan.positions_of_pool.exit.i.i"
 
 "$Plan.positions_of_pool.exit.i.i":               ; preds = %merge.i.i.i, %else2.i.i
-  %common.ret.op.i.i.i = phi i64 [ %173, %merge.i.i.i ], [ %163, %else2.i.i ]
-  %174 = icmp eq i64 %common.ret.op.i.i.i, %161
-  %spec.select.i59 = select i1 %174, ptr @"$string.757", ptr @"$string.758"
+  %common.ret.op.i.i.i = phi i64 [ %172, %merge.i.i.i ], [ %162, %else2.i.i ]
+  %173 = icmp eq i64 %common.ret.op.i.i.i, %160
+  %spec.select.i60 = select i1 %173, ptr @"$string.757", ptr @"$string.758"
   br label %"$anon (./terra/base/codes.t:4).754.exit.i"
 
-"$anon (./terra/base/codes.t:4).754.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i58"
-  %common.ret.op.i9.i = phi ptr [ @"$string.756", %else.i.i ], [ @"$string.755", %"$JsonWriter.integer_field.exit.i58" ], [ %spec.select.i59, %"$Plan.positions_of_pool.exit.i.i" ]
+"$anon (./terra/base/codes.t:4).754.exit.i":      ; preds = %"$Plan.positions_of_pool.exit.i.i", %else.i.i, %"$JsonWriter.integer_field.exit.i59"
+  %common.ret.op.i9.i = phi ptr [ @"$string.756", %else.i.i ], [ @"$string.755", %"$JsonWriter.integer_field.exit.i59" ], [ %spec.select.i60, %"$Plan.positions_of_pool.exit.i.i" ]
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.753")
-  %175 = load i64, ptr %8, align 8
-  %176 = add i64 %175, 1
-  %177 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i10.i = icmp slt i64 %177, %176
+  %174 = load i64, ptr %7, align 8
+  %175 = add i64 %174, 1
+  %176 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i10.i = icmp slt i64 %176, %175
   %.pre.i.i.i.i11.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i10.i, label %merge.i.i.i.i.i13.i, label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
 merge.i.i.i.i.i13.i:                              ; preds = %"$anon (./terra/base/codes.t:4).754.exit.i"
-  %178 = shl i64 %177, 1
-  %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %178, i64 %176)
+  %177 = shl i64 %176, 1
+  %spec.select.i.i.i.i.i14.i = tail call i64 @llvm.smax.i64(i64 %177, i64 %175)
   %spec.store.select.i.i.i.i.i15.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i14.i, i64 8)
-  %179 = tail call ptr @realloc(ptr %.pre.i.i.i.i11.i, i64 %spec.store.select.i.i.i.i.i15.i)
-  %180 = icmp eq ptr %179, null
-  br i1 %180, label %then.i.i.i18.i, label %merge7.i.i.i.i.i16.i
+  %178 = tail call ptr @realloc(ptr %.pre.i.i.i.i11.i, i64 %spec.store.select.i.i.i.i.i15.i)
+  %179 = icmp eq ptr %178, null
+  br i1 %179, label %then.i.i.i18.i, label %merge7.i.i.i.i.i16.i
 
 merge7.i.i.i.i.i16.i:                             ; preds = %merge.i.i.i.i.i13.i
-  store ptr %179, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i15.i, ptr %11, align 8
-  %.pre10.i.i.i.i17.i = load i64, ptr %8, align 8
+  store ptr %178, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i15.i, ptr %10, align 8
+  %.pre10.i.i.i.i17.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i12.i"
 
 "$Vector.push.89.exit.thread.i.i.i12.i":          ; preds = %merge7.i.i.i.i.i16.i, %"$anon (./terra/base/codes.t:4).754.exit.i"
-  %181 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %175, %"$anon (./terra/base/codes.t:4).754.exit.i" ]
-  %182 = phi ptr [ %179, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).754.exit.i" ]
-  %183 = getelementptr i8, ptr %182, i64 %181
-  store i8 58, ptr %183, align 1
-  %184 = load i64, ptr %8, align 8
-  %185 = add i64 %184, 1
-  store i64 %185, ptr %8, align 8
-  br label %"$JsonWriter.string_field.exit.i60"
+  %180 = phi i64 [ %.pre10.i.i.i.i17.i, %merge7.i.i.i.i.i16.i ], [ %174, %"$anon (./terra/base/codes.t:4).754.exit.i" ]
+  %181 = phi ptr [ %178, %merge7.i.i.i.i.i16.i ], [ %.pre.i.i.i.i11.i, %"$anon (./terra/base/codes.t:4).754.exit.i" ]
+  %182 = getelementptr i8, ptr %181, i64 %180
+  store i8 58, ptr %182, align 1
+  %183 = load i64, ptr %7, align 8
+  %184 = add i64 %183, 1
+  store i64 %184, ptr %7, align 8
+  br label %"$JsonWriter.string_field.exit.i61"
 
 then.i.i.i18.i:                                   ; preds = %merge.i.i.i.i.i13.i
-  %186 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %186, align 1
-  br label %"$JsonWriter.string_field.exit.i60"
+  %185 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %185, align 1
+  br label %"$JsonWriter.string_field.exit.i61"
 
-"$JsonWriter.string_field.exit.i60":              ; preds = %then.i.i.i18.i, %"$Vector.push.89.exit.thread.i.i.i12.i"
-  store i8 0, ptr %22, align 1
+"$JsonWriter.string_field.exit.i61":              ; preds = %then.i.i.i18.i, %"$Vector.push.89.exit.thread.i.i.i12.i"
+  store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i9.i)
   %.val.i = load ptr, ptr %1, align 8
-  %187 = getelementptr i8, ptr %.val.i, i64 148
-  %.val.val.i = load i32, ptr %187, align 4
-  %188 = sext i32 %.val.val.i to i64
+  %186 = getelementptr i8, ptr %.val.i, i64 148
+  %.val.val.i = load i32, ptr %186, align 4
+  %187 = sext i32 %.val.val.i to i64
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.759")
-  %189 = load i64, ptr %8, align 8
-  %190 = add i64 %189, 1
-  %191 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i19.i = icmp slt i64 %191, %190
+  %188 = load i64, ptr %7, align 8
+  %189 = add i64 %188, 1
+  %190 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i19.i = icmp slt i64 %190, %189
   %.pre.i.i.i.i20.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i19.i, label %merge.i.i.i.i.i22.i, label %"$Vector.push.89.exit.thread.i.i.i21.i"
 
-merge.i.i.i.i.i22.i:                              ; preds = %"$JsonWriter.string_field.exit.i60"
-  %192 = shl i64 %191, 1
-  %spec.select.i.i.i.i.i23.i = tail call i64 @llvm.smax.i64(i64 %192, i64 %190)
+merge.i.i.i.i.i22.i:                              ; preds = %"$JsonWriter.string_field.exit.i61"
+  %191 = shl i64 %190, 1
+  %spec.select.i.i.i.i.i23.i = tail call i64 @llvm.smax.i64(i64 %191, i64 %189)
   %spec.store.select.i.i.i.i.i24.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i23.i, i64 8)
-  %193 = tail call ptr @realloc(ptr %.pre.i.i.i.i20.i, i64 %spec.store.select.i.i.i.i.i24.i)
-  %194 = icmp eq ptr %193, null
-  br i1 %194, label %then.i.i.i27.i, label %merge7.i.i.i.i.i25.i
+  %192 = tail call ptr @realloc(ptr %.pre.i.i.i.i20.i, i64 %spec.store.select.i.i.i.i.i24.i)
+  %193 = icmp eq ptr %192, null
+  br i1 %193, label %then.i.i.i27.i, label %merge7.i.i.i.i.i25.i
 
 merge7.i.i.i.i.i25.i:                             ; preds = %merge.i.i.i.i.i22.i
-  store ptr %193, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i24.i, ptr %11, align 8
-  %.pre10.i.i.i.i26.i = load i64, ptr %8, align 8
+  store ptr %192, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i24.i, ptr %10, align 8
+  %.pre10.i.i.i.i26.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i21.i"
 
-"$Vector.push.89.exit.thread.i.i.i21.i":          ; preds = %merge7.i.i.i.i.i25.i, %"$JsonWriter.string_field.exit.i60"
-  %195 = phi i64 [ %.pre10.i.i.i.i26.i, %merge7.i.i.i.i.i25.i ], [ %189, %"$JsonWriter.string_field.exit.i60" ]
-  %196 = phi ptr [ %193, %merge7.i.i.i.i.i25.i ], [ %.pre.i.i.i.i20.i, %"$JsonWriter.string_field.exit.i60" ]
-  %197 = getelementptr i8, ptr %196, i64 %195
-  store i8 58, ptr %197, align 1
-  %198 = load i64, ptr %8, align 8
-  %199 = add i64 %198, 1
-  store i64 %199, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i21.i":          ; preds = %merge7.i.i.i.i.i25.i, %"$JsonWriter.string_field.exit.i61"
+  %194 = phi i64 [ %.pre10.i.i.i.i26.i, %merge7.i.i.i.i.i25.i ], [ %188, %"$JsonWriter.string_field.exit.i61" ]
+  %195 = phi ptr [ %192, %merge7.i.i.i.i.i25.i ], [ %.pre.i.i.i.i20.i, %"$JsonWriter.string_field.exit.i61" ]
+  %196 = getelementptr i8, ptr %195, i64 %194
+  store i8 58, ptr %196, align 1
+  %197 = load i64, ptr %7, align 8
+  %198 = add i64 %197, 1
+  store i64 %198, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit28.i"
 
 then.i.i.i27.i:                                   ; preds = %merge.i.i.i.i.i22.i
-  %200 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %200, align 1
+  %199 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %199, align 1
   br label %"$JsonWriter.integer_field.exit28.i"
 
 "$JsonWriter.integer_field.exit28.i":             ; preds = %then.i.i.i27.i, %"$Vector.push.89.exit.thread.i.i.i21.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %188)
-  %201 = getelementptr i8, ptr %1, i64 200
-  %202 = load i32, ptr %201, align 4
-  %203 = sext i32 %202 to i64
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %187)
+  %200 = getelementptr i8, ptr %1, i64 392
+  %201 = load i32, ptr %200, align 4
+  %202 = sext i32 %201 to i64
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.760")
-  %204 = load i64, ptr %8, align 8
-  %205 = add i64 %204, 1
-  %206 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i29.i = icmp slt i64 %206, %205
+  %203 = load i64, ptr %7, align 8
+  %204 = add i64 %203, 1
+  %205 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i29.i = icmp slt i64 %205, %204
   %.pre.i.i.i.i30.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i29.i, label %merge.i.i.i.i.i32.i, label %"$Vector.push.89.exit.thread.i.i.i31.i"
 
 merge.i.i.i.i.i32.i:                              ; preds = %"$JsonWriter.integer_field.exit28.i"
-  %207 = shl i64 %206, 1
-  %spec.select.i.i.i.i.i33.i = tail call i64 @llvm.smax.i64(i64 %207, i64 %205)
+  %206 = shl i64 %205, 1
+  %spec.select.i.i.i.i.i33.i = tail call i64 @llvm.smax.i64(i64 %206, i64 %204)
   %spec.store.select.i.i.i.i.i34.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i33.i, i64 8)
-  %208 = tail call ptr @realloc(ptr %.pre.i.i.i.i30.i, i64 %spec.store.select.i.i.i.i.i34.i)
-  %209 = icmp eq ptr %208, null
-  br i1 %209, label %then.i.i.i37.i, label %merge7.i.i.i.i.i35.i
+  %207 = tail call ptr @realloc(ptr %.pre.i.i.i.i30.i, i64 %spec.store.select.i.i.i.i.i34.i)
+  %208 = icmp eq ptr %207, null
+  br i1 %208, label %then.i.i.i37.i, label %merge7.i.i.i.i.i35.i
 
 merge7.i.i.i.i.i35.i:                             ; preds = %merge.i.i.i.i.i32.i
-  store ptr %208, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i34.i, ptr %11, align 8
-  %.pre10.i.i.i.i36.i = load i64, ptr %8, align 8
+  store ptr %207, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i34.i, ptr %10, align 8
+  %.pre10.i.i.i.i36.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i31.i"
 
 "$Vector.push.89.exit.thread.i.i.i31.i":          ; preds = %merge7.i.i.i.i.i35.i, %"$JsonWriter.integer_field.exit28.i"
-  %210 = phi i64 [ %.pre10.i.i.i.i36.i, %merge7.i.i.i.i.i35.i ], [ %204, %"$JsonWriter.integer_field.exit28.i" ]
-  %211 = phi ptr [ %208, %merge7.i.i.i.i.i35.i ], [ %.pre.i.i.i.i30.i, %"$JsonWriter.integer_field.exit28.i" ]
-  %212 = getelementptr i8, ptr %211, i64 %210
-  store i8 58, ptr %212, align 1
-  %213 = load i64, ptr %8, align 8
-  %214 = add i64 %213, 1
-  store i64 %214, ptr %8, align 8
+  %209 = phi i64 [ %.pre10.i.i.i.i36.i, %merge7.i.i.i.i.i35.i ], [ %203, %"$JsonWriter.integer_field.exit28.i" ]
+  %210 = phi ptr [ %207, %merge7.i.i.i.i.i35.i ], [ %.pre.i.i.i.i30.i, %"$JsonWriter.integer_field.exit28.i" ]
+  %211 = getelementptr i8, ptr %210, i64 %209
+  store i8 58, ptr %211, align 1
+  %212 = load i64, ptr %7, align 8
+  %213 = add i64 %212, 1
+  store i64 %213, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit38.i"
 
 then.i.i.i37.i:                                   ; preds = %merge.i.i.i.i.i32.i
-  %215 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %215, align 1
+  %214 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %214, align 1
   br label %"$JsonWriter.integer_field.exit38.i"
 
 "$JsonWriter.integer_field.exit38.i":             ; preds = %then.i.i.i37.i, %"$Vector.push.89.exit.thread.i.i.i31.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %203)
-  %216 = getelementptr i8, ptr %1, i64 48
-  %217 = load i32, ptr %216, align 4
-  %218 = icmp sgt i32 %217, 0
-  br i1 %218, label %"$anon (./terra/base/codes.t:4).754.exit49.i", label %else.i39.i
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %202)
+  %215 = getelementptr i8, ptr %1, i64 240
+  %216 = load i32, ptr %215, align 4
+  %217 = icmp sgt i32 %216, 0
+  br i1 %217, label %"$anon (./terra/base/codes.t:4).754.exit49.i", label %else.i39.i
 
 else.i39.i:                                       ; preds = %"$JsonWriter.integer_field.exit38.i"
-  %219 = load i32, ptr %201, align 4
-  %220 = getelementptr i8, ptr %1, i64 328
-  %.val.i40.i = load i8, ptr %220, align 1
-  %221 = trunc i8 %.val.i40.i to i1
-  %222 = select i1 %221, i32 64, i32 256
-  %223 = icmp eq i32 %219, %222
-  br i1 %223, label %"$anon (./terra/base/codes.t:4).754.exit49.i", label %else2.i41.i
+  %218 = load i32, ptr %200, align 4
+  %219 = getelementptr i8, ptr %1, i64 200
+  %.val.i40.i = load i8, ptr %219, align 1
+  %220 = trunc i8 %.val.i40.i to i1
+  %221 = select i1 %220, i32 64, i32 256
+  %222 = icmp eq i32 %218, %221
+  br i1 %222, label %"$anon (./terra/base/codes.t:4).754.exit49.i", label %else2.i41.i
 
 else2.i41.i:                                      ; preds = %else.i39.i
-  %224 = getelementptr i8, ptr %1, i64 60
-  %225 = load i32, ptr %224, align 4
-  %226 = icmp sgt i32 %225, 0
-  %spec.select71.i = select i1 %226, ptr @"$string.757", ptr @"$string.758"
+  %223 = getelementptr i8, ptr %1, i64 252
+  %224 = load i32, ptr %223, align 4
+  %225 = icmp sgt i32 %224, 0
+  %spec.select71.i = select i1 %225, ptr @"$string.757", ptr @"$string.758"
   br label %"$anon (./terra/base/codes.t:4).754.exit49.i"
 
 "$anon (./terra/base/codes.t:4).754.exit49.i":    ; preds = %else2.i41.i, %else.i39.i, %"$JsonWriter.integer_field.exit38.i"
   %common.ret.op.i45.i = phi ptr [ @"$string.218", %else.i39.i ], [ @"$string.755", %"$JsonWriter.integer_field.exit38.i" ], [ %spec.select71.i, %else2.i41.i ]
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.761")
-  %227 = load i64, ptr %8, align 8
-  %228 = add i64 %227, 1
-  %229 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i50.i = icmp slt i64 %229, %228
+  %226 = load i64, ptr %7, align 8
+  %227 = add i64 %226, 1
+  %228 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i50.i = icmp slt i64 %228, %227
   %.pre.i.i.i.i51.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i50.i, label %merge.i.i.i.i.i53.i, label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
 merge.i.i.i.i.i53.i:                              ; preds = %"$anon (./terra/base/codes.t:4).754.exit49.i"
-  %230 = shl i64 %229, 1
-  %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %230, i64 %228)
+  %229 = shl i64 %228, 1
+  %spec.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %229, i64 %227)
   %spec.store.select.i.i.i.i.i55.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i54.i, i64 8)
-  %231 = tail call ptr @realloc(ptr %.pre.i.i.i.i51.i, i64 %spec.store.select.i.i.i.i.i55.i)
-  %232 = icmp eq ptr %231, null
-  br i1 %232, label %then.i.i.i58.i, label %merge7.i.i.i.i.i56.i
+  %230 = tail call ptr @realloc(ptr %.pre.i.i.i.i51.i, i64 %spec.store.select.i.i.i.i.i55.i)
+  %231 = icmp eq ptr %230, null
+  br i1 %231, label %then.i.i.i58.i, label %merge7.i.i.i.i.i56.i
 
 merge7.i.i.i.i.i56.i:                             ; preds = %merge.i.i.i.i.i53.i
-  store ptr %231, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i55.i, ptr %11, align 8
-  %.pre10.i.i.i.i57.i = load i64, ptr %8, align 8
+  store ptr %230, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i55.i, ptr %10, align 8
+  %.pre10.i.i.i.i57.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i52.i"
 
 "$Vector.push.89.exit.thread.i.i.i52.i":          ; preds = %merge7.i.i.i.i.i56.i, %"$anon (./terra/base/codes.t:4).754.exit49.i"
-  %233 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %227, %"$anon (./terra/base/codes.t:4).754.exit49.i" ]
-  %234 = phi ptr [ %231, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).754.exit49.i" ]
-  %235 = getelementptr i8, ptr %234, i64 %233
-  store i8 58, ptr %235, align 1
-  %236 = load i64, ptr %8, align 8
-  %237 = add i64 %236, 1
-  store i64 %237, ptr %8, align 8
+  %232 = phi i64 [ %.pre10.i.i.i.i57.i, %merge7.i.i.i.i.i56.i ], [ %226, %"$anon (./terra/base/codes.t:4).754.exit49.i" ]
+  %233 = phi ptr [ %230, %merge7.i.i.i.i.i56.i ], [ %.pre.i.i.i.i51.i, %"$anon (./terra/base/codes.t:4).754.exit49.i" ]
+  %234 = getelementptr i8, ptr %233, i64 %232
+  store i8 58, ptr %234, align 1
+  %235 = load i64, ptr %7, align 8
+  %236 = add i64 %235, 1
+  store i64 %236, ptr %7, align 8
   br label %"$write_sizes.exit"
 
 then.i.i.i58.i:                                   ; preds = %merge.i.i.i.i.i53.i
-  %238 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %238, align 1
+  %237 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %237, align 1
   br label %"$write_sizes.exit"
 
 "$write_sizes.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i52.i", %then.i.i.i58.i
-  store i8 0, ptr %22, align 1
+  store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i45.i)
-  %239 = getelementptr i8, ptr %1, i64 224
-  %240 = load i32, ptr %239, align 4
-  %241 = sext i32 %240 to i64
+  %238 = getelementptr i8, ptr %1, i64 416
+  %239 = load i32, ptr %238, align 4
+  %240 = sext i32 %239 to i64
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.762")
-  %242 = load i64, ptr %8, align 8
-  %243 = add i64 %242, 1
-  %244 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i67 = icmp slt i64 %244, %243
-  %.pre.i.i.i.i68 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i67, label %merge.i.i.i.i.i70, label %"$Vector.push.89.exit.thread.i.i.i69"
+  %241 = load i64, ptr %7, align 8
+  %242 = add i64 %241, 1
+  %243 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i68 = icmp slt i64 %243, %242
+  %.pre.i.i.i.i69 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i68, label %merge.i.i.i.i.i71, label %"$Vector.push.89.exit.thread.i.i.i70"
 
-merge.i.i.i.i.i70:                                ; preds = %"$write_sizes.exit"
-  %245 = shl i64 %244, 1
-  %spec.select.i.i.i.i.i71 = tail call i64 @llvm.smax.i64(i64 %245, i64 %243)
-  %spec.store.select.i.i.i.i.i72 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i71, i64 8)
-  %246 = tail call ptr @realloc(ptr %.pre.i.i.i.i68, i64 %spec.store.select.i.i.i.i.i72)
-  %247 = icmp eq ptr %246, null
-  br i1 %247, label %then.i.i.i75, label %merge7.i.i.i.i.i73
+merge.i.i.i.i.i71:                                ; preds = %"$write_sizes.exit"
+  %244 = shl i64 %243, 1
+  %spec.select.i.i.i.i.i72 = tail call i64 @llvm.smax.i64(i64 %244, i64 %242)
+  %spec.store.select.i.i.i.i.i73 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i72, i64 8)
+  %245 = tail call ptr @realloc(ptr %.pre.i.i.i.i69, i64 %spec.store.select.i.i.i.i.i73)
+  %246 = icmp eq ptr %245, null
+  br i1 %246, label %then.i.i.i76, label %merge7.i.i.i.i.i74
 
-merge7.i.i.i.i.i73:                               ; preds = %merge.i.i.i.i.i70
-  store ptr %246, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i72, ptr %11, align 8
-  %.pre10.i.i.i.i74 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i69"
+merge7.i.i.i.i.i74:                               ; preds = %merge.i.i.i.i.i71
+  store ptr %245, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i73, ptr %10, align 8
+  %.pre10.i.i.i.i75 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i70"
 
-"$Vector.push.89.exit.thread.i.i.i69":            ; preds = %merge7.i.i.i.i.i73, %"$write_sizes.exit"
-  %248 = phi i64 [ %.pre10.i.i.i.i74, %merge7.i.i.i.i.i73 ], [ %242, %"$write_sizes.exit" ]
-  %249 = phi ptr [ %246, %merge7.i.i.i.i.i73 ], [ %.pre.i.i.i.i68, %"$write_sizes.exit" ]
-  %250 = getelementptr i8, ptr %249, i64 %248
-  store i8 58, ptr %250, align 1
-  %251 = load i64, ptr %8, align 8
-  %252 = add i64 %251, 1
-  store i64 %252, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit76"
+"$Vector.push.89.exit.thread.i.i.i70":            ; preds = %merge7.i.i.i.i.i74, %"$write_sizes.exit"
+  %247 = phi i64 [ %.pre10.i.i.i.i75, %merge7.i.i.i.i.i74 ], [ %241, %"$write_sizes.exit" ]
+  %248 = phi ptr [ %245, %merge7.i.i.i.i.i74 ], [ %.pre.i.i.i.i69, %"$write_sizes.exit" ]
+  %249 = getelementptr i8, ptr %248, i64 %247
+  store i8 58, ptr %249, align 1
+  %250 = load i64, ptr %7, align 8
+  %251 = add i64 %250, 1
+  store i64 %251, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit77"
 
-then.i.i.i75:                                     ; preds = %merge.i.i.i.i.i70
-  %253 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %253, align 1
-  br label %"$JsonWriter.integer_field.exit76"
+then.i.i.i76:                                     ; preds = %merge.i.i.i.i.i71
+  %252 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %252, align 1
+  br label %"$JsonWriter.integer_field.exit77"
 
-"$JsonWriter.integer_field.exit76":               ; preds = %"$Vector.push.89.exit.thread.i.i.i69", %then.i.i.i75
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %241)
-  %254 = getelementptr i8, ptr %1, i64 332
-  %255 = load i32, ptr %254, align 4
-  %256 = sext i32 %255 to i64
+"$JsonWriter.integer_field.exit77":               ; preds = %"$Vector.push.89.exit.thread.i.i.i70", %then.i.i.i76
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %240)
+  %253 = getelementptr i8, ptr %1, i64 524
+  %254 = load i32, ptr %253, align 4
+  %255 = sext i32 %254 to i64
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.763")
-  %257 = load i64, ptr %8, align 8
-  %258 = add i64 %257, 1
-  %259 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i77 = icmp slt i64 %259, %258
-  %.pre.i.i.i.i78 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i77, label %merge.i.i.i.i.i80, label %"$Vector.push.89.exit.thread.i.i.i79"
+  %256 = load i64, ptr %7, align 8
+  %257 = add i64 %256, 1
+  %258 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i78 = icmp slt i64 %258, %257
+  %.pre.i.i.i.i79 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i78, label %merge.i.i.i.i.i81, label %"$Vector.push.89.exit.thread.i.i.i80"
 
-merge.i.i.i.i.i80:                                ; preds = %"$JsonWriter.integer_field.exit76"
-  %260 = shl i64 %259, 1
-  %spec.select.i.i.i.i.i81 = tail call i64 @llvm.smax.i64(i64 %260, i64 %258)
-  %spec.store.select.i.i.i.i.i82 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i81, i64 8)
-  %261 = tail call ptr @realloc(ptr %.pre.i.i.i.i78, i64 %spec.store.select.i.i.i.i.i82)
-  %262 = icmp eq ptr %261, null
-  br i1 %262, label %then.i.i.i85, label %merge7.i.i.i.i.i83
+merge.i.i.i.i.i81:                                ; preds = %"$JsonWriter.integer_field.exit77"
+  %259 = shl i64 %258, 1
+  %spec.select.i.i.i.i.i82 = tail call i64 @llvm.smax.i64(i64 %259, i64 %257)
+  %spec.store.select.i.i.i.i.i83 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i82, i64 8)
+  %260 = tail call ptr @realloc(ptr %.pre.i.i.i.i79, i64 %spec.store.select.i.i.i.i.i83)
+  %261 = icmp eq ptr %260, null
+  br i1 %261, label %then.i.i.i86, label %merge7.i.i.i.i.i84
 
-merge7.i.i.i.i.i83:                               ; preds = %merge.i.i.i.i.i80
-  store ptr %261, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i82, ptr %11, align 8
-  %.pre10.i.i.i.i84 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i79"
+merge7.i.i.i.i.i84:                               ; preds = %merge.i.i.i.i.i81
+  store ptr %260, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i83, ptr %10, align 8
+  %.pre10.i.i.i.i85 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i80"
 
-"$Vector.push.89.exit.thread.i.i.i79":            ; preds = %merge7.i.i.i.i.i83, %"$JsonWriter.integer_field.exit76"
-  %263 = phi i64 [ %.pre10.i.i.i.i84, %merge7.i.i.i.i.i83 ], [ %257, %"$JsonWriter.integer_field.exit76" ]
-  %264 = phi ptr [ %261, %merge7.i.i.i.i.i83 ], [ %.pre.i.i.i.i78, %"$JsonWriter.integer_field.exit76" ]
-  %265 = getelementptr i8, ptr %264, i64 %263
-  store i8 58, ptr %265, align 1
-  %266 = load i64, ptr %8, align 8
-  %267 = add i64 %266, 1
-  store i64 %267, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit86"
+"$Vector.push.89.exit.thread.i.i.i80":            ; preds = %merge7.i.i.i.i.i84, %"$JsonWriter.integer_field.exit77"
+  %262 = phi i64 [ %.pre10.i.i.i.i85, %merge7.i.i.i.i.i84 ], [ %256, %"$JsonWriter.integer_field.exit77" ]
+  %263 = phi ptr [ %260, %merge7.i.i.i.i.i84 ], [ %.pre.i.i.i.i79, %"$JsonWriter.integer_field.exit77" ]
+  %264 = getelementptr i8, ptr %263, i64 %262
+  store i8 58, ptr %264, align 1
+  %265 = load i64, ptr %7, align 8
+  %266 = add i64 %265, 1
+  store i64 %266, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit87"
 
-then.i.i.i85:                                     ; preds = %merge.i.i.i.i.i80
-  %268 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %268, align 1
-  br label %"$JsonWriter.integer_field.exit86"
+then.i.i.i86:                                     ; preds = %merge.i.i.i.i.i81
+  %267 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %267, align 1
+  br label %"$JsonWriter.integer_field.exit87"
 
-"$JsonWriter.integer_field.exit86":               ; preds = %"$Vector.push.89.exit.thread.i.i.i79", %then.i.i.i85
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %256)
-  %269 = getelementptr i8, ptr %1, i64 324
-  %270 = load i32, ptr %269, align 4
-  switch i32 %270, label %merge1.i.i [
+"$JsonWriter.integer_field.exit87":               ; preds = %"$Vector.push.89.exit.thread.i.i.i80", %then.i.i.i86
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %255)
+  %268 = getelementptr i8, ptr %1, i64 516
+  %269 = load i32, ptr %268, align 4
+  switch i32 %269, label %merge1.i.i [
     i32 0, label %"$anon (./terra/base/codes.t:4).715.exit.i"
     i32 1, label %common.ret.fold.split.i.i
   ]
 
-common.ret.fold.split.i.i:                        ; preds = %"$JsonWriter.integer_field.exit86"
+common.ret.fold.split.i.i:                        ; preds = %"$JsonWriter.integer_field.exit87"
   br label %"$anon (./terra/base/codes.t:4).715.exit.i"
 
-merge1.i.i:                                       ; preds = %"$JsonWriter.integer_field.exit86"
-  %271 = icmp eq i32 %270, 2
-  %spec.select.i.i = select i1 %271, ptr @"$string.716", ptr @"$string.167"
+merge1.i.i:                                       ; preds = %"$JsonWriter.integer_field.exit87"
+  %270 = icmp eq i32 %269, 2
+  %spec.select.i.i = select i1 %270, ptr @"$string.716", ptr @"$string.167"
   br label %"$anon (./terra/base/codes.t:4).715.exit.i"
 
-"$anon (./terra/base/codes.t:4).715.exit.i":      ; preds = %merge1.i.i, %common.ret.fold.split.i.i, %"$JsonWriter.integer_field.exit86"
-  %common.ret.op.i.i = phi ptr [ @"$string.226", %"$JsonWriter.integer_field.exit86" ], [ %spec.select.i.i, %merge1.i.i ], [ @"$string.227", %common.ret.fold.split.i.i ]
+"$anon (./terra/base/codes.t:4).715.exit.i":      ; preds = %merge1.i.i, %common.ret.fold.split.i.i, %"$JsonWriter.integer_field.exit87"
+  %common.ret.op.i.i = phi ptr [ @"$string.226", %"$JsonWriter.integer_field.exit87" ], [ %spec.select.i.i, %merge1.i.i ], [ @"$string.227", %common.ret.fold.split.i.i ]
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.764")
-  %272 = load i64, ptr %8, align 8
-  %273 = add i64 %272, 1
-  %274 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i.i87 = icmp slt i64 %274, %273
-  %.pre.i.i.i.i.i88 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i87, label %merge.i.i.i.i.i.i104, label %"$Vector.push.89.exit.thread.i.i.i.i89"
+  %271 = load i64, ptr %7, align 8
+  %272 = add i64 %271, 1
+  %273 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i88 = icmp slt i64 %273, %272
+  %.pre.i.i.i.i.i89 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i88, label %merge.i.i.i.i.i.i105, label %"$Vector.push.89.exit.thread.i.i.i.i90"
 
-merge.i.i.i.i.i.i104:                             ; preds = %"$anon (./terra/base/codes.t:4).715.exit.i"
-  %275 = shl i64 %274, 1
-  %spec.select.i.i.i.i.i.i105 = tail call i64 @llvm.smax.i64(i64 %275, i64 %273)
-  %spec.store.select.i.i.i.i.i.i106 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i105, i64 8)
-  %276 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i88, i64 %spec.store.select.i.i.i.i.i.i106)
-  %277 = icmp eq ptr %276, null
-  br i1 %277, label %then.i.i.i.i109, label %merge7.i.i.i.i.i.i107
+merge.i.i.i.i.i.i105:                             ; preds = %"$anon (./terra/base/codes.t:4).715.exit.i"
+  %274 = shl i64 %273, 1
+  %spec.select.i.i.i.i.i.i106 = tail call i64 @llvm.smax.i64(i64 %274, i64 %272)
+  %spec.store.select.i.i.i.i.i.i107 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i106, i64 8)
+  %275 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i89, i64 %spec.store.select.i.i.i.i.i.i107)
+  %276 = icmp eq ptr %275, null
+  br i1 %276, label %then.i.i.i.i110, label %merge7.i.i.i.i.i.i108
 
-merge7.i.i.i.i.i.i107:                            ; preds = %merge.i.i.i.i.i.i104
-  store ptr %276, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i106, ptr %11, align 8
-  %.pre10.i.i.i.i.i108 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i89"
+merge7.i.i.i.i.i.i108:                            ; preds = %merge.i.i.i.i.i.i105
+  store ptr %275, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i107, ptr %10, align 8
+  %.pre10.i.i.i.i.i109 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i90"
 
-"$Vector.push.89.exit.thread.i.i.i.i89":          ; preds = %merge7.i.i.i.i.i.i107, %"$anon (./terra/base/codes.t:4).715.exit.i"
-  %278 = phi i64 [ %.pre10.i.i.i.i.i108, %merge7.i.i.i.i.i.i107 ], [ %272, %"$anon (./terra/base/codes.t:4).715.exit.i" ]
-  %279 = phi ptr [ %276, %merge7.i.i.i.i.i.i107 ], [ %.pre.i.i.i.i.i88, %"$anon (./terra/base/codes.t:4).715.exit.i" ]
-  %280 = getelementptr i8, ptr %279, i64 %278
-  store i8 58, ptr %280, align 1
-  %281 = load i64, ptr %8, align 8
-  %282 = add i64 %281, 1
-  store i64 %282, ptr %8, align 8
-  br label %"$JsonWriter.string_field.exit.i90"
+"$Vector.push.89.exit.thread.i.i.i.i90":          ; preds = %merge7.i.i.i.i.i.i108, %"$anon (./terra/base/codes.t:4).715.exit.i"
+  %277 = phi i64 [ %.pre10.i.i.i.i.i109, %merge7.i.i.i.i.i.i108 ], [ %271, %"$anon (./terra/base/codes.t:4).715.exit.i" ]
+  %278 = phi ptr [ %275, %merge7.i.i.i.i.i.i108 ], [ %.pre.i.i.i.i.i89, %"$anon (./terra/base/codes.t:4).715.exit.i" ]
+  %279 = getelementptr i8, ptr %278, i64 %277
+  store i8 58, ptr %279, align 1
+  %280 = load i64, ptr %7, align 8
+  %281 = add i64 %280, 1
+  store i64 %281, ptr %7, align 8
+  br label %"$JsonWriter.string_field.exit.i91"
 
-then.i.i.i.i109:                                  ; preds = %merge.i.i.i.i.i.i104
-  %283 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %283, align 1
-  br label %"$JsonWriter.string_field.exit.i90"
+then.i.i.i.i110:                                  ; preds = %merge.i.i.i.i.i.i105
+  %282 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %282, align 1
+  br label %"$JsonWriter.string_field.exit.i91"
 
-"$JsonWriter.string_field.exit.i90":              ; preds = %then.i.i.i.i109, %"$Vector.push.89.exit.thread.i.i.i.i89"
-  store i8 0, ptr %22, align 1
+"$JsonWriter.string_field.exit.i91":              ; preds = %then.i.i.i.i110, %"$Vector.push.89.exit.thread.i.i.i.i90"
+  store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly %common.ret.op.i.i)
-  %284 = load i32, ptr %269, align 4
+  %283 = load i32, ptr %268, align 4
   %.val17.i = load ptr, ptr %1, align 8
-  %285 = getelementptr i8, ptr %.val17.i, i64 108
-  %286 = load i32, ptr %285, align 4
-  %287 = getelementptr i8, ptr %.val17.i, i64 120
-  %288 = load i32, ptr %287, align 4
-  %289 = getelementptr i8, ptr %.val17.i, i64 124
-  %290 = load i32, ptr %289, align 4
-  %291 = icmp ult i32 %284, 32
-  br i1 %291, label %switch.hole_check, label %merge53.i.i.i
+  %284 = getelementptr i8, ptr %.val17.i, i64 108
+  %285 = load i32, ptr %284, align 4
+  %286 = getelementptr i8, ptr %.val17.i, i64 120
+  %287 = load i32, ptr %286, align 4
+  %288 = getelementptr i8, ptr %.val17.i, i64 124
+  %289 = load i32, ptr %288, align 4
+  %290 = icmp ult i32 %283, 32
+  br i1 %290, label %switch.hole_check, label %merge53.i.i.i
 
-merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit.i90"
-  %292 = icmp eq i32 %284, 32
-  %spec.select.i.i.i = select i1 %292, i64 8, i64 0
+merge53.i.i.i:                                    ; preds = %switch.hole_check, %"$JsonWriter.string_field.exit.i91"
+  %291 = icmp eq i32 %283, 32
+  %spec.select.i.i.i = select i1 %291, i64 8, i64 0
   br label %"$Plan.kv_bytes_per_token.exit.i"
 
-switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit.i90"
-  %switch.shifted = lshr i32 -1048569, %284
+switch.hole_check:                                ; preds = %"$JsonWriter.string_field.exit.i91"
+  %switch.shifted = lshr i32 -1048569, %283
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %293 = zext nneg i32 %284 to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %293
+  %292 = zext nneg i32 %283 to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %292
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$Plan.kv_bytes_per_token.exit.i"
 
 "$Plan.kv_bytes_per_token.exit.i":                ; preds = %switch.lookup, %merge53.i.i.i
-  %common.ret.op.i.i.i91 = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
-  %294 = sext i32 %286 to i64
-  %295 = shl nsw i64 %294, 1
-  %296 = sext i32 %288 to i64
-  %297 = mul i64 %295, %296
-  %298 = sext i32 %290 to i64
-  %299 = mul i64 %297, %298
-  %300 = mul i64 %299, %common.ret.op.i.i.i91
+  %common.ret.op.i.i.i92 = phi i64 [ %spec.select.i.i.i, %merge53.i.i.i ], [ %switch.load, %switch.lookup ]
+  %293 = sext i32 %285 to i64
+  %294 = shl nsw i64 %293, 1
+  %295 = sext i32 %287 to i64
+  %296 = mul i64 %294, %295
+  %297 = sext i32 %289 to i64
+  %298 = mul i64 %296, %297
+  %299 = mul i64 %298, %common.ret.op.i.i.i92
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.765")
-  %301 = load i64, ptr %8, align 8
-  %302 = add i64 %301, 1
-  %303 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i18.i = icmp slt i64 %303, %302
+  %300 = load i64, ptr %7, align 8
+  %301 = add i64 %300, 1
+  %302 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i18.i = icmp slt i64 %302, %301
   %.pre.i.i.i.i19.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i18.i, label %merge.i.i.i.i.i21.i, label %"$Vector.push.89.exit.thread.i.i.i20.i"
 
 merge.i.i.i.i.i21.i:                              ; preds = %"$Plan.kv_bytes_per_token.exit.i"
-  %304 = shl i64 %303, 1
-  %spec.select.i.i.i.i.i22.i = tail call i64 @llvm.smax.i64(i64 %304, i64 %302)
+  %303 = shl i64 %302, 1
+  %spec.select.i.i.i.i.i22.i = tail call i64 @llvm.smax.i64(i64 %303, i64 %301)
   %spec.store.select.i.i.i.i.i23.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i22.i, i64 8)
-  %305 = tail call ptr @realloc(ptr %.pre.i.i.i.i19.i, i64 %spec.store.select.i.i.i.i.i23.i)
-  %306 = icmp eq ptr %305, null
-  br i1 %306, label %then.i.i.i26.i, label %merge7.i.i.i.i.i24.i
+  %304 = tail call ptr @realloc(ptr %.pre.i.i.i.i19.i, i64 %spec.store.select.i.i.i.i.i23.i)
+  %305 = icmp eq ptr %304, null
+  br i1 %305, label %then.i.i.i26.i, label %merge7.i.i.i.i.i24.i
 
 merge7.i.i.i.i.i24.i:                             ; preds = %merge.i.i.i.i.i21.i
-  store ptr %305, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i23.i, ptr %11, align 8
-  %.pre10.i.i.i.i25.i = load i64, ptr %8, align 8
+  store ptr %304, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i23.i, ptr %10, align 8
+  %.pre10.i.i.i.i25.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i20.i"
 
 "$Vector.push.89.exit.thread.i.i.i20.i":          ; preds = %merge7.i.i.i.i.i24.i, %"$Plan.kv_bytes_per_token.exit.i"
-  %307 = phi i64 [ %.pre10.i.i.i.i25.i, %merge7.i.i.i.i.i24.i ], [ %301, %"$Plan.kv_bytes_per_token.exit.i" ]
-  %308 = phi ptr [ %305, %merge7.i.i.i.i.i24.i ], [ %.pre.i.i.i.i19.i, %"$Plan.kv_bytes_per_token.exit.i" ]
-  %309 = getelementptr i8, ptr %308, i64 %307
-  store i8 58, ptr %309, align 1
-  %310 = load i64, ptr %8, align 8
-  %311 = add i64 %310, 1
-  store i64 %311, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit.i92"
+  %306 = phi i64 [ %.pre10.i.i.i.i25.i, %merge7.i.i.i.i.i24.i ], [ %300, %"$Plan.kv_bytes_per_token.exit.i" ]
+  %307 = phi ptr [ %304, %merge7.i.i.i.i.i24.i ], [ %.pre.i.i.i.i19.i, %"$Plan.kv_bytes_per_token.exit.i" ]
+  %308 = getelementptr i8, ptr %307, i64 %306
+  store i8 58, ptr %308, align 1
+  %309 = load i64, ptr %7, align 8
+  %310 = add i64 %309, 1
+  store i64 %310, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit.i93"
 
 then.i.i.i26.i:                                   ; preds = %merge.i.i.i.i.i21.i
-  %312 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %312, align 1
-  br label %"$JsonWriter.integer_field.exit.i92"
+  %311 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %311, align 1
+  br label %"$JsonWriter.integer_field.exit.i93"
 
-"$JsonWriter.integer_field.exit.i92":             ; preds = %then.i.i.i26.i, %"$Vector.push.89.exit.thread.i.i.i20.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %300)
-  %.val.i93 = load ptr, ptr %1, align 8
-  %313 = getelementptr i8, ptr %.val.i93, i64 108
-  %314 = load i32, ptr %313, align 4
-  %315 = getelementptr i8, ptr %.val.i93, i64 120
-  %316 = load i32, ptr %315, align 4
-  %317 = getelementptr i8, ptr %.val.i93, i64 124
-  %318 = load i32, ptr %317, align 4
-  %319 = sext i32 %314 to i64
-  %320 = sext i32 %316 to i64
-  %321 = sext i32 %318 to i64
-  %322 = shl nsw i64 %319, 2
+"$JsonWriter.integer_field.exit.i93":             ; preds = %then.i.i.i26.i, %"$Vector.push.89.exit.thread.i.i.i20.i"
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %299)
+  %.val.i94 = load ptr, ptr %1, align 8
+  %312 = getelementptr i8, ptr %.val.i94, i64 108
+  %313 = load i32, ptr %312, align 4
+  %314 = getelementptr i8, ptr %.val.i94, i64 120
+  %315 = load i32, ptr %314, align 4
+  %316 = getelementptr i8, ptr %.val.i94, i64 124
+  %317 = load i32, ptr %316, align 4
+  %318 = sext i32 %313 to i64
+  %319 = sext i32 %315 to i64
+  %320 = sext i32 %317 to i64
+  %321 = shl nsw i64 %318, 2
+  %322 = mul i64 %321, %319
   %323 = mul i64 %322, %320
-  %324 = mul i64 %323, %321
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.766")
-  %325 = load i64, ptr %8, align 8
-  %326 = add i64 %325, 1
-  %327 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i29.i94 = icmp slt i64 %327, %326
-  %.pre.i.i.i.i30.i95 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i29.i94, label %merge.i.i.i.i.i32.i98, label %"$Vector.push.89.exit.thread.i.i.i31.i96"
+  %324 = load i64, ptr %7, align 8
+  %325 = add i64 %324, 1
+  %326 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i29.i95 = icmp slt i64 %326, %325
+  %.pre.i.i.i.i30.i96 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i29.i95, label %merge.i.i.i.i.i32.i99, label %"$Vector.push.89.exit.thread.i.i.i31.i97"
 
-merge.i.i.i.i.i32.i98:                            ; preds = %"$JsonWriter.integer_field.exit.i92"
-  %328 = shl i64 %327, 1
-  %spec.select.i.i.i.i.i33.i99 = tail call i64 @llvm.smax.i64(i64 %328, i64 %326)
-  %spec.store.select.i.i.i.i.i34.i100 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i33.i99, i64 8)
-  %329 = tail call ptr @realloc(ptr %.pre.i.i.i.i30.i95, i64 %spec.store.select.i.i.i.i.i34.i100)
-  %330 = icmp eq ptr %329, null
-  br i1 %330, label %then.i.i.i37.i103, label %merge7.i.i.i.i.i35.i101
+merge.i.i.i.i.i32.i99:                            ; preds = %"$JsonWriter.integer_field.exit.i93"
+  %327 = shl i64 %326, 1
+  %spec.select.i.i.i.i.i33.i100 = tail call i64 @llvm.smax.i64(i64 %327, i64 %325)
+  %spec.store.select.i.i.i.i.i34.i101 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i33.i100, i64 8)
+  %328 = tail call ptr @realloc(ptr %.pre.i.i.i.i30.i96, i64 %spec.store.select.i.i.i.i.i34.i101)
+  %329 = icmp eq ptr %328, null
+  br i1 %329, label %then.i.i.i37.i104, label %merge7.i.i.i.i.i35.i102
 
-merge7.i.i.i.i.i35.i101:                          ; preds = %merge.i.i.i.i.i32.i98
-  store ptr %329, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i34.i100, ptr %11, align 8
-  %.pre10.i.i.i.i36.i102 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i31.i96"
+merge7.i.i.i.i.i35.i102:                          ; preds = %merge.i.i.i.i.i32.i99
+  store ptr %328, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i34.i101, ptr %10, align 8
+  %.pre10.i.i.i.i36.i103 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i31.i97"
 
-"$Vector.push.89.exit.thread.i.i.i31.i96":        ; preds = %merge7.i.i.i.i.i35.i101, %"$JsonWriter.integer_field.exit.i92"
-  %331 = phi i64 [ %.pre10.i.i.i.i36.i102, %merge7.i.i.i.i.i35.i101 ], [ %325, %"$JsonWriter.integer_field.exit.i92" ]
-  %332 = phi ptr [ %329, %merge7.i.i.i.i.i35.i101 ], [ %.pre.i.i.i.i30.i95, %"$JsonWriter.integer_field.exit.i92" ]
-  %333 = getelementptr i8, ptr %332, i64 %331
-  store i8 58, ptr %333, align 1
-  %334 = load i64, ptr %8, align 8
-  %335 = add i64 %334, 1
-  store i64 %335, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit38.i97"
+"$Vector.push.89.exit.thread.i.i.i31.i97":        ; preds = %merge7.i.i.i.i.i35.i102, %"$JsonWriter.integer_field.exit.i93"
+  %330 = phi i64 [ %.pre10.i.i.i.i36.i103, %merge7.i.i.i.i.i35.i102 ], [ %324, %"$JsonWriter.integer_field.exit.i93" ]
+  %331 = phi ptr [ %328, %merge7.i.i.i.i.i35.i102 ], [ %.pre.i.i.i.i30.i96, %"$JsonWriter.integer_field.exit.i93" ]
+  %332 = getelementptr i8, ptr %331, i64 %330
+  store i8 58, ptr %332, align 1
+  %333 = load i64, ptr %7, align 8
+  %334 = add i64 %333, 1
+  store i64 %334, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit38.i98"
 
-then.i.i.i37.i103:                                ; preds = %merge.i.i.i.i.i32.i98
-  %336 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %336, align 1
-  br label %"$JsonWriter.integer_field.exit38.i97"
+then.i.i.i37.i104:                                ; preds = %merge.i.i.i.i.i32.i99
+  %335 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %335, align 1
+  br label %"$JsonWriter.integer_field.exit38.i98"
 
-"$JsonWriter.integer_field.exit38.i97":           ; preds = %then.i.i.i37.i103, %"$Vector.push.89.exit.thread.i.i.i31.i96"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %324)
-  %337 = getelementptr i8, ptr %1, i64 208
-  %338 = load i32, ptr %337, align 4
-  %339 = sext i32 %338 to i64
+"$JsonWriter.integer_field.exit38.i98":           ; preds = %then.i.i.i37.i104, %"$Vector.push.89.exit.thread.i.i.i31.i97"
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %323)
+  %336 = getelementptr i8, ptr %1, i64 400
+  %337 = load i32, ptr %336, align 4
+  %338 = sext i32 %337 to i64
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.767")
-  %340 = load i64, ptr %8, align 8
-  %341 = add i64 %340, 1
-  %342 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i39.i = icmp slt i64 %342, %341
+  %339 = load i64, ptr %7, align 8
+  %340 = add i64 %339, 1
+  %341 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i39.i = icmp slt i64 %341, %340
   %.pre.i.i.i.i40.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i39.i, label %merge.i.i.i.i.i42.i, label %"$Vector.push.89.exit.thread.i.i.i41.i"
 
-merge.i.i.i.i.i42.i:                              ; preds = %"$JsonWriter.integer_field.exit38.i97"
-  %343 = shl i64 %342, 1
-  %spec.select.i.i.i.i.i43.i = tail call i64 @llvm.smax.i64(i64 %343, i64 %341)
+merge.i.i.i.i.i42.i:                              ; preds = %"$JsonWriter.integer_field.exit38.i98"
+  %342 = shl i64 %341, 1
+  %spec.select.i.i.i.i.i43.i = tail call i64 @llvm.smax.i64(i64 %342, i64 %340)
   %spec.store.select.i.i.i.i.i44.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i43.i, i64 8)
-  %344 = tail call ptr @realloc(ptr %.pre.i.i.i.i40.i, i64 %spec.store.select.i.i.i.i.i44.i)
-  %345 = icmp eq ptr %344, null
-  br i1 %345, label %then.i.i.i47.i, label %merge7.i.i.i.i.i45.i
+  %343 = tail call ptr @realloc(ptr %.pre.i.i.i.i40.i, i64 %spec.store.select.i.i.i.i.i44.i)
+  %344 = icmp eq ptr %343, null
+  br i1 %344, label %then.i.i.i47.i, label %merge7.i.i.i.i.i45.i
 
 merge7.i.i.i.i.i45.i:                             ; preds = %merge.i.i.i.i.i42.i
-  store ptr %344, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i44.i, ptr %11, align 8
-  %.pre10.i.i.i.i46.i = load i64, ptr %8, align 8
+  store ptr %343, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i44.i, ptr %10, align 8
+  %.pre10.i.i.i.i46.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i41.i"
 
-"$Vector.push.89.exit.thread.i.i.i41.i":          ; preds = %merge7.i.i.i.i.i45.i, %"$JsonWriter.integer_field.exit38.i97"
-  %346 = phi i64 [ %.pre10.i.i.i.i46.i, %merge7.i.i.i.i.i45.i ], [ %340, %"$JsonWriter.integer_field.exit38.i97" ]
-  %347 = phi ptr [ %344, %merge7.i.i.i.i.i45.i ], [ %.pre.i.i.i.i40.i, %"$JsonWriter.integer_field.exit38.i97" ]
-  %348 = getelementptr i8, ptr %347, i64 %346
-  store i8 58, ptr %348, align 1
-  %349 = load i64, ptr %8, align 8
-  %350 = add i64 %349, 1
-  store i64 %350, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i41.i":          ; preds = %merge7.i.i.i.i.i45.i, %"$JsonWriter.integer_field.exit38.i98"
+  %345 = phi i64 [ %.pre10.i.i.i.i46.i, %merge7.i.i.i.i.i45.i ], [ %339, %"$JsonWriter.integer_field.exit38.i98" ]
+  %346 = phi ptr [ %343, %merge7.i.i.i.i.i45.i ], [ %.pre.i.i.i.i40.i, %"$JsonWriter.integer_field.exit38.i98" ]
+  %347 = getelementptr i8, ptr %346, i64 %345
+  store i8 58, ptr %347, align 1
+  %348 = load i64, ptr %7, align 8
+  %349 = add i64 %348, 1
+  store i64 %349, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit48.i"
 
 then.i.i.i47.i:                                   ; preds = %merge.i.i.i.i.i42.i
-  %351 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %351, align 1
+  %350 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %350, align 1
   br label %"$JsonWriter.integer_field.exit48.i"
 
 "$JsonWriter.integer_field.exit48.i":             ; preds = %then.i.i.i47.i, %"$Vector.push.89.exit.thread.i.i.i41.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %339)
-  %352 = getelementptr i8, ptr %1, i64 384
-  %353 = load i64, ptr %352, align 8
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %338)
+  %351 = getelementptr i8, ptr %1, i64 576
+  %352 = load i64, ptr %351, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.768")
-  %354 = load i64, ptr %8, align 8
-  %355 = add i64 %354, 1
-  %356 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i49.i = icmp slt i64 %356, %355
+  %353 = load i64, ptr %7, align 8
+  %354 = add i64 %353, 1
+  %355 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i49.i = icmp slt i64 %355, %354
   %.pre.i.i.i.i50.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i49.i, label %merge.i.i.i.i.i52.i, label %"$Vector.push.89.exit.thread.i.i.i51.i"
 
 merge.i.i.i.i.i52.i:                              ; preds = %"$JsonWriter.integer_field.exit48.i"
-  %357 = shl i64 %356, 1
-  %spec.select.i.i.i.i.i53.i = tail call i64 @llvm.smax.i64(i64 %357, i64 %355)
+  %356 = shl i64 %355, 1
+  %spec.select.i.i.i.i.i53.i = tail call i64 @llvm.smax.i64(i64 %356, i64 %354)
   %spec.store.select.i.i.i.i.i54.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i53.i, i64 8)
-  %358 = tail call ptr @realloc(ptr %.pre.i.i.i.i50.i, i64 %spec.store.select.i.i.i.i.i54.i)
-  %359 = icmp eq ptr %358, null
-  br i1 %359, label %then.i.i.i57.i, label %merge7.i.i.i.i.i55.i
+  %357 = tail call ptr @realloc(ptr %.pre.i.i.i.i50.i, i64 %spec.store.select.i.i.i.i.i54.i)
+  %358 = icmp eq ptr %357, null
+  br i1 %358, label %then.i.i.i57.i, label %merge7.i.i.i.i.i55.i
 
 merge7.i.i.i.i.i55.i:                             ; preds = %merge.i.i.i.i.i52.i
-  store ptr %358, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i54.i, ptr %11, align 8
-  %.pre10.i.i.i.i56.i = load i64, ptr %8, align 8
+  store ptr %357, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i54.i, ptr %10, align 8
+  %.pre10.i.i.i.i56.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i51.i"
 
 "$Vector.push.89.exit.thread.i.i.i51.i":          ; preds = %merge7.i.i.i.i.i55.i, %"$JsonWriter.integer_field.exit48.i"
-  %360 = phi i64 [ %.pre10.i.i.i.i56.i, %merge7.i.i.i.i.i55.i ], [ %354, %"$JsonWriter.integer_field.exit48.i" ]
-  %361 = phi ptr [ %358, %merge7.i.i.i.i.i55.i ], [ %.pre.i.i.i.i50.i, %"$JsonWriter.integer_field.exit48.i" ]
-  %362 = getelementptr i8, ptr %361, i64 %360
-  store i8 58, ptr %362, align 1
-  %363 = load i64, ptr %8, align 8
-  %364 = add i64 %363, 1
-  store i64 %364, ptr %8, align 8
+  %359 = phi i64 [ %.pre10.i.i.i.i56.i, %merge7.i.i.i.i.i55.i ], [ %353, %"$JsonWriter.integer_field.exit48.i" ]
+  %360 = phi ptr [ %357, %merge7.i.i.i.i.i55.i ], [ %.pre.i.i.i.i50.i, %"$JsonWriter.integer_field.exit48.i" ]
+  %361 = getelementptr i8, ptr %360, i64 %359
+  store i8 58, ptr %361, align 1
+  %362 = load i64, ptr %7, align 8
+  %363 = add i64 %362, 1
+  store i64 %363, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit58.i"
 
 then.i.i.i57.i:                                   ; preds = %merge.i.i.i.i.i52.i
-  %365 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %365, align 1
+  %364 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %364, align 1
   br label %"$JsonWriter.integer_field.exit58.i"
 
 "$JsonWriter.integer_field.exit58.i":             ; preds = %then.i.i.i57.i, %"$Vector.push.89.exit.thread.i.i.i51.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %353)
-  %366 = getelementptr i8, ptr %1, i64 376
-  %367 = load i32, ptr %366, align 4
-  %368 = sext i32 %367 to i64
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %352)
+  %365 = getelementptr i8, ptr %1, i64 568
+  %366 = load i32, ptr %365, align 4
+  %367 = sext i32 %366 to i64
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.757")
-  %369 = load i64, ptr %8, align 8
-  %370 = add i64 %369, 1
-  %371 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i59.i = icmp slt i64 %371, %370
+  %368 = load i64, ptr %7, align 8
+  %369 = add i64 %368, 1
+  %370 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i59.i = icmp slt i64 %370, %369
   %.pre.i.i.i.i60.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i59.i, label %merge.i.i.i.i.i62.i, label %"$Vector.push.89.exit.thread.i.i.i61.i"
 
 merge.i.i.i.i.i62.i:                              ; preds = %"$JsonWriter.integer_field.exit58.i"
-  %372 = shl i64 %371, 1
-  %spec.select.i.i.i.i.i63.i = tail call i64 @llvm.smax.i64(i64 %372, i64 %370)
+  %371 = shl i64 %370, 1
+  %spec.select.i.i.i.i.i63.i = tail call i64 @llvm.smax.i64(i64 %371, i64 %369)
   %spec.store.select.i.i.i.i.i64.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i63.i, i64 8)
-  %373 = tail call ptr @realloc(ptr %.pre.i.i.i.i60.i, i64 %spec.store.select.i.i.i.i.i64.i)
-  %374 = icmp eq ptr %373, null
-  br i1 %374, label %then.i.i.i67.i, label %merge7.i.i.i.i.i65.i
+  %372 = tail call ptr @realloc(ptr %.pre.i.i.i.i60.i, i64 %spec.store.select.i.i.i.i.i64.i)
+  %373 = icmp eq ptr %372, null
+  br i1 %373, label %then.i.i.i67.i, label %merge7.i.i.i.i.i65.i
 
 merge7.i.i.i.i.i65.i:                             ; preds = %merge.i.i.i.i.i62.i
-  store ptr %373, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i64.i, ptr %11, align 8
-  %.pre10.i.i.i.i66.i = load i64, ptr %8, align 8
+  store ptr %372, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i64.i, ptr %10, align 8
+  %.pre10.i.i.i.i66.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i61.i"
 
 "$Vector.push.89.exit.thread.i.i.i61.i":          ; preds = %merge7.i.i.i.i.i65.i, %"$JsonWriter.integer_field.exit58.i"
-  %375 = phi i64 [ %.pre10.i.i.i.i66.i, %merge7.i.i.i.i.i65.i ], [ %369, %"$JsonWriter.integer_field.exit58.i" ]
-  %376 = phi ptr [ %373, %merge7.i.i.i.i.i65.i ], [ %.pre.i.i.i.i60.i, %"$JsonWriter.integer_field.exit58.i" ]
-  %377 = getelementptr i8, ptr %376, i64 %375
-  store i8 58, ptr %377, align 1
-  %378 = load i64, ptr %8, align 8
-  %379 = add i64 %378, 1
-  store i64 %379, ptr %8, align 8
+  %374 = phi i64 [ %.pre10.i.i.i.i66.i, %merge7.i.i.i.i.i65.i ], [ %368, %"$JsonWriter.integer_field.exit58.i" ]
+  %375 = phi ptr [ %372, %merge7.i.i.i.i.i65.i ], [ %.pre.i.i.i.i60.i, %"$JsonWriter.integer_field.exit58.i" ]
+  %376 = getelementptr i8, ptr %375, i64 %374
+  store i8 58, ptr %376, align 1
+  %377 = load i64, ptr %7, align 8
+  %378 = add i64 %377, 1
+  store i64 %378, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit68.i"
 
 then.i.i.i67.i:                                   ; preds = %merge.i.i.i.i.i62.i
-  %380 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %380, align 1
+  %379 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %379, align 1
   br label %"$JsonWriter.integer_field.exit68.i"
 
 "$JsonWriter.integer_field.exit68.i":             ; preds = %then.i.i.i67.i, %"$Vector.push.89.exit.thread.i.i.i61.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %368)
-  %381 = load i32, ptr %366, align 4
-  %382 = sext i32 %381 to i64
-  %383 = load i32, ptr %337, align 4
-  %384 = sext i32 %383 to i64
-  %385 = mul nsw i64 %384, %382
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %367)
+  %380 = load i32, ptr %365, align 4
+  %381 = sext i32 %380 to i64
+  %382 = load i32, ptr %336, align 4
+  %383 = sext i32 %382 to i64
+  %384 = mul nsw i64 %383, %381
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.769")
-  %386 = load i64, ptr %8, align 8
-  %387 = add i64 %386, 1
-  %388 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i69.i = icmp slt i64 %388, %387
+  %385 = load i64, ptr %7, align 8
+  %386 = add i64 %385, 1
+  %387 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i69.i = icmp slt i64 %387, %386
   %.pre.i.i.i.i70.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i69.i, label %merge.i.i.i.i.i72.i, label %"$Vector.push.89.exit.thread.i.i.i71.i"
 
 merge.i.i.i.i.i72.i:                              ; preds = %"$JsonWriter.integer_field.exit68.i"
-  %389 = shl i64 %388, 1
-  %spec.select.i.i.i.i.i73.i = tail call i64 @llvm.smax.i64(i64 %389, i64 %387)
+  %388 = shl i64 %387, 1
+  %spec.select.i.i.i.i.i73.i = tail call i64 @llvm.smax.i64(i64 %388, i64 %386)
   %spec.store.select.i.i.i.i.i74.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i73.i, i64 8)
-  %390 = tail call ptr @realloc(ptr %.pre.i.i.i.i70.i, i64 %spec.store.select.i.i.i.i.i74.i)
-  %391 = icmp eq ptr %390, null
-  br i1 %391, label %then.i.i.i77.i, label %merge7.i.i.i.i.i75.i
+  %389 = tail call ptr @realloc(ptr %.pre.i.i.i.i70.i, i64 %spec.store.select.i.i.i.i.i74.i)
+  %390 = icmp eq ptr %389, null
+  br i1 %390, label %then.i.i.i77.i, label %merge7.i.i.i.i.i75.i
 
 merge7.i.i.i.i.i75.i:                             ; preds = %merge.i.i.i.i.i72.i
-  store ptr %390, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i74.i, ptr %11, align 8
-  %.pre10.i.i.i.i76.i = load i64, ptr %8, align 8
+  store ptr %389, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i74.i, ptr %10, align 8
+  %.pre10.i.i.i.i76.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i71.i"
 
 "$Vector.push.89.exit.thread.i.i.i71.i":          ; preds = %merge7.i.i.i.i.i75.i, %"$JsonWriter.integer_field.exit68.i"
-  %392 = phi i64 [ %.pre10.i.i.i.i76.i, %merge7.i.i.i.i.i75.i ], [ %386, %"$JsonWriter.integer_field.exit68.i" ]
-  %393 = phi ptr [ %390, %merge7.i.i.i.i.i75.i ], [ %.pre.i.i.i.i70.i, %"$JsonWriter.integer_field.exit68.i" ]
-  %394 = getelementptr i8, ptr %393, i64 %392
-  store i8 58, ptr %394, align 1
-  %395 = load i64, ptr %8, align 8
-  %396 = add i64 %395, 1
-  store i64 %396, ptr %8, align 8
+  %391 = phi i64 [ %.pre10.i.i.i.i76.i, %merge7.i.i.i.i.i75.i ], [ %385, %"$JsonWriter.integer_field.exit68.i" ]
+  %392 = phi ptr [ %389, %merge7.i.i.i.i.i75.i ], [ %.pre.i.i.i.i70.i, %"$JsonWriter.integer_field.exit68.i" ]
+  %393 = getelementptr i8, ptr %392, i64 %391
+  store i8 58, ptr %393, align 1
+  %394 = load i64, ptr %7, align 8
+  %395 = add i64 %394, 1
+  store i64 %395, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit78.i"
 
 then.i.i.i77.i:                                   ; preds = %merge.i.i.i.i.i72.i
-  %397 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %397, align 1
+  %396 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %396, align 1
   br label %"$JsonWriter.integer_field.exit78.i"
 
 "$JsonWriter.integer_field.exit78.i":             ; preds = %then.i.i.i77.i, %"$Vector.push.89.exit.thread.i.i.i71.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %385)
-  %398 = load i32, ptr %366, align 4
-  %399 = getelementptr i8, ptr %1, i64 360
-  %400 = load i32, ptr %399, align 4
-  %401 = load i32, ptr %201, align 4
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %384)
+  %397 = load i32, ptr %365, align 4
+  %398 = getelementptr i8, ptr %1, i64 552
+  %399 = load i32, ptr %398, align 4
+  %400 = load i32, ptr %200, align 4
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.770")
-  %402 = load i64, ptr %8, align 8
-  %403 = add i64 %402, 1
-  %404 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i80.i = icmp slt i64 %404, %403
+  %401 = load i64, ptr %7, align 8
+  %402 = add i64 %401, 1
+  %403 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i80.i = icmp slt i64 %403, %402
   %.pre.i.i.i.i81.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i80.i, label %merge.i.i.i.i.i83.i, label %"$Vector.push.89.exit.thread.i.i.i82.i"
 
 merge.i.i.i.i.i83.i:                              ; preds = %"$JsonWriter.integer_field.exit78.i"
-  %405 = shl i64 %404, 1
-  %spec.select.i.i.i.i.i84.i = tail call i64 @llvm.smax.i64(i64 %405, i64 %403)
+  %404 = shl i64 %403, 1
+  %spec.select.i.i.i.i.i84.i = tail call i64 @llvm.smax.i64(i64 %404, i64 %402)
   %spec.store.select.i.i.i.i.i85.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i84.i, i64 8)
-  %406 = tail call ptr @realloc(ptr %.pre.i.i.i.i81.i, i64 %spec.store.select.i.i.i.i.i85.i)
-  %407 = icmp eq ptr %406, null
-  br i1 %407, label %then.i.i.i88.i, label %merge7.i.i.i.i.i86.i
+  %405 = tail call ptr @realloc(ptr %.pre.i.i.i.i81.i, i64 %spec.store.select.i.i.i.i.i85.i)
+  %406 = icmp eq ptr %405, null
+  br i1 %406, label %then.i.i.i88.i, label %merge7.i.i.i.i.i86.i
 
 merge7.i.i.i.i.i86.i:                             ; preds = %merge.i.i.i.i.i83.i
-  store ptr %406, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i85.i, ptr %11, align 8
-  %.pre10.i.i.i.i87.i = load i64, ptr %8, align 8
+  store ptr %405, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i85.i, ptr %10, align 8
+  %.pre10.i.i.i.i87.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i82.i"
 
 "$Vector.push.89.exit.thread.i.i.i82.i":          ; preds = %merge7.i.i.i.i.i86.i, %"$JsonWriter.integer_field.exit78.i"
-  %408 = phi i64 [ %.pre10.i.i.i.i87.i, %merge7.i.i.i.i.i86.i ], [ %402, %"$JsonWriter.integer_field.exit78.i" ]
-  %409 = phi ptr [ %406, %merge7.i.i.i.i.i86.i ], [ %.pre.i.i.i.i81.i, %"$JsonWriter.integer_field.exit78.i" ]
-  %410 = getelementptr i8, ptr %409, i64 %408
-  store i8 58, ptr %410, align 1
-  %411 = load i64, ptr %8, align 8
-  %412 = add i64 %411, 1
-  store i64 %412, ptr %8, align 8
+  %407 = phi i64 [ %.pre10.i.i.i.i87.i, %merge7.i.i.i.i.i86.i ], [ %401, %"$JsonWriter.integer_field.exit78.i" ]
+  %408 = phi ptr [ %405, %merge7.i.i.i.i.i86.i ], [ %.pre.i.i.i.i81.i, %"$JsonWriter.integer_field.exit78.i" ]
+  %409 = getelementptr i8, ptr %408, i64 %407
+  store i8 58, ptr %409, align 1
+  %410 = load i64, ptr %7, align 8
+  %411 = add i64 %410, 1
+  store i64 %411, ptr %7, align 8
   br label %"$write_cache.exit"
 
 then.i.i.i88.i:                                   ; preds = %merge.i.i.i.i.i83.i
-  %413 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %413, align 1
+  %412 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %412, align 1
   br label %"$write_cache.exit"
 
 "$write_cache.exit":                              ; preds = %"$Vector.push.89.exit.thread.i.i.i82.i", %then.i.i.i88.i
-  %414 = sdiv i32 %398, %400
-  %spec.select.i79.i = tail call i32 @llvm.smin.i32(i32 %414, i32 %401)
-  %415 = sext i32 %spec.select.i79.i to i64
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %415)
+  %413 = sdiv i32 %397, %399
+  %spec.select.i79.i = tail call i32 @llvm.smin.i32(i32 %413, i32 %400)
+  %414 = sext i32 %spec.select.i79.i to i64
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %414)
+  %415 = getelementptr i8, ptr %1, i64 40
+  %416 = load i64, ptr %415, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.771")
-  %416 = load i64, ptr %8, align 8
-  %417 = add i64 %416, 1
-  %418 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i110 = icmp slt i64 %418, %417
-  %.pre.i.i.i.i111 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i110, label %merge.i.i.i.i.i113, label %"$Vector.push.89.exit.thread.i.i.i112"
+  %417 = load i64, ptr %7, align 8
+  %418 = add i64 %417, 1
+  %419 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i111 = icmp slt i64 %419, %418
+  %.pre.i.i.i.i112 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i111, label %merge.i.i.i.i.i114, label %"$Vector.push.89.exit.thread.i.i.i113"
 
-merge.i.i.i.i.i113:                               ; preds = %"$write_cache.exit"
-  %419 = shl i64 %418, 1
-  %spec.select.i.i.i.i.i114 = tail call i64 @llvm.smax.i64(i64 %419, i64 %417)
-  %spec.store.select.i.i.i.i.i115 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i114, i64 8)
-  %420 = tail call ptr @realloc(ptr %.pre.i.i.i.i111, i64 %spec.store.select.i.i.i.i.i115)
-  %421 = icmp eq ptr %420, null
-  br i1 %421, label %then.i.i.i118, label %merge7.i.i.i.i.i116
+merge.i.i.i.i.i114:                               ; preds = %"$write_cache.exit"
+  %420 = shl i64 %419, 1
+  %spec.select.i.i.i.i.i115 = tail call i64 @llvm.smax.i64(i64 %420, i64 %418)
+  %spec.store.select.i.i.i.i.i116 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i115, i64 8)
+  %421 = tail call ptr @realloc(ptr %.pre.i.i.i.i112, i64 %spec.store.select.i.i.i.i.i116)
+  %422 = icmp eq ptr %421, null
+  br i1 %422, label %then.i.i.i119, label %merge7.i.i.i.i.i117
 
-merge7.i.i.i.i.i116:                              ; preds = %merge.i.i.i.i.i113
-  store ptr %420, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i115, ptr %11, align 8
-  %.pre10.i.i.i.i117 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i112"
+merge7.i.i.i.i.i117:                              ; preds = %merge.i.i.i.i.i114
+  store ptr %421, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i116, ptr %10, align 8
+  %.pre10.i.i.i.i118 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i113"
 
-"$Vector.push.89.exit.thread.i.i.i112":           ; preds = %merge7.i.i.i.i.i116, %"$write_cache.exit"
-  %422 = phi i64 [ %.pre10.i.i.i.i117, %merge7.i.i.i.i.i116 ], [ %416, %"$write_cache.exit" ]
-  %423 = phi ptr [ %420, %merge7.i.i.i.i.i116 ], [ %.pre.i.i.i.i111, %"$write_cache.exit" ]
-  %424 = getelementptr i8, ptr %423, i64 %422
-  store i8 58, ptr %424, align 1
-  %425 = load i64, ptr %8, align 8
-  %426 = add i64 %425, 1
-  store i64 %426, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit119"
+"$Vector.push.89.exit.thread.i.i.i113":           ; preds = %merge7.i.i.i.i.i117, %"$write_cache.exit"
+  %423 = phi i64 [ %.pre10.i.i.i.i118, %merge7.i.i.i.i.i117 ], [ %417, %"$write_cache.exit" ]
+  %424 = phi ptr [ %421, %merge7.i.i.i.i.i117 ], [ %.pre.i.i.i.i112, %"$write_cache.exit" ]
+  %425 = getelementptr i8, ptr %424, i64 %423
+  store i8 58, ptr %425, align 1
+  %426 = load i64, ptr %7, align 8
+  %427 = add i64 %426, 1
+  store i64 %427, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit120"
 
-then.i.i.i118:                                    ; preds = %merge.i.i.i.i.i113
-  %427 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %427, align 1
-  br label %"$JsonWriter.integer_field.exit119"
+then.i.i.i119:                                    ; preds = %merge.i.i.i.i.i114
+  %428 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %428, align 1
+  br label %"$JsonWriter.integer_field.exit120"
 
-"$JsonWriter.integer_field.exit119":              ; preds = %"$Vector.push.89.exit.thread.i.i.i112", %then.i.i.i118
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %3)
-  %428 = getelementptr i8, ptr %1, i64 352
-  %429 = load i64, ptr %428, align 8
+"$JsonWriter.integer_field.exit120":              ; preds = %"$Vector.push.89.exit.thread.i.i.i113", %then.i.i.i119
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %416)
+  %429 = getelementptr i8, ptr %1, i64 544
+  %430 = load i64, ptr %429, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.772")
-  %430 = load i64, ptr %8, align 8
-  %431 = add i64 %430, 1
-  %432 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i120 = icmp slt i64 %432, %431
-  %.pre.i.i.i.i121 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i120, label %merge.i.i.i.i.i123, label %"$Vector.push.89.exit.thread.i.i.i122"
+  %431 = load i64, ptr %7, align 8
+  %432 = add i64 %431, 1
+  %433 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i121 = icmp slt i64 %433, %432
+  %.pre.i.i.i.i122 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i121, label %merge.i.i.i.i.i124, label %"$Vector.push.89.exit.thread.i.i.i123"
 
-merge.i.i.i.i.i123:                               ; preds = %"$JsonWriter.integer_field.exit119"
-  %433 = shl i64 %432, 1
-  %spec.select.i.i.i.i.i124 = tail call i64 @llvm.smax.i64(i64 %433, i64 %431)
-  %spec.store.select.i.i.i.i.i125 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i124, i64 8)
-  %434 = tail call ptr @realloc(ptr %.pre.i.i.i.i121, i64 %spec.store.select.i.i.i.i.i125)
-  %435 = icmp eq ptr %434, null
-  br i1 %435, label %then.i.i.i128, label %merge7.i.i.i.i.i126
+merge.i.i.i.i.i124:                               ; preds = %"$JsonWriter.integer_field.exit120"
+  %434 = shl i64 %433, 1
+  %spec.select.i.i.i.i.i125 = tail call i64 @llvm.smax.i64(i64 %434, i64 %432)
+  %spec.store.select.i.i.i.i.i126 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i125, i64 8)
+  %435 = tail call ptr @realloc(ptr %.pre.i.i.i.i122, i64 %spec.store.select.i.i.i.i.i126)
+  %436 = icmp eq ptr %435, null
+  br i1 %436, label %then.i.i.i129, label %merge7.i.i.i.i.i127
 
-merge7.i.i.i.i.i126:                              ; preds = %merge.i.i.i.i.i123
-  store ptr %434, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i125, ptr %11, align 8
-  %.pre10.i.i.i.i127 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i122"
+merge7.i.i.i.i.i127:                              ; preds = %merge.i.i.i.i.i124
+  store ptr %435, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i126, ptr %10, align 8
+  %.pre10.i.i.i.i128 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i123"
 
-"$Vector.push.89.exit.thread.i.i.i122":           ; preds = %merge7.i.i.i.i.i126, %"$JsonWriter.integer_field.exit119"
-  %436 = phi i64 [ %.pre10.i.i.i.i127, %merge7.i.i.i.i.i126 ], [ %430, %"$JsonWriter.integer_field.exit119" ]
-  %437 = phi ptr [ %434, %merge7.i.i.i.i.i126 ], [ %.pre.i.i.i.i121, %"$JsonWriter.integer_field.exit119" ]
-  %438 = getelementptr i8, ptr %437, i64 %436
-  store i8 58, ptr %438, align 1
-  %439 = load i64, ptr %8, align 8
-  %440 = add i64 %439, 1
-  store i64 %440, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit129"
+"$Vector.push.89.exit.thread.i.i.i123":           ; preds = %merge7.i.i.i.i.i127, %"$JsonWriter.integer_field.exit120"
+  %437 = phi i64 [ %.pre10.i.i.i.i128, %merge7.i.i.i.i.i127 ], [ %431, %"$JsonWriter.integer_field.exit120" ]
+  %438 = phi ptr [ %435, %merge7.i.i.i.i.i127 ], [ %.pre.i.i.i.i122, %"$JsonWriter.integer_field.exit120" ]
+  %439 = getelementptr i8, ptr %438, i64 %437
+  store i8 58, ptr %439, align 1
+  %440 = load i64, ptr %7, align 8
+  %441 = add i64 %440, 1
+  store i64 %441, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit130"
 
-then.i.i.i128:                                    ; preds = %merge.i.i.i.i.i123
-  %441 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %441, align 1
-  br label %"$JsonWriter.integer_field.exit129"
+then.i.i.i129:                                    ; preds = %merge.i.i.i.i.i124
+  %442 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %442, align 1
+  br label %"$JsonWriter.integer_field.exit130"
 
-"$JsonWriter.integer_field.exit129":              ; preds = %"$Vector.push.89.exit.thread.i.i.i122", %then.i.i.i128
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %429)
-  %442 = getelementptr i8, ptr %1, i64 512
-  %443 = load i64, ptr %442, align 8
+"$JsonWriter.integer_field.exit130":              ; preds = %"$Vector.push.89.exit.thread.i.i.i123", %then.i.i.i129
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %430)
+  %443 = getelementptr i8, ptr %1, i64 704
+  %444 = load i64, ptr %443, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.773")
-  %444 = load i64, ptr %8, align 8
-  %445 = add i64 %444, 1
-  %446 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i130 = icmp slt i64 %446, %445
-  %.pre.i.i.i.i131 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i130, label %merge.i.i.i.i.i133, label %"$Vector.push.89.exit.thread.i.i.i132"
+  %445 = load i64, ptr %7, align 8
+  %446 = add i64 %445, 1
+  %447 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i131 = icmp slt i64 %447, %446
+  %.pre.i.i.i.i132 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i131, label %merge.i.i.i.i.i134, label %"$Vector.push.89.exit.thread.i.i.i133"
 
-merge.i.i.i.i.i133:                               ; preds = %"$JsonWriter.integer_field.exit129"
-  %447 = shl i64 %446, 1
-  %spec.select.i.i.i.i.i134 = tail call i64 @llvm.smax.i64(i64 %447, i64 %445)
-  %spec.store.select.i.i.i.i.i135 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i134, i64 8)
-  %448 = tail call ptr @realloc(ptr %.pre.i.i.i.i131, i64 %spec.store.select.i.i.i.i.i135)
-  %449 = icmp eq ptr %448, null
-  br i1 %449, label %then.i.i.i138, label %merge7.i.i.i.i.i136
+merge.i.i.i.i.i134:                               ; preds = %"$JsonWriter.integer_field.exit130"
+  %448 = shl i64 %447, 1
+  %spec.select.i.i.i.i.i135 = tail call i64 @llvm.smax.i64(i64 %448, i64 %446)
+  %spec.store.select.i.i.i.i.i136 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i135, i64 8)
+  %449 = tail call ptr @realloc(ptr %.pre.i.i.i.i132, i64 %spec.store.select.i.i.i.i.i136)
+  %450 = icmp eq ptr %449, null
+  br i1 %450, label %then.i.i.i139, label %merge7.i.i.i.i.i137
 
-merge7.i.i.i.i.i136:                              ; preds = %merge.i.i.i.i.i133
-  store ptr %448, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i135, ptr %11, align 8
-  %.pre10.i.i.i.i137 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i132"
+merge7.i.i.i.i.i137:                              ; preds = %merge.i.i.i.i.i134
+  store ptr %449, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i136, ptr %10, align 8
+  %.pre10.i.i.i.i138 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i133"
 
-"$Vector.push.89.exit.thread.i.i.i132":           ; preds = %merge7.i.i.i.i.i136, %"$JsonWriter.integer_field.exit129"
-  %450 = phi i64 [ %.pre10.i.i.i.i137, %merge7.i.i.i.i.i136 ], [ %444, %"$JsonWriter.integer_field.exit129" ]
-  %451 = phi ptr [ %448, %merge7.i.i.i.i.i136 ], [ %.pre.i.i.i.i131, %"$JsonWriter.integer_field.exit129" ]
-  %452 = getelementptr i8, ptr %451, i64 %450
-  store i8 58, ptr %452, align 1
-  %453 = load i64, ptr %8, align 8
-  %454 = add i64 %453, 1
-  store i64 %454, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit139"
+"$Vector.push.89.exit.thread.i.i.i133":           ; preds = %merge7.i.i.i.i.i137, %"$JsonWriter.integer_field.exit130"
+  %451 = phi i64 [ %.pre10.i.i.i.i138, %merge7.i.i.i.i.i137 ], [ %445, %"$JsonWriter.integer_field.exit130" ]
+  %452 = phi ptr [ %449, %merge7.i.i.i.i.i137 ], [ %.pre.i.i.i.i132, %"$JsonWriter.integer_field.exit130" ]
+  %453 = getelementptr i8, ptr %452, i64 %451
+  store i8 58, ptr %453, align 1
+  %454 = load i64, ptr %7, align 8
+  %455 = add i64 %454, 1
+  store i64 %455, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit140"
 
-then.i.i.i138:                                    ; preds = %merge.i.i.i.i.i133
-  %455 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %455, align 1
-  br label %"$JsonWriter.integer_field.exit139"
+then.i.i.i139:                                    ; preds = %merge.i.i.i.i.i134
+  %456 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %456, align 1
+  br label %"$JsonWriter.integer_field.exit140"
 
-"$JsonWriter.integer_field.exit139":              ; preds = %"$Vector.push.89.exit.thread.i.i.i132", %then.i.i.i138
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %443)
-  %456 = getelementptr i8, ptr %1, i64 520
-  %457 = load i8, ptr %456, align 1
-  %458 = icmp ne i8 %457, 0
-  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.774", i1 zeroext %458)
-  %459 = getelementptr i8, ptr %1, i64 521
+"$JsonWriter.integer_field.exit140":              ; preds = %"$Vector.push.89.exit.thread.i.i.i133", %then.i.i.i139
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %444)
+  %457 = getelementptr i8, ptr %1, i64 712
+  %458 = load i8, ptr %457, align 1
+  %459 = icmp ne i8 %458, 0
+  tail call fastcc void @"$JsonWriter.boolean_field"(ptr nonnull %0, ptr nonnull @"$string.774", i1 zeroext %459)
+  %460 = getelementptr i8, ptr %1, i64 713
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.775")
-  %460 = load i64, ptr %8, align 8
-  %461 = add i64 %460, 1
-  %462 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i140 = icmp slt i64 %462, %461
-  %.pre.i.i.i.i141 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i140, label %merge.i.i.i.i.i143, label %"$Vector.push.89.exit.thread.i.i.i142"
+  %461 = load i64, ptr %7, align 8
+  %462 = add i64 %461, 1
+  %463 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i141 = icmp slt i64 %463, %462
+  %.pre.i.i.i.i142 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i141, label %merge.i.i.i.i.i144, label %"$Vector.push.89.exit.thread.i.i.i143"
 
-merge.i.i.i.i.i143:                               ; preds = %"$JsonWriter.integer_field.exit139"
-  %463 = shl i64 %462, 1
-  %spec.select.i.i.i.i.i144 = tail call i64 @llvm.smax.i64(i64 %463, i64 %461)
-  %spec.store.select.i.i.i.i.i145 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i144, i64 8)
-  %464 = tail call ptr @realloc(ptr %.pre.i.i.i.i141, i64 %spec.store.select.i.i.i.i.i145)
-  %465 = icmp eq ptr %464, null
-  br i1 %465, label %then.i.i.i148, label %merge7.i.i.i.i.i146
+merge.i.i.i.i.i144:                               ; preds = %"$JsonWriter.integer_field.exit140"
+  %464 = shl i64 %463, 1
+  %spec.select.i.i.i.i.i145 = tail call i64 @llvm.smax.i64(i64 %464, i64 %462)
+  %spec.store.select.i.i.i.i.i146 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i145, i64 8)
+  %465 = tail call ptr @realloc(ptr %.pre.i.i.i.i142, i64 %spec.store.select.i.i.i.i.i146)
+  %466 = icmp eq ptr %465, null
+  br i1 %466, label %then.i.i.i149, label %merge7.i.i.i.i.i147
 
-merge7.i.i.i.i.i146:                              ; preds = %merge.i.i.i.i.i143
-  store ptr %464, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i145, ptr %11, align 8
-  %.pre10.i.i.i.i147 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i142"
+merge7.i.i.i.i.i147:                              ; preds = %merge.i.i.i.i.i144
+  store ptr %465, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i146, ptr %10, align 8
+  %.pre10.i.i.i.i148 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i143"
 
-"$Vector.push.89.exit.thread.i.i.i142":           ; preds = %merge7.i.i.i.i.i146, %"$JsonWriter.integer_field.exit139"
-  %466 = phi i64 [ %.pre10.i.i.i.i147, %merge7.i.i.i.i.i146 ], [ %460, %"$JsonWriter.integer_field.exit139" ]
-  %467 = phi ptr [ %464, %merge7.i.i.i.i.i146 ], [ %.pre.i.i.i.i141, %"$JsonWriter.integer_field.exit139" ]
-  %468 = getelementptr i8, ptr %467, i64 %466
-  store i8 58, ptr %468, align 1
-  %469 = load i64, ptr %8, align 8
-  %470 = add i64 %469, 1
-  store i64 %470, ptr %8, align 8
-  br label %"$JsonWriter.string_field.exit149"
+"$Vector.push.89.exit.thread.i.i.i143":           ; preds = %merge7.i.i.i.i.i147, %"$JsonWriter.integer_field.exit140"
+  %467 = phi i64 [ %.pre10.i.i.i.i148, %merge7.i.i.i.i.i147 ], [ %461, %"$JsonWriter.integer_field.exit140" ]
+  %468 = phi ptr [ %465, %merge7.i.i.i.i.i147 ], [ %.pre.i.i.i.i142, %"$JsonWriter.integer_field.exit140" ]
+  %469 = getelementptr i8, ptr %468, i64 %467
+  store i8 58, ptr %469, align 1
+  %470 = load i64, ptr %7, align 8
+  %471 = add i64 %470, 1
+  store i64 %471, ptr %7, align 8
+  br label %"$JsonWriter.string_field.exit150"
 
-then.i.i.i148:                                    ; preds = %merge.i.i.i.i.i143
-  %471 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %471, align 1
-  br label %"$JsonWriter.string_field.exit149"
+then.i.i.i149:                                    ; preds = %merge.i.i.i.i.i144
+  %472 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %472, align 1
+  br label %"$JsonWriter.string_field.exit150"
 
-"$JsonWriter.string_field.exit149":               ; preds = %"$Vector.push.89.exit.thread.i.i.i142", %then.i.i.i148
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %459)
-  %472 = getelementptr i8, ptr %1, i64 1033
+"$JsonWriter.string_field.exit150":               ; preds = %"$Vector.push.89.exit.thread.i.i.i143", %then.i.i.i149
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %460)
+  %473 = getelementptr i8, ptr %1, i64 1225
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.776")
-  %473 = load i64, ptr %8, align 8
-  %474 = add i64 %473, 1
-  %475 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i150 = icmp slt i64 %475, %474
-  %.pre.i.i.i.i151 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i150, label %merge.i.i.i.i.i153, label %"$Vector.push.89.exit.thread.i.i.i152"
+  %474 = load i64, ptr %7, align 8
+  %475 = add i64 %474, 1
+  %476 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i151 = icmp slt i64 %476, %475
+  %.pre.i.i.i.i152 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i151, label %merge.i.i.i.i.i154, label %"$Vector.push.89.exit.thread.i.i.i153"
 
-merge.i.i.i.i.i153:                               ; preds = %"$JsonWriter.string_field.exit149"
-  %476 = shl i64 %475, 1
-  %spec.select.i.i.i.i.i154 = tail call i64 @llvm.smax.i64(i64 %476, i64 %474)
-  %spec.store.select.i.i.i.i.i155 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i154, i64 8)
-  %477 = tail call ptr @realloc(ptr %.pre.i.i.i.i151, i64 %spec.store.select.i.i.i.i.i155)
-  %478 = icmp eq ptr %477, null
-  br i1 %478, label %then.i.i.i158, label %merge7.i.i.i.i.i156
+merge.i.i.i.i.i154:                               ; preds = %"$JsonWriter.string_field.exit150"
+  %477 = shl i64 %476, 1
+  %spec.select.i.i.i.i.i155 = tail call i64 @llvm.smax.i64(i64 %477, i64 %475)
+  %spec.store.select.i.i.i.i.i156 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i155, i64 8)
+  %478 = tail call ptr @realloc(ptr %.pre.i.i.i.i152, i64 %spec.store.select.i.i.i.i.i156)
+  %479 = icmp eq ptr %478, null
+  br i1 %479, label %then.i.i.i159, label %merge7.i.i.i.i.i157
 
-merge7.i.i.i.i.i156:                              ; preds = %merge.i.i.i.i.i153
-  store ptr %477, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i155, ptr %11, align 8
-  %.pre10.i.i.i.i157 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i152"
+merge7.i.i.i.i.i157:                              ; preds = %merge.i.i.i.i.i154
+  store ptr %478, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i156, ptr %10, align 8
+  %.pre10.i.i.i.i158 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i153"
 
-"$Vector.push.89.exit.thread.i.i.i152":           ; preds = %merge7.i.i.i.i.i156, %"$JsonWriter.string_field.exit149"
-  %479 = phi i64 [ %.pre10.i.i.i.i157, %merge7.i.i.i.i.i156 ], [ %473, %"$JsonWriter.string_field.exit149" ]
-  %480 = phi ptr [ %477, %merge7.i.i.i.i.i156 ], [ %.pre.i.i.i.i151, %"$JsonWriter.string_field.exit149" ]
-  %481 = getelementptr i8, ptr %480, i64 %479
-  store i8 58, ptr %481, align 1
-  %482 = load i64, ptr %8, align 8
-  %483 = add i64 %482, 1
-  store i64 %483, ptr %8, align 8
-  br label %"$JsonWriter.string_field.exit159"
+"$Vector.push.89.exit.thread.i.i.i153":           ; preds = %merge7.i.i.i.i.i157, %"$JsonWriter.string_field.exit150"
+  %480 = phi i64 [ %.pre10.i.i.i.i158, %merge7.i.i.i.i.i157 ], [ %474, %"$JsonWriter.string_field.exit150" ]
+  %481 = phi ptr [ %478, %merge7.i.i.i.i.i157 ], [ %.pre.i.i.i.i152, %"$JsonWriter.string_field.exit150" ]
+  %482 = getelementptr i8, ptr %481, i64 %480
+  store i8 58, ptr %482, align 1
+  %483 = load i64, ptr %7, align 8
+  %484 = add i64 %483, 1
+  store i64 %484, ptr %7, align 8
+  br label %"$JsonWriter.string_field.exit160"
 
-then.i.i.i158:                                    ; preds = %merge.i.i.i.i.i153
-  %484 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %484, align 1
-  br label %"$JsonWriter.string_field.exit159"
+then.i.i.i159:                                    ; preds = %merge.i.i.i.i.i154
+  %485 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %485, align 1
+  br label %"$JsonWriter.string_field.exit160"
 
-"$JsonWriter.string_field.exit159":               ; preds = %"$Vector.push.89.exit.thread.i.i.i152", %then.i.i.i158
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %472)
-  call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %4)
-  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %4, ptr nonnull readonly %1)
-  %shape.sroa.0.0.copyload.i = load i64, ptr %4, align 8
-  %shape.sroa.8.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 8
+"$JsonWriter.string_field.exit160":               ; preds = %"$Vector.push.89.exit.thread.i.i.i153", %then.i.i.i159
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr readonly %473)
+  call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %3)
+  call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %3, ptr nonnull readonly %1)
+  %shape.sroa.0.0.copyload.i = load i64, ptr %3, align 8
+  %shape.sroa.8.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 8
   %shape.sroa.8.0.copyload.i = load i64, ptr %shape.sroa.8.0..sroa_idx.i, align 8
-  %shape.sroa.25.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 16
+  %shape.sroa.25.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 16
   %shape.sroa.25.0.copyload.i = load i64, ptr %shape.sroa.25.0..sroa_idx.i, align 8
-  %shape.sroa.28.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 24
+  %shape.sroa.28.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 24
   %shape.sroa.28.0.copyload.i = load i64, ptr %shape.sroa.28.0..sroa_idx.i, align 8
-  %shape.sroa.39.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 32
+  %shape.sroa.39.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 32
   %shape.sroa.39.0.copyload.i = load i64, ptr %shape.sroa.39.0..sroa_idx.i, align 8
-  %shape.sroa.46.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 40
+  %shape.sroa.46.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 40
   %shape.sroa.46.0.copyload.i = load i64, ptr %shape.sroa.46.0..sroa_idx.i, align 8
-  %shape.sroa.50.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 48
+  %shape.sroa.50.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 48
   %shape.sroa.50.0.copyload.i = load i64, ptr %shape.sroa.50.0..sroa_idx.i, align 8
-  %shape.sroa.54.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 56
+  %shape.sroa.54.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 56
   %shape.sroa.54.0.copyload.i = load i64, ptr %shape.sroa.54.0..sroa_idx.i, align 8
-  %shape.sroa.55.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 64
+  %shape.sroa.55.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 64
   %shape.sroa.55.0.copyload.i = load i64, ptr %shape.sroa.55.0..sroa_idx.i, align 8
-  %shape.sroa.58.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 72
+  %shape.sroa.58.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 72
   %shape.sroa.58.0.copyload.i = load i64, ptr %shape.sroa.58.0..sroa_idx.i, align 8
-  %shape.sroa.62.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 80
+  %shape.sroa.62.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 80
   %shape.sroa.62.0.copyload.i = load i64, ptr %shape.sroa.62.0..sroa_idx.i, align 8
-  %shape.sroa.66.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 88
+  %shape.sroa.66.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 88
   %shape.sroa.66.0.copyload.i = load i64, ptr %shape.sroa.66.0..sroa_idx.i, align 8
-  %shape.sroa.68.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 96
+  %shape.sroa.68.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 96
   %shape.sroa.68.0.copyload.i = load i64, ptr %shape.sroa.68.0..sroa_idx.i, align 8
-  %shape.sroa.71.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 104
+  %shape.sroa.71.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 104
   %shape.sroa.71.0.copyload.i = load i64, ptr %shape.sroa.71.0..sroa_idx.i, align 8
-  %shape.sroa.72.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 112
+  %shape.sroa.72.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 112
   %shape.sroa.72.0.copyload.i = load i64, ptr %shape.sroa.72.0..sroa_idx.i, align 8
-  %shape.sroa.75.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 120
+  %shape.sroa.75.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 120
   %shape.sroa.75.0.copyload.i = load i64, ptr %shape.sroa.75.0..sroa_idx.i, align 8
-  %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %4, i64 128
+  %shape.sroa.77.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 128
   %shape.sroa.77.0.copyload.i = load i64, ptr %shape.sroa.77.0..sroa_idx.i, align 8
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.777")
-  %485 = load i64, ptr %8, align 8
-  %486 = add i64 %485, 1
-  %487 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i160 = icmp slt i64 %487, %486
-  %.pre.i.i.i.i161 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i160, label %merge.i.i.i.i.i173, label %"$Vector.push.89.exit.thread.i.i.i162"
+  %486 = load i64, ptr %7, align 8
+  %487 = add i64 %486, 1
+  %488 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i161 = icmp slt i64 %488, %487
+  %.pre.i.i.i.i162 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i161, label %merge.i.i.i.i.i174, label %"$Vector.push.89.exit.thread.i.i.i163"
 
-merge.i.i.i.i.i173:                               ; preds = %"$JsonWriter.string_field.exit159"
-  %488 = shl i64 %487, 1
-  %spec.select.i.i.i.i.i174 = tail call i64 @llvm.smax.i64(i64 %488, i64 %486)
-  %spec.store.select.i.i.i.i.i175 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i174, i64 8)
-  %489 = tail call ptr @realloc(ptr %.pre.i.i.i.i161, i64 %spec.store.select.i.i.i.i.i175)
-  %490 = icmp eq ptr %489, null
-  br i1 %490, label %then.i.i.i178, label %merge7.i.i.i.i.i176
+merge.i.i.i.i.i174:                               ; preds = %"$JsonWriter.string_field.exit160"
+  %489 = shl i64 %488, 1
+  %spec.select.i.i.i.i.i175 = tail call i64 @llvm.smax.i64(i64 %489, i64 %487)
+  %spec.store.select.i.i.i.i.i176 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i175, i64 8)
+  %490 = tail call ptr @realloc(ptr %.pre.i.i.i.i162, i64 %spec.store.select.i.i.i.i.i176)
+  %491 = icmp eq ptr %490, null
+  br i1 %491, label %then.i.i.i179, label %merge7.i.i.i.i.i177
 
-merge7.i.i.i.i.i176:                              ; preds = %merge.i.i.i.i.i173
-  store ptr %489, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i175, ptr %11, align 8
-  %.pre10.i.i.i.i177 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i162"
+merge7.i.i.i.i.i177:                              ; preds = %merge.i.i.i.i.i174
+  store ptr %490, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i176, ptr %10, align 8
+  %.pre10.i.i.i.i178 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i163"
 
-"$Vector.push.89.exit.thread.i.i.i162":           ; preds = %merge7.i.i.i.i.i176, %"$JsonWriter.string_field.exit159"
-  %491 = phi i64 [ %.pre10.i.i.i.i177, %merge7.i.i.i.i.i176 ], [ %485, %"$JsonWriter.string_field.exit159" ]
-  %492 = phi ptr [ %489, %merge7.i.i.i.i.i176 ], [ %.pre.i.i.i.i161, %"$JsonWriter.string_field.exit159" ]
-  %493 = getelementptr i8, ptr %492, i64 %491
-  store i8 58, ptr %493, align 1
-  %494 = load i64, ptr %8, align 8
-  %495 = add i64 %494, 1
-  store i64 %495, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i163":           ; preds = %merge7.i.i.i.i.i177, %"$JsonWriter.string_field.exit160"
+  %492 = phi i64 [ %.pre10.i.i.i.i178, %merge7.i.i.i.i.i177 ], [ %486, %"$JsonWriter.string_field.exit160" ]
+  %493 = phi ptr [ %490, %merge7.i.i.i.i.i177 ], [ %.pre.i.i.i.i162, %"$JsonWriter.string_field.exit160" ]
+  %494 = getelementptr i8, ptr %493, i64 %492
+  store i8 58, ptr %494, align 1
+  %495 = load i64, ptr %7, align 8
+  %496 = add i64 %495, 1
+  store i64 %496, ptr %7, align 8
   br label %"$JsonWriter.key.exit.i"
 
-then.i.i.i178:                                    ; preds = %merge.i.i.i.i.i173
-  %496 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %496, align 1
+then.i.i.i179:                                    ; preds = %merge.i.i.i.i.i174
+  %497 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %497, align 1
   br label %"$JsonWriter.key.exit.i"
 
-"$JsonWriter.key.exit.i":                         ; preds = %then.i.i.i178, %"$Vector.push.89.exit.thread.i.i.i162"
-  store i8 0, ptr %22, align 1
+"$JsonWriter.key.exit.i":                         ; preds = %then.i.i.i179, %"$Vector.push.89.exit.thread.i.i.i163"
+  store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
-  %497 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %498 = mul i64 %497, %shape.sroa.28.0.copyload.i
+  %498 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %499 = mul i64 %498, %shape.sroa.28.0.copyload.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.778")
-  %499 = load i64, ptr %8, align 8
-  %500 = add i64 %499, 1
-  %501 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i.i163 = icmp slt i64 %501, %500
-  %.pre.i.i.i.i.i164 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i163, label %merge.i.i.i.i.i.i167, label %"$Vector.push.89.exit.thread.i.i.i.i165"
+  %500 = load i64, ptr %7, align 8
+  %501 = add i64 %500, 1
+  %502 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i164 = icmp slt i64 %502, %501
+  %.pre.i.i.i.i.i165 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i164, label %merge.i.i.i.i.i.i168, label %"$Vector.push.89.exit.thread.i.i.i.i166"
 
-merge.i.i.i.i.i.i167:                             ; preds = %"$JsonWriter.key.exit.i"
-  %502 = shl i64 %501, 1
-  %spec.select.i.i.i.i.i.i168 = tail call i64 @llvm.smax.i64(i64 %502, i64 %500)
-  %spec.store.select.i.i.i.i.i.i169 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i168, i64 8)
-  %503 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i164, i64 %spec.store.select.i.i.i.i.i.i169)
-  %504 = icmp eq ptr %503, null
-  br i1 %504, label %then.i.i.i.i172, label %merge7.i.i.i.i.i.i170
+merge.i.i.i.i.i.i168:                             ; preds = %"$JsonWriter.key.exit.i"
+  %503 = shl i64 %502, 1
+  %spec.select.i.i.i.i.i.i169 = tail call i64 @llvm.smax.i64(i64 %503, i64 %501)
+  %spec.store.select.i.i.i.i.i.i170 = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i169, i64 8)
+  %504 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i165, i64 %spec.store.select.i.i.i.i.i.i170)
+  %505 = icmp eq ptr %504, null
+  br i1 %505, label %then.i.i.i.i173, label %merge7.i.i.i.i.i.i171
 
-merge7.i.i.i.i.i.i170:                            ; preds = %merge.i.i.i.i.i.i167
-  store ptr %503, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i169, ptr %11, align 8
-  %.pre10.i.i.i.i.i171 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i165"
+merge7.i.i.i.i.i.i171:                            ; preds = %merge.i.i.i.i.i.i168
+  store ptr %504, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i170, ptr %10, align 8
+  %.pre10.i.i.i.i.i172 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i166"
 
-"$Vector.push.89.exit.thread.i.i.i.i165":         ; preds = %merge7.i.i.i.i.i.i170, %"$JsonWriter.key.exit.i"
-  %505 = phi i64 [ %.pre10.i.i.i.i.i171, %merge7.i.i.i.i.i.i170 ], [ %499, %"$JsonWriter.key.exit.i" ]
-  %506 = phi ptr [ %503, %merge7.i.i.i.i.i.i170 ], [ %.pre.i.i.i.i.i164, %"$JsonWriter.key.exit.i" ]
-  %507 = getelementptr i8, ptr %506, i64 %505
-  store i8 58, ptr %507, align 1
-  %508 = load i64, ptr %8, align 8
-  %509 = add i64 %508, 1
-  store i64 %509, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit.i166"
+"$Vector.push.89.exit.thread.i.i.i.i166":         ; preds = %merge7.i.i.i.i.i.i171, %"$JsonWriter.key.exit.i"
+  %506 = phi i64 [ %.pre10.i.i.i.i.i172, %merge7.i.i.i.i.i.i171 ], [ %500, %"$JsonWriter.key.exit.i" ]
+  %507 = phi ptr [ %504, %merge7.i.i.i.i.i.i171 ], [ %.pre.i.i.i.i.i165, %"$JsonWriter.key.exit.i" ]
+  %508 = getelementptr i8, ptr %507, i64 %506
+  store i8 58, ptr %508, align 1
+  %509 = load i64, ptr %7, align 8
+  %510 = add i64 %509, 1
+  store i64 %510, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit.i167"
 
-then.i.i.i.i172:                                  ; preds = %merge.i.i.i.i.i.i167
-  %510 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %510, align 1
-  br label %"$JsonWriter.integer_field.exit.i166"
+then.i.i.i.i173:                                  ; preds = %merge.i.i.i.i.i.i168
+  %511 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %511, align 1
+  br label %"$JsonWriter.integer_field.exit.i167"
 
-"$JsonWriter.integer_field.exit.i166":            ; preds = %then.i.i.i.i172, %"$Vector.push.89.exit.thread.i.i.i.i165"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %498)
-  %511 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
-  %512 = mul i64 %shape.sroa.62.0.copyload.i, %511
+"$JsonWriter.integer_field.exit.i167":            ; preds = %then.i.i.i.i173, %"$Vector.push.89.exit.thread.i.i.i.i166"
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
+  %512 = mul i64 %shape.sroa.39.0.copyload.i, %shape.sroa.28.0.copyload.i
+  %513 = mul i64 %shape.sroa.62.0.copyload.i, %512
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.779")
-  %513 = load i64, ptr %8, align 8
-  %514 = add i64 %513, 1
-  %515 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i92.i = icmp slt i64 %515, %514
+  %514 = load i64, ptr %7, align 8
+  %515 = add i64 %514, 1
+  %516 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i92.i = icmp slt i64 %516, %515
   %.pre.i.i.i.i93.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i92.i, label %merge.i.i.i.i.i95.i, label %"$Vector.push.89.exit.thread.i.i.i94.i"
 
-merge.i.i.i.i.i95.i:                              ; preds = %"$JsonWriter.integer_field.exit.i166"
-  %516 = shl i64 %515, 1
-  %spec.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %516, i64 %514)
+merge.i.i.i.i.i95.i:                              ; preds = %"$JsonWriter.integer_field.exit.i167"
+  %517 = shl i64 %516, 1
+  %spec.select.i.i.i.i.i96.i = tail call i64 @llvm.smax.i64(i64 %517, i64 %515)
   %spec.store.select.i.i.i.i.i97.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i96.i, i64 8)
-  %517 = tail call ptr @realloc(ptr %.pre.i.i.i.i93.i, i64 %spec.store.select.i.i.i.i.i97.i)
-  %518 = icmp eq ptr %517, null
-  br i1 %518, label %then.i.i.i100.i, label %merge7.i.i.i.i.i98.i
+  %518 = tail call ptr @realloc(ptr %.pre.i.i.i.i93.i, i64 %spec.store.select.i.i.i.i.i97.i)
+  %519 = icmp eq ptr %518, null
+  br i1 %519, label %then.i.i.i100.i, label %merge7.i.i.i.i.i98.i
 
 merge7.i.i.i.i.i98.i:                             ; preds = %merge.i.i.i.i.i95.i
-  store ptr %517, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i97.i, ptr %11, align 8
-  %.pre10.i.i.i.i99.i = load i64, ptr %8, align 8
+  store ptr %518, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i97.i, ptr %10, align 8
+  %.pre10.i.i.i.i99.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i94.i"
 
-"$Vector.push.89.exit.thread.i.i.i94.i":          ; preds = %merge7.i.i.i.i.i98.i, %"$JsonWriter.integer_field.exit.i166"
-  %519 = phi i64 [ %.pre10.i.i.i.i99.i, %merge7.i.i.i.i.i98.i ], [ %513, %"$JsonWriter.integer_field.exit.i166" ]
-  %520 = phi ptr [ %517, %merge7.i.i.i.i.i98.i ], [ %.pre.i.i.i.i93.i, %"$JsonWriter.integer_field.exit.i166" ]
-  %521 = getelementptr i8, ptr %520, i64 %519
-  store i8 58, ptr %521, align 1
-  %522 = load i64, ptr %8, align 8
-  %523 = add i64 %522, 1
-  store i64 %523, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i94.i":          ; preds = %merge7.i.i.i.i.i98.i, %"$JsonWriter.integer_field.exit.i167"
+  %520 = phi i64 [ %.pre10.i.i.i.i99.i, %merge7.i.i.i.i.i98.i ], [ %514, %"$JsonWriter.integer_field.exit.i167" ]
+  %521 = phi ptr [ %518, %merge7.i.i.i.i.i98.i ], [ %.pre.i.i.i.i93.i, %"$JsonWriter.integer_field.exit.i167" ]
+  %522 = getelementptr i8, ptr %521, i64 %520
+  store i8 58, ptr %522, align 1
+  %523 = load i64, ptr %7, align 8
+  %524 = add i64 %523, 1
+  store i64 %524, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit101.i"
 
 then.i.i.i100.i:                                  ; preds = %merge.i.i.i.i.i95.i
-  %524 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %524, align 1
+  %525 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %525, align 1
   br label %"$JsonWriter.integer_field.exit101.i"
 
 "$JsonWriter.integer_field.exit101.i":            ; preds = %then.i.i.i100.i, %"$Vector.push.89.exit.thread.i.i.i94.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %512)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %513)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.780")
-  %525 = load i64, ptr %8, align 8
-  %526 = add i64 %525, 1
-  %527 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i102.i = icmp slt i64 %527, %526
+  %526 = load i64, ptr %7, align 8
+  %527 = add i64 %526, 1
+  %528 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i102.i = icmp slt i64 %528, %527
   %.pre.i.i.i.i103.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i102.i, label %merge.i.i.i.i.i105.i, label %"$Vector.push.89.exit.thread.i.i.i104.i"
 
 merge.i.i.i.i.i105.i:                             ; preds = %"$JsonWriter.integer_field.exit101.i"
-  %528 = shl i64 %527, 1
-  %spec.select.i.i.i.i.i106.i = tail call i64 @llvm.smax.i64(i64 %528, i64 %526)
+  %529 = shl i64 %528, 1
+  %spec.select.i.i.i.i.i106.i = tail call i64 @llvm.smax.i64(i64 %529, i64 %527)
   %spec.store.select.i.i.i.i.i107.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i106.i, i64 8)
-  %529 = tail call ptr @realloc(ptr %.pre.i.i.i.i103.i, i64 %spec.store.select.i.i.i.i.i107.i)
-  %530 = icmp eq ptr %529, null
-  br i1 %530, label %then.i.i.i110.i, label %merge7.i.i.i.i.i108.i
+  %530 = tail call ptr @realloc(ptr %.pre.i.i.i.i103.i, i64 %spec.store.select.i.i.i.i.i107.i)
+  %531 = icmp eq ptr %530, null
+  br i1 %531, label %then.i.i.i110.i, label %merge7.i.i.i.i.i108.i
 
 merge7.i.i.i.i.i108.i:                            ; preds = %merge.i.i.i.i.i105.i
-  store ptr %529, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i107.i, ptr %11, align 8
-  %.pre10.i.i.i.i109.i = load i64, ptr %8, align 8
+  store ptr %530, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i107.i, ptr %10, align 8
+  %.pre10.i.i.i.i109.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i104.i"
 
 "$Vector.push.89.exit.thread.i.i.i104.i":         ; preds = %merge7.i.i.i.i.i108.i, %"$JsonWriter.integer_field.exit101.i"
-  %531 = phi i64 [ %.pre10.i.i.i.i109.i, %merge7.i.i.i.i.i108.i ], [ %525, %"$JsonWriter.integer_field.exit101.i" ]
-  %532 = phi ptr [ %529, %merge7.i.i.i.i.i108.i ], [ %.pre.i.i.i.i103.i, %"$JsonWriter.integer_field.exit101.i" ]
-  %533 = getelementptr i8, ptr %532, i64 %531
-  store i8 58, ptr %533, align 1
-  %534 = load i64, ptr %8, align 8
-  %535 = add i64 %534, 1
-  store i64 %535, ptr %8, align 8
+  %532 = phi i64 [ %.pre10.i.i.i.i109.i, %merge7.i.i.i.i.i108.i ], [ %526, %"$JsonWriter.integer_field.exit101.i" ]
+  %533 = phi ptr [ %530, %merge7.i.i.i.i.i108.i ], [ %.pre.i.i.i.i103.i, %"$JsonWriter.integer_field.exit101.i" ]
+  %534 = getelementptr i8, ptr %533, i64 %532
+  store i8 58, ptr %534, align 1
+  %535 = load i64, ptr %7, align 8
+  %536 = add i64 %535, 1
+  store i64 %536, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit111.i"
 
 then.i.i.i110.i:                                  ; preds = %merge.i.i.i.i.i105.i
-  %536 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %536, align 1
+  %537 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %537, align 1
   br label %"$JsonWriter.integer_field.exit111.i"
 
 "$JsonWriter.integer_field.exit111.i":            ; preds = %then.i.i.i110.i, %"$Vector.push.89.exit.thread.i.i.i104.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %498)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.781")
-  %537 = load i64, ptr %8, align 8
-  %538 = add i64 %537, 1
-  %539 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i112.i = icmp slt i64 %539, %538
+  %538 = load i64, ptr %7, align 8
+  %539 = add i64 %538, 1
+  %540 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i112.i = icmp slt i64 %540, %539
   %.pre.i.i.i.i113.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i112.i, label %merge.i.i.i.i.i115.i, label %"$Vector.push.89.exit.thread.i.i.i114.i"
 
 merge.i.i.i.i.i115.i:                             ; preds = %"$JsonWriter.integer_field.exit111.i"
-  %540 = shl i64 %539, 1
-  %spec.select.i.i.i.i.i116.i = tail call i64 @llvm.smax.i64(i64 %540, i64 %538)
+  %541 = shl i64 %540, 1
+  %spec.select.i.i.i.i.i116.i = tail call i64 @llvm.smax.i64(i64 %541, i64 %539)
   %spec.store.select.i.i.i.i.i117.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i116.i, i64 8)
-  %541 = tail call ptr @realloc(ptr %.pre.i.i.i.i113.i, i64 %spec.store.select.i.i.i.i.i117.i)
-  %542 = icmp eq ptr %541, null
-  br i1 %542, label %then.i.i.i120.i, label %merge7.i.i.i.i.i118.i
+  %542 = tail call ptr @realloc(ptr %.pre.i.i.i.i113.i, i64 %spec.store.select.i.i.i.i.i117.i)
+  %543 = icmp eq ptr %542, null
+  br i1 %543, label %then.i.i.i120.i, label %merge7.i.i.i.i.i118.i
 
 merge7.i.i.i.i.i118.i:                            ; preds = %merge.i.i.i.i.i115.i
-  store ptr %541, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i117.i, ptr %11, align 8
-  %.pre10.i.i.i.i119.i = load i64, ptr %8, align 8
+  store ptr %542, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i117.i, ptr %10, align 8
+  %.pre10.i.i.i.i119.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i114.i"
 
 "$Vector.push.89.exit.thread.i.i.i114.i":         ; preds = %merge7.i.i.i.i.i118.i, %"$JsonWriter.integer_field.exit111.i"
-  %543 = phi i64 [ %.pre10.i.i.i.i119.i, %merge7.i.i.i.i.i118.i ], [ %537, %"$JsonWriter.integer_field.exit111.i" ]
-  %544 = phi ptr [ %541, %merge7.i.i.i.i.i118.i ], [ %.pre.i.i.i.i113.i, %"$JsonWriter.integer_field.exit111.i" ]
-  %545 = getelementptr i8, ptr %544, i64 %543
-  store i8 58, ptr %545, align 1
-  %546 = load i64, ptr %8, align 8
-  %547 = add i64 %546, 1
-  store i64 %547, ptr %8, align 8
+  %544 = phi i64 [ %.pre10.i.i.i.i119.i, %merge7.i.i.i.i.i118.i ], [ %538, %"$JsonWriter.integer_field.exit111.i" ]
+  %545 = phi ptr [ %542, %merge7.i.i.i.i.i118.i ], [ %.pre.i.i.i.i113.i, %"$JsonWriter.integer_field.exit111.i" ]
+  %546 = getelementptr i8, ptr %545, i64 %544
+  store i8 58, ptr %546, align 1
+  %547 = load i64, ptr %7, align 8
+  %548 = add i64 %547, 1
+  store i64 %548, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit121.i"
 
 then.i.i.i120.i:                                  ; preds = %merge.i.i.i.i.i115.i
-  %548 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %548, align 1
+  %549 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %549, align 1
   br label %"$JsonWriter.integer_field.exit121.i"
 
 "$JsonWriter.integer_field.exit121.i":            ; preds = %then.i.i.i120.i, %"$Vector.push.89.exit.thread.i.i.i114.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %498)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.782")
-  %549 = load i64, ptr %8, align 8
-  %550 = add i64 %549, 1
-  %551 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i122.i = icmp slt i64 %551, %550
+  %550 = load i64, ptr %7, align 8
+  %551 = add i64 %550, 1
+  %552 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i122.i = icmp slt i64 %552, %551
   %.pre.i.i.i.i123.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i122.i, label %merge.i.i.i.i.i125.i, label %"$Vector.push.89.exit.thread.i.i.i124.i"
 
 merge.i.i.i.i.i125.i:                             ; preds = %"$JsonWriter.integer_field.exit121.i"
-  %552 = shl i64 %551, 1
-  %spec.select.i.i.i.i.i126.i = tail call i64 @llvm.smax.i64(i64 %552, i64 %550)
+  %553 = shl i64 %552, 1
+  %spec.select.i.i.i.i.i126.i = tail call i64 @llvm.smax.i64(i64 %553, i64 %551)
   %spec.store.select.i.i.i.i.i127.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i126.i, i64 8)
-  %553 = tail call ptr @realloc(ptr %.pre.i.i.i.i123.i, i64 %spec.store.select.i.i.i.i.i127.i)
-  %554 = icmp eq ptr %553, null
-  br i1 %554, label %then.i.i.i130.i, label %merge7.i.i.i.i.i128.i
+  %554 = tail call ptr @realloc(ptr %.pre.i.i.i.i123.i, i64 %spec.store.select.i.i.i.i.i127.i)
+  %555 = icmp eq ptr %554, null
+  br i1 %555, label %then.i.i.i130.i, label %merge7.i.i.i.i.i128.i
 
 merge7.i.i.i.i.i128.i:                            ; preds = %merge.i.i.i.i.i125.i
-  store ptr %553, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i127.i, ptr %11, align 8
-  %.pre10.i.i.i.i129.i = load i64, ptr %8, align 8
+  store ptr %554, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i127.i, ptr %10, align 8
+  %.pre10.i.i.i.i129.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i124.i"
 
 "$Vector.push.89.exit.thread.i.i.i124.i":         ; preds = %merge7.i.i.i.i.i128.i, %"$JsonWriter.integer_field.exit121.i"
-  %555 = phi i64 [ %.pre10.i.i.i.i129.i, %merge7.i.i.i.i.i128.i ], [ %549, %"$JsonWriter.integer_field.exit121.i" ]
-  %556 = phi ptr [ %553, %merge7.i.i.i.i.i128.i ], [ %.pre.i.i.i.i123.i, %"$JsonWriter.integer_field.exit121.i" ]
-  %557 = getelementptr i8, ptr %556, i64 %555
-  store i8 58, ptr %557, align 1
-  %558 = load i64, ptr %8, align 8
-  %559 = add i64 %558, 1
-  store i64 %559, ptr %8, align 8
+  %556 = phi i64 [ %.pre10.i.i.i.i129.i, %merge7.i.i.i.i.i128.i ], [ %550, %"$JsonWriter.integer_field.exit121.i" ]
+  %557 = phi ptr [ %554, %merge7.i.i.i.i.i128.i ], [ %.pre.i.i.i.i123.i, %"$JsonWriter.integer_field.exit121.i" ]
+  %558 = getelementptr i8, ptr %557, i64 %556
+  store i8 58, ptr %558, align 1
+  %559 = load i64, ptr %7, align 8
+  %560 = add i64 %559, 1
+  store i64 %560, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit131.i"
 
 then.i.i.i130.i:                                  ; preds = %merge.i.i.i.i.i125.i
-  %560 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %560, align 1
+  %561 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %561, align 1
   br label %"$JsonWriter.integer_field.exit131.i"
 
 "$JsonWriter.integer_field.exit131.i":            ; preds = %then.i.i.i130.i, %"$Vector.push.89.exit.thread.i.i.i124.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %497)
-  %561 = shl i64 %shape.sroa.8.0.copyload.i, 2
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %498)
+  %562 = shl i64 %shape.sroa.8.0.copyload.i, 2
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.783")
-  %562 = load i64, ptr %8, align 8
-  %563 = add i64 %562, 1
-  %564 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i132.i = icmp slt i64 %564, %563
+  %563 = load i64, ptr %7, align 8
+  %564 = add i64 %563, 1
+  %565 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i132.i = icmp slt i64 %565, %564
   %.pre.i.i.i.i133.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i132.i, label %merge.i.i.i.i.i135.i, label %"$Vector.push.89.exit.thread.i.i.i134.i"
 
 merge.i.i.i.i.i135.i:                             ; preds = %"$JsonWriter.integer_field.exit131.i"
-  %565 = shl i64 %564, 1
-  %spec.select.i.i.i.i.i136.i = tail call i64 @llvm.smax.i64(i64 %565, i64 %563)
+  %566 = shl i64 %565, 1
+  %spec.select.i.i.i.i.i136.i = tail call i64 @llvm.smax.i64(i64 %566, i64 %564)
   %spec.store.select.i.i.i.i.i137.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i136.i, i64 8)
-  %566 = tail call ptr @realloc(ptr %.pre.i.i.i.i133.i, i64 %spec.store.select.i.i.i.i.i137.i)
-  %567 = icmp eq ptr %566, null
-  br i1 %567, label %then.i.i.i140.i, label %merge7.i.i.i.i.i138.i
+  %567 = tail call ptr @realloc(ptr %.pre.i.i.i.i133.i, i64 %spec.store.select.i.i.i.i.i137.i)
+  %568 = icmp eq ptr %567, null
+  br i1 %568, label %then.i.i.i140.i, label %merge7.i.i.i.i.i138.i
 
 merge7.i.i.i.i.i138.i:                            ; preds = %merge.i.i.i.i.i135.i
-  store ptr %566, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i137.i, ptr %11, align 8
-  %.pre10.i.i.i.i139.i = load i64, ptr %8, align 8
+  store ptr %567, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i137.i, ptr %10, align 8
+  %.pre10.i.i.i.i139.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i134.i"
 
 "$Vector.push.89.exit.thread.i.i.i134.i":         ; preds = %merge7.i.i.i.i.i138.i, %"$JsonWriter.integer_field.exit131.i"
-  %568 = phi i64 [ %.pre10.i.i.i.i139.i, %merge7.i.i.i.i.i138.i ], [ %562, %"$JsonWriter.integer_field.exit131.i" ]
-  %569 = phi ptr [ %566, %merge7.i.i.i.i.i138.i ], [ %.pre.i.i.i.i133.i, %"$JsonWriter.integer_field.exit131.i" ]
-  %570 = getelementptr i8, ptr %569, i64 %568
-  store i8 58, ptr %570, align 1
-  %571 = load i64, ptr %8, align 8
-  %572 = add i64 %571, 1
-  store i64 %572, ptr %8, align 8
+  %569 = phi i64 [ %.pre10.i.i.i.i139.i, %merge7.i.i.i.i.i138.i ], [ %563, %"$JsonWriter.integer_field.exit131.i" ]
+  %570 = phi ptr [ %567, %merge7.i.i.i.i.i138.i ], [ %.pre.i.i.i.i133.i, %"$JsonWriter.integer_field.exit131.i" ]
+  %571 = getelementptr i8, ptr %570, i64 %569
+  store i8 58, ptr %571, align 1
+  %572 = load i64, ptr %7, align 8
+  %573 = add i64 %572, 1
+  store i64 %573, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit141.i"
 
 then.i.i.i140.i:                                  ; preds = %merge.i.i.i.i.i135.i
-  %573 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %573, align 1
+  %574 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %574, align 1
   br label %"$JsonWriter.integer_field.exit141.i"
 
 "$JsonWriter.integer_field.exit141.i":            ; preds = %then.i.i.i140.i, %"$Vector.push.89.exit.thread.i.i.i134.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %561)
-  %574 = add i64 %shape.sroa.0.0.copyload.i, -1
-  %575 = add i64 %shape.sroa.25.0.copyload.i, %574
-  %576 = sdiv i64 %575, %shape.sroa.0.0.copyload.i
-  %577 = mul i64 %576, %511
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %562)
+  %575 = add i64 %shape.sroa.0.0.copyload.i, -1
+  %576 = add i64 %shape.sroa.25.0.copyload.i, %575
+  %577 = sdiv i64 %576, %shape.sroa.0.0.copyload.i
+  %578 = mul i64 %577, %512
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.784")
-  %578 = load i64, ptr %8, align 8
-  %579 = add i64 %578, 1
-  %580 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i142.i = icmp slt i64 %580, %579
+  %579 = load i64, ptr %7, align 8
+  %580 = add i64 %579, 1
+  %581 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i142.i = icmp slt i64 %581, %580
   %.pre.i.i.i.i143.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i142.i, label %merge.i.i.i.i.i145.i, label %"$Vector.push.89.exit.thread.i.i.i144.i"
 
 merge.i.i.i.i.i145.i:                             ; preds = %"$JsonWriter.integer_field.exit141.i"
-  %581 = shl i64 %580, 1
-  %spec.select.i.i.i.i.i146.i = tail call i64 @llvm.smax.i64(i64 %581, i64 %579)
+  %582 = shl i64 %581, 1
+  %spec.select.i.i.i.i.i146.i = tail call i64 @llvm.smax.i64(i64 %582, i64 %580)
   %spec.store.select.i.i.i.i.i147.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i146.i, i64 8)
-  %582 = tail call ptr @realloc(ptr %.pre.i.i.i.i143.i, i64 %spec.store.select.i.i.i.i.i147.i)
-  %583 = icmp eq ptr %582, null
-  br i1 %583, label %then.i.i.i150.i, label %merge7.i.i.i.i.i148.i
+  %583 = tail call ptr @realloc(ptr %.pre.i.i.i.i143.i, i64 %spec.store.select.i.i.i.i.i147.i)
+  %584 = icmp eq ptr %583, null
+  br i1 %584, label %then.i.i.i150.i, label %merge7.i.i.i.i.i148.i
 
 merge7.i.i.i.i.i148.i:                            ; preds = %merge.i.i.i.i.i145.i
-  store ptr %582, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i147.i, ptr %11, align 8
-  %.pre10.i.i.i.i149.i = load i64, ptr %8, align 8
+  store ptr %583, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i147.i, ptr %10, align 8
+  %.pre10.i.i.i.i149.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i144.i"
 
 "$Vector.push.89.exit.thread.i.i.i144.i":         ; preds = %merge7.i.i.i.i.i148.i, %"$JsonWriter.integer_field.exit141.i"
-  %584 = phi i64 [ %.pre10.i.i.i.i149.i, %merge7.i.i.i.i.i148.i ], [ %578, %"$JsonWriter.integer_field.exit141.i" ]
-  %585 = phi ptr [ %582, %merge7.i.i.i.i.i148.i ], [ %.pre.i.i.i.i143.i, %"$JsonWriter.integer_field.exit141.i" ]
-  %586 = getelementptr i8, ptr %585, i64 %584
-  store i8 58, ptr %586, align 1
-  %587 = load i64, ptr %8, align 8
-  %588 = add i64 %587, 1
-  store i64 %588, ptr %8, align 8
+  %585 = phi i64 [ %.pre10.i.i.i.i149.i, %merge7.i.i.i.i.i148.i ], [ %579, %"$JsonWriter.integer_field.exit141.i" ]
+  %586 = phi ptr [ %583, %merge7.i.i.i.i.i148.i ], [ %.pre.i.i.i.i143.i, %"$JsonWriter.integer_field.exit141.i" ]
+  %587 = getelementptr i8, ptr %586, i64 %585
+  store i8 58, ptr %587, align 1
+  %588 = load i64, ptr %7, align 8
+  %589 = add i64 %588, 1
+  store i64 %589, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit151.i"
 
 then.i.i.i150.i:                                  ; preds = %merge.i.i.i.i.i145.i
-  %589 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %589, align 1
+  %590 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %590, align 1
   br label %"$JsonWriter.integer_field.exit151.i"
 
 "$JsonWriter.integer_field.exit151.i":            ; preds = %then.i.i.i150.i, %"$Vector.push.89.exit.thread.i.i.i144.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %577)
-  %590 = shl i64 %shape.sroa.54.0.copyload.i, 1
-  %591 = add i64 %590, %shape.sroa.50.0.copyload.i
-  %592 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %593 = mul i64 %shape.sroa.46.0.copyload.i, %592
-  %594 = mul i64 %593, %591
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %578)
+  %591 = shl i64 %shape.sroa.54.0.copyload.i, 1
+  %592 = add i64 %591, %shape.sroa.50.0.copyload.i
+  %593 = mul i64 %shape.sroa.28.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %594 = mul i64 %shape.sroa.46.0.copyload.i, %593
+  %595 = mul i64 %594, %592
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.785")
-  %595 = load i64, ptr %8, align 8
-  %596 = add i64 %595, 1
-  %597 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i152.i = icmp slt i64 %597, %596
+  %596 = load i64, ptr %7, align 8
+  %597 = add i64 %596, 1
+  %598 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i152.i = icmp slt i64 %598, %597
   %.pre.i.i.i.i153.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i152.i, label %merge.i.i.i.i.i155.i, label %"$Vector.push.89.exit.thread.i.i.i154.i"
 
 merge.i.i.i.i.i155.i:                             ; preds = %"$JsonWriter.integer_field.exit151.i"
-  %598 = shl i64 %597, 1
-  %spec.select.i.i.i.i.i156.i = tail call i64 @llvm.smax.i64(i64 %598, i64 %596)
+  %599 = shl i64 %598, 1
+  %spec.select.i.i.i.i.i156.i = tail call i64 @llvm.smax.i64(i64 %599, i64 %597)
   %spec.store.select.i.i.i.i.i157.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i156.i, i64 8)
-  %599 = tail call ptr @realloc(ptr %.pre.i.i.i.i153.i, i64 %spec.store.select.i.i.i.i.i157.i)
-  %600 = icmp eq ptr %599, null
-  br i1 %600, label %then.i.i.i160.i, label %merge7.i.i.i.i.i158.i
+  %600 = tail call ptr @realloc(ptr %.pre.i.i.i.i153.i, i64 %spec.store.select.i.i.i.i.i157.i)
+  %601 = icmp eq ptr %600, null
+  br i1 %601, label %then.i.i.i160.i, label %merge7.i.i.i.i.i158.i
 
 merge7.i.i.i.i.i158.i:                            ; preds = %merge.i.i.i.i.i155.i
-  store ptr %599, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i157.i, ptr %11, align 8
-  %.pre10.i.i.i.i159.i = load i64, ptr %8, align 8
+  store ptr %600, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i157.i, ptr %10, align 8
+  %.pre10.i.i.i.i159.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i154.i"
 
 "$Vector.push.89.exit.thread.i.i.i154.i":         ; preds = %merge7.i.i.i.i.i158.i, %"$JsonWriter.integer_field.exit151.i"
-  %601 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %595, %"$JsonWriter.integer_field.exit151.i" ]
-  %602 = phi ptr [ %599, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %"$JsonWriter.integer_field.exit151.i" ]
-  %603 = getelementptr i8, ptr %602, i64 %601
-  store i8 58, ptr %603, align 1
-  %604 = load i64, ptr %8, align 8
-  %605 = add i64 %604, 1
-  store i64 %605, ptr %8, align 8
+  %602 = phi i64 [ %.pre10.i.i.i.i159.i, %merge7.i.i.i.i.i158.i ], [ %596, %"$JsonWriter.integer_field.exit151.i" ]
+  %603 = phi ptr [ %600, %merge7.i.i.i.i.i158.i ], [ %.pre.i.i.i.i153.i, %"$JsonWriter.integer_field.exit151.i" ]
+  %604 = getelementptr i8, ptr %603, i64 %602
+  store i8 58, ptr %604, align 1
+  %605 = load i64, ptr %7, align 8
+  %606 = add i64 %605, 1
+  store i64 %606, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit161.i"
 
 then.i.i.i160.i:                                  ; preds = %merge.i.i.i.i.i155.i
-  %606 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %606, align 1
+  %607 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %607, align 1
   br label %"$JsonWriter.integer_field.exit161.i"
 
 "$JsonWriter.integer_field.exit161.i":            ; preds = %then.i.i.i160.i, %"$Vector.push.89.exit.thread.i.i.i154.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %594)
-  %607 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %608 = mul i64 %607, %shape.sroa.50.0.copyload.i
-  %609 = mul i64 %608, %shape.sroa.28.0.copyload.i
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %595)
+  %608 = mul i64 %shape.sroa.46.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %609 = mul i64 %608, %shape.sroa.50.0.copyload.i
+  %610 = mul i64 %609, %shape.sroa.28.0.copyload.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.786")
-  %610 = load i64, ptr %8, align 8
-  %611 = add i64 %610, 1
-  %612 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i162.i = icmp slt i64 %612, %611
+  %611 = load i64, ptr %7, align 8
+  %612 = add i64 %611, 1
+  %613 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i162.i = icmp slt i64 %613, %612
   %.pre.i.i.i.i163.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i162.i, label %merge.i.i.i.i.i165.i, label %"$Vector.push.89.exit.thread.i.i.i164.i"
 
 merge.i.i.i.i.i165.i:                             ; preds = %"$JsonWriter.integer_field.exit161.i"
-  %613 = shl i64 %612, 1
-  %spec.select.i.i.i.i.i166.i = tail call i64 @llvm.smax.i64(i64 %613, i64 %611)
+  %614 = shl i64 %613, 1
+  %spec.select.i.i.i.i.i166.i = tail call i64 @llvm.smax.i64(i64 %614, i64 %612)
   %spec.store.select.i.i.i.i.i167.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i166.i, i64 8)
-  %614 = tail call ptr @realloc(ptr %.pre.i.i.i.i163.i, i64 %spec.store.select.i.i.i.i.i167.i)
-  %615 = icmp eq ptr %614, null
-  br i1 %615, label %then.i.i.i170.i, label %merge7.i.i.i.i.i168.i
+  %615 = tail call ptr @realloc(ptr %.pre.i.i.i.i163.i, i64 %spec.store.select.i.i.i.i.i167.i)
+  %616 = icmp eq ptr %615, null
+  br i1 %616, label %then.i.i.i170.i, label %merge7.i.i.i.i.i168.i
 
 merge7.i.i.i.i.i168.i:                            ; preds = %merge.i.i.i.i.i165.i
-  store ptr %614, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i167.i, ptr %11, align 8
-  %.pre10.i.i.i.i169.i = load i64, ptr %8, align 8
+  store ptr %615, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i167.i, ptr %10, align 8
+  %.pre10.i.i.i.i169.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i164.i"
 
 "$Vector.push.89.exit.thread.i.i.i164.i":         ; preds = %merge7.i.i.i.i.i168.i, %"$JsonWriter.integer_field.exit161.i"
-  %616 = phi i64 [ %.pre10.i.i.i.i169.i, %merge7.i.i.i.i.i168.i ], [ %610, %"$JsonWriter.integer_field.exit161.i" ]
-  %617 = phi ptr [ %614, %merge7.i.i.i.i.i168.i ], [ %.pre.i.i.i.i163.i, %"$JsonWriter.integer_field.exit161.i" ]
-  %618 = getelementptr i8, ptr %617, i64 %616
-  store i8 58, ptr %618, align 1
-  %619 = load i64, ptr %8, align 8
-  %620 = add i64 %619, 1
-  store i64 %620, ptr %8, align 8
+  %617 = phi i64 [ %.pre10.i.i.i.i169.i, %merge7.i.i.i.i.i168.i ], [ %611, %"$JsonWriter.integer_field.exit161.i" ]
+  %618 = phi ptr [ %615, %merge7.i.i.i.i.i168.i ], [ %.pre.i.i.i.i163.i, %"$JsonWriter.integer_field.exit161.i" ]
+  %619 = getelementptr i8, ptr %618, i64 %617
+  store i8 58, ptr %619, align 1
+  %620 = load i64, ptr %7, align 8
+  %621 = add i64 %620, 1
+  store i64 %621, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit171.i"
 
 then.i.i.i170.i:                                  ; preds = %merge.i.i.i.i.i165.i
-  %621 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %621, align 1
+  %622 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %622, align 1
   br label %"$JsonWriter.integer_field.exit171.i"
 
 "$JsonWriter.integer_field.exit171.i":            ; preds = %then.i.i.i170.i, %"$Vector.push.89.exit.thread.i.i.i164.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %609)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %610)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.787")
-  %622 = load i64, ptr %8, align 8
-  %623 = add i64 %622, 1
-  %624 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i172.i = icmp slt i64 %624, %623
+  %623 = load i64, ptr %7, align 8
+  %624 = add i64 %623, 1
+  %625 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i172.i = icmp slt i64 %625, %624
   %.pre.i.i.i.i173.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i172.i, label %merge.i.i.i.i.i175.i, label %"$Vector.push.89.exit.thread.i.i.i174.i"
 
 merge.i.i.i.i.i175.i:                             ; preds = %"$JsonWriter.integer_field.exit171.i"
-  %625 = shl i64 %624, 1
-  %spec.select.i.i.i.i.i176.i = tail call i64 @llvm.smax.i64(i64 %625, i64 %623)
+  %626 = shl i64 %625, 1
+  %spec.select.i.i.i.i.i176.i = tail call i64 @llvm.smax.i64(i64 %626, i64 %624)
   %spec.store.select.i.i.i.i.i177.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i176.i, i64 8)
-  %626 = tail call ptr @realloc(ptr %.pre.i.i.i.i173.i, i64 %spec.store.select.i.i.i.i.i177.i)
-  %627 = icmp eq ptr %626, null
-  br i1 %627, label %then.i.i.i180.i, label %merge7.i.i.i.i.i178.i
+  %627 = tail call ptr @realloc(ptr %.pre.i.i.i.i173.i, i64 %spec.store.select.i.i.i.i.i177.i)
+  %628 = icmp eq ptr %627, null
+  br i1 %628, label %then.i.i.i180.i, label %merge7.i.i.i.i.i178.i
 
 merge7.i.i.i.i.i178.i:                            ; preds = %merge.i.i.i.i.i175.i
-  store ptr %626, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i177.i, ptr %11, align 8
-  %.pre10.i.i.i.i179.i = load i64, ptr %8, align 8
+  store ptr %627, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i177.i, ptr %10, align 8
+  %.pre10.i.i.i.i179.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i174.i"
 
 "$Vector.push.89.exit.thread.i.i.i174.i":         ; preds = %merge7.i.i.i.i.i178.i, %"$JsonWriter.integer_field.exit171.i"
-  %628 = phi i64 [ %.pre10.i.i.i.i179.i, %merge7.i.i.i.i.i178.i ], [ %622, %"$JsonWriter.integer_field.exit171.i" ]
-  %629 = phi ptr [ %626, %merge7.i.i.i.i.i178.i ], [ %.pre.i.i.i.i173.i, %"$JsonWriter.integer_field.exit171.i" ]
-  %630 = getelementptr i8, ptr %629, i64 %628
-  store i8 58, ptr %630, align 1
-  %631 = load i64, ptr %8, align 8
-  %632 = add i64 %631, 1
-  store i64 %632, ptr %8, align 8
+  %629 = phi i64 [ %.pre10.i.i.i.i179.i, %merge7.i.i.i.i.i178.i ], [ %623, %"$JsonWriter.integer_field.exit171.i" ]
+  %630 = phi ptr [ %627, %merge7.i.i.i.i.i178.i ], [ %.pre.i.i.i.i173.i, %"$JsonWriter.integer_field.exit171.i" ]
+  %631 = getelementptr i8, ptr %630, i64 %629
+  store i8 58, ptr %631, align 1
+  %632 = load i64, ptr %7, align 8
+  %633 = add i64 %632, 1
+  store i64 %633, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit181.i"
 
 then.i.i.i180.i:                                  ; preds = %merge.i.i.i.i.i175.i
-  %633 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %633, align 1
+  %634 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %634, align 1
   br label %"$JsonWriter.integer_field.exit181.i"
 
 "$JsonWriter.integer_field.exit181.i":            ; preds = %then.i.i.i180.i, %"$Vector.push.89.exit.thread.i.i.i174.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %609)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %610)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.788")
-  %634 = load i64, ptr %8, align 8
-  %635 = add i64 %634, 1
-  %636 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i182.i = icmp slt i64 %636, %635
+  %635 = load i64, ptr %7, align 8
+  %636 = add i64 %635, 1
+  %637 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i182.i = icmp slt i64 %637, %636
   %.pre.i.i.i.i183.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i182.i, label %merge.i.i.i.i.i185.i, label %"$Vector.push.89.exit.thread.i.i.i184.i"
 
 merge.i.i.i.i.i185.i:                             ; preds = %"$JsonWriter.integer_field.exit181.i"
-  %637 = shl i64 %636, 1
-  %spec.select.i.i.i.i.i186.i = tail call i64 @llvm.smax.i64(i64 %637, i64 %635)
+  %638 = shl i64 %637, 1
+  %spec.select.i.i.i.i.i186.i = tail call i64 @llvm.smax.i64(i64 %638, i64 %636)
   %spec.store.select.i.i.i.i.i187.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i186.i, i64 8)
-  %638 = tail call ptr @realloc(ptr %.pre.i.i.i.i183.i, i64 %spec.store.select.i.i.i.i.i187.i)
-  %639 = icmp eq ptr %638, null
-  br i1 %639, label %then.i.i.i190.i, label %merge7.i.i.i.i.i188.i
+  %639 = tail call ptr @realloc(ptr %.pre.i.i.i.i183.i, i64 %spec.store.select.i.i.i.i.i187.i)
+  %640 = icmp eq ptr %639, null
+  br i1 %640, label %then.i.i.i190.i, label %merge7.i.i.i.i.i188.i
 
 merge7.i.i.i.i.i188.i:                            ; preds = %merge.i.i.i.i.i185.i
-  store ptr %638, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i187.i, ptr %11, align 8
-  %.pre10.i.i.i.i189.i = load i64, ptr %8, align 8
+  store ptr %639, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i187.i, ptr %10, align 8
+  %.pre10.i.i.i.i189.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i184.i"
 
 "$Vector.push.89.exit.thread.i.i.i184.i":         ; preds = %merge7.i.i.i.i.i188.i, %"$JsonWriter.integer_field.exit181.i"
-  %640 = phi i64 [ %.pre10.i.i.i.i189.i, %merge7.i.i.i.i.i188.i ], [ %634, %"$JsonWriter.integer_field.exit181.i" ]
-  %641 = phi ptr [ %638, %merge7.i.i.i.i.i188.i ], [ %.pre.i.i.i.i183.i, %"$JsonWriter.integer_field.exit181.i" ]
-  %642 = getelementptr i8, ptr %641, i64 %640
-  store i8 58, ptr %642, align 1
-  %643 = load i64, ptr %8, align 8
-  %644 = add i64 %643, 1
-  store i64 %644, ptr %8, align 8
+  %641 = phi i64 [ %.pre10.i.i.i.i189.i, %merge7.i.i.i.i.i188.i ], [ %635, %"$JsonWriter.integer_field.exit181.i" ]
+  %642 = phi ptr [ %639, %merge7.i.i.i.i.i188.i ], [ %.pre.i.i.i.i183.i, %"$JsonWriter.integer_field.exit181.i" ]
+  %643 = getelementptr i8, ptr %642, i64 %641
+  store i8 58, ptr %643, align 1
+  %644 = load i64, ptr %7, align 8
+  %645 = add i64 %644, 1
+  store i64 %645, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit191.i"
 
 then.i.i.i190.i:                                  ; preds = %merge.i.i.i.i.i185.i
-  %645 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %645, align 1
+  %646 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %646, align 1
   br label %"$JsonWriter.integer_field.exit191.i"
 
 "$JsonWriter.integer_field.exit191.i":            ; preds = %then.i.i.i190.i, %"$Vector.push.89.exit.thread.i.i.i184.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %608)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %609)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.789")
-  %646 = load i64, ptr %8, align 8
-  %647 = add i64 %646, 1
-  %648 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i192.i = icmp slt i64 %648, %647
+  %647 = load i64, ptr %7, align 8
+  %648 = add i64 %647, 1
+  %649 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i192.i = icmp slt i64 %649, %648
   %.pre.i.i.i.i193.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i192.i, label %merge.i.i.i.i.i195.i, label %"$Vector.push.89.exit.thread.i.i.i194.i"
 
 merge.i.i.i.i.i195.i:                             ; preds = %"$JsonWriter.integer_field.exit191.i"
-  %649 = shl i64 %648, 1
-  %spec.select.i.i.i.i.i196.i = tail call i64 @llvm.smax.i64(i64 %649, i64 %647)
+  %650 = shl i64 %649, 1
+  %spec.select.i.i.i.i.i196.i = tail call i64 @llvm.smax.i64(i64 %650, i64 %648)
   %spec.store.select.i.i.i.i.i197.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196.i, i64 8)
-  %650 = tail call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
-  %651 = icmp eq ptr %650, null
-  br i1 %651, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
+  %651 = tail call ptr @realloc(ptr %.pre.i.i.i.i193.i, i64 %spec.store.select.i.i.i.i.i197.i)
+  %652 = icmp eq ptr %651, null
+  br i1 %652, label %then.i.i.i200.i, label %merge7.i.i.i.i.i198.i
 
 merge7.i.i.i.i.i198.i:                            ; preds = %merge.i.i.i.i.i195.i
-  store ptr %650, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i197.i, ptr %11, align 8
-  %.pre10.i.i.i.i199.i = load i64, ptr %8, align 8
+  store ptr %651, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i197.i, ptr %10, align 8
+  %.pre10.i.i.i.i199.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i194.i"
 
 "$Vector.push.89.exit.thread.i.i.i194.i":         ; preds = %merge7.i.i.i.i.i198.i, %"$JsonWriter.integer_field.exit191.i"
-  %652 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %646, %"$JsonWriter.integer_field.exit191.i" ]
-  %653 = phi ptr [ %650, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %"$JsonWriter.integer_field.exit191.i" ]
-  %654 = getelementptr i8, ptr %653, i64 %652
-  store i8 58, ptr %654, align 1
-  %655 = load i64, ptr %8, align 8
-  %656 = add i64 %655, 1
-  store i64 %656, ptr %8, align 8
+  %653 = phi i64 [ %.pre10.i.i.i.i199.i, %merge7.i.i.i.i.i198.i ], [ %647, %"$JsonWriter.integer_field.exit191.i" ]
+  %654 = phi ptr [ %651, %merge7.i.i.i.i.i198.i ], [ %.pre.i.i.i.i193.i, %"$JsonWriter.integer_field.exit191.i" ]
+  %655 = getelementptr i8, ptr %654, i64 %653
+  store i8 58, ptr %655, align 1
+  %656 = load i64, ptr %7, align 8
+  %657 = add i64 %656, 1
+  store i64 %657, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit201.i"
 
 then.i.i.i200.i:                                  ; preds = %merge.i.i.i.i.i195.i
-  %657 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %657, align 1
+  %658 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %658, align 1
   br label %"$JsonWriter.integer_field.exit201.i"
 
 "$JsonWriter.integer_field.exit201.i":            ; preds = %then.i.i.i200.i, %"$Vector.push.89.exit.thread.i.i.i194.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %561)
-  %658 = shl i64 %592, 1
-  %659 = mul i64 %658, %shape.sroa.55.0.copyload.i
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %562)
+  %659 = shl i64 %593, 1
+  %660 = mul i64 %659, %shape.sroa.55.0.copyload.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.790")
-  %660 = load i64, ptr %8, align 8
-  %661 = add i64 %660, 1
-  %662 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i202.i = icmp slt i64 %662, %661
+  %661 = load i64, ptr %7, align 8
+  %662 = add i64 %661, 1
+  %663 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i202.i = icmp slt i64 %663, %662
   %.pre.i.i.i.i203.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i202.i, label %merge.i.i.i.i.i205.i, label %"$Vector.push.89.exit.thread.i.i.i204.i"
 
 merge.i.i.i.i.i205.i:                             ; preds = %"$JsonWriter.integer_field.exit201.i"
-  %663 = shl i64 %662, 1
-  %spec.select.i.i.i.i.i206.i = tail call i64 @llvm.smax.i64(i64 %663, i64 %661)
+  %664 = shl i64 %663, 1
+  %spec.select.i.i.i.i.i206.i = tail call i64 @llvm.smax.i64(i64 %664, i64 %662)
   %spec.store.select.i.i.i.i.i207.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i206.i, i64 8)
-  %664 = tail call ptr @realloc(ptr %.pre.i.i.i.i203.i, i64 %spec.store.select.i.i.i.i.i207.i)
-  %665 = icmp eq ptr %664, null
-  br i1 %665, label %then.i.i.i210.i, label %merge7.i.i.i.i.i208.i
+  %665 = tail call ptr @realloc(ptr %.pre.i.i.i.i203.i, i64 %spec.store.select.i.i.i.i.i207.i)
+  %666 = icmp eq ptr %665, null
+  br i1 %666, label %then.i.i.i210.i, label %merge7.i.i.i.i.i208.i
 
 merge7.i.i.i.i.i208.i:                            ; preds = %merge.i.i.i.i.i205.i
-  store ptr %664, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i207.i, ptr %11, align 8
-  %.pre10.i.i.i.i209.i = load i64, ptr %8, align 8
+  store ptr %665, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i207.i, ptr %10, align 8
+  %.pre10.i.i.i.i209.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i204.i"
 
 "$Vector.push.89.exit.thread.i.i.i204.i":         ; preds = %merge7.i.i.i.i.i208.i, %"$JsonWriter.integer_field.exit201.i"
-  %666 = phi i64 [ %.pre10.i.i.i.i209.i, %merge7.i.i.i.i.i208.i ], [ %660, %"$JsonWriter.integer_field.exit201.i" ]
-  %667 = phi ptr [ %664, %merge7.i.i.i.i.i208.i ], [ %.pre.i.i.i.i203.i, %"$JsonWriter.integer_field.exit201.i" ]
-  %668 = getelementptr i8, ptr %667, i64 %666
-  store i8 58, ptr %668, align 1
-  %669 = load i64, ptr %8, align 8
-  %670 = add i64 %669, 1
-  store i64 %670, ptr %8, align 8
+  %667 = phi i64 [ %.pre10.i.i.i.i209.i, %merge7.i.i.i.i.i208.i ], [ %661, %"$JsonWriter.integer_field.exit201.i" ]
+  %668 = phi ptr [ %665, %merge7.i.i.i.i.i208.i ], [ %.pre.i.i.i.i203.i, %"$JsonWriter.integer_field.exit201.i" ]
+  %669 = getelementptr i8, ptr %668, i64 %667
+  store i8 58, ptr %669, align 1
+  %670 = load i64, ptr %7, align 8
+  %671 = add i64 %670, 1
+  store i64 %671, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit211.i"
 
 then.i.i.i210.i:                                  ; preds = %merge.i.i.i.i.i205.i
-  %671 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %671, align 1
+  %672 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %672, align 1
   br label %"$JsonWriter.integer_field.exit211.i"
 
 "$JsonWriter.integer_field.exit211.i":            ; preds = %then.i.i.i210.i, %"$Vector.push.89.exit.thread.i.i.i204.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %659)
-  %672 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
-  %673 = mul i64 %672, %shape.sroa.28.0.copyload.i
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %660)
+  %673 = mul i64 %shape.sroa.55.0.copyload.i, %shape.sroa.8.0.copyload.i
+  %674 = mul i64 %673, %shape.sroa.28.0.copyload.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.791")
-  %674 = load i64, ptr %8, align 8
-  %675 = add i64 %674, 1
-  %676 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i212.i = icmp slt i64 %676, %675
+  %675 = load i64, ptr %7, align 8
+  %676 = add i64 %675, 1
+  %677 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i212.i = icmp slt i64 %677, %676
   %.pre.i.i.i.i213.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i212.i, label %merge.i.i.i.i.i215.i, label %"$Vector.push.89.exit.thread.i.i.i214.i"
 
 merge.i.i.i.i.i215.i:                             ; preds = %"$JsonWriter.integer_field.exit211.i"
-  %677 = shl i64 %676, 1
-  %spec.select.i.i.i.i.i216.i = tail call i64 @llvm.smax.i64(i64 %677, i64 %675)
+  %678 = shl i64 %677, 1
+  %spec.select.i.i.i.i.i216.i = tail call i64 @llvm.smax.i64(i64 %678, i64 %676)
   %spec.store.select.i.i.i.i.i217.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i216.i, i64 8)
-  %678 = tail call ptr @realloc(ptr %.pre.i.i.i.i213.i, i64 %spec.store.select.i.i.i.i.i217.i)
-  %679 = icmp eq ptr %678, null
-  br i1 %679, label %then.i.i.i220.i, label %merge7.i.i.i.i.i218.i
+  %679 = tail call ptr @realloc(ptr %.pre.i.i.i.i213.i, i64 %spec.store.select.i.i.i.i.i217.i)
+  %680 = icmp eq ptr %679, null
+  br i1 %680, label %then.i.i.i220.i, label %merge7.i.i.i.i.i218.i
 
 merge7.i.i.i.i.i218.i:                            ; preds = %merge.i.i.i.i.i215.i
-  store ptr %678, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i217.i, ptr %11, align 8
-  %.pre10.i.i.i.i219.i = load i64, ptr %8, align 8
+  store ptr %679, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i217.i, ptr %10, align 8
+  %.pre10.i.i.i.i219.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i214.i"
 
 "$Vector.push.89.exit.thread.i.i.i214.i":         ; preds = %merge7.i.i.i.i.i218.i, %"$JsonWriter.integer_field.exit211.i"
-  %680 = phi i64 [ %.pre10.i.i.i.i219.i, %merge7.i.i.i.i.i218.i ], [ %674, %"$JsonWriter.integer_field.exit211.i" ]
-  %681 = phi ptr [ %678, %merge7.i.i.i.i.i218.i ], [ %.pre.i.i.i.i213.i, %"$JsonWriter.integer_field.exit211.i" ]
-  %682 = getelementptr i8, ptr %681, i64 %680
-  store i8 58, ptr %682, align 1
-  %683 = load i64, ptr %8, align 8
-  %684 = add i64 %683, 1
-  store i64 %684, ptr %8, align 8
+  %681 = phi i64 [ %.pre10.i.i.i.i219.i, %merge7.i.i.i.i.i218.i ], [ %675, %"$JsonWriter.integer_field.exit211.i" ]
+  %682 = phi ptr [ %679, %merge7.i.i.i.i.i218.i ], [ %.pre.i.i.i.i213.i, %"$JsonWriter.integer_field.exit211.i" ]
+  %683 = getelementptr i8, ptr %682, i64 %681
+  store i8 58, ptr %683, align 1
+  %684 = load i64, ptr %7, align 8
+  %685 = add i64 %684, 1
+  store i64 %685, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit221.i"
 
 then.i.i.i220.i:                                  ; preds = %merge.i.i.i.i.i215.i
-  %685 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %685, align 1
+  %686 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %686, align 1
   br label %"$JsonWriter.integer_field.exit221.i"
 
 "$JsonWriter.integer_field.exit221.i":            ; preds = %then.i.i.i220.i, %"$Vector.push.89.exit.thread.i.i.i214.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %673)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %674)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.792")
-  %686 = load i64, ptr %8, align 8
-  %687 = add i64 %686, 1
-  %688 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i222.i = icmp slt i64 %688, %687
+  %687 = load i64, ptr %7, align 8
+  %688 = add i64 %687, 1
+  %689 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i222.i = icmp slt i64 %689, %688
   %.pre.i.i.i.i223.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i222.i, label %merge.i.i.i.i.i225.i, label %"$Vector.push.89.exit.thread.i.i.i224.i"
 
 merge.i.i.i.i.i225.i:                             ; preds = %"$JsonWriter.integer_field.exit221.i"
-  %689 = shl i64 %688, 1
-  %spec.select.i.i.i.i.i226.i = tail call i64 @llvm.smax.i64(i64 %689, i64 %687)
+  %690 = shl i64 %689, 1
+  %spec.select.i.i.i.i.i226.i = tail call i64 @llvm.smax.i64(i64 %690, i64 %688)
   %spec.store.select.i.i.i.i.i227.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i226.i, i64 8)
-  %690 = tail call ptr @realloc(ptr %.pre.i.i.i.i223.i, i64 %spec.store.select.i.i.i.i.i227.i)
-  %691 = icmp eq ptr %690, null
-  br i1 %691, label %then.i.i.i230.i, label %merge7.i.i.i.i.i228.i
+  %691 = tail call ptr @realloc(ptr %.pre.i.i.i.i223.i, i64 %spec.store.select.i.i.i.i.i227.i)
+  %692 = icmp eq ptr %691, null
+  br i1 %692, label %then.i.i.i230.i, label %merge7.i.i.i.i.i228.i
 
 merge7.i.i.i.i.i228.i:                            ; preds = %merge.i.i.i.i.i225.i
-  store ptr %690, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i227.i, ptr %11, align 8
-  %.pre10.i.i.i.i229.i = load i64, ptr %8, align 8
+  store ptr %691, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i227.i, ptr %10, align 8
+  %.pre10.i.i.i.i229.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i224.i"
 
 "$Vector.push.89.exit.thread.i.i.i224.i":         ; preds = %merge7.i.i.i.i.i228.i, %"$JsonWriter.integer_field.exit221.i"
-  %692 = phi i64 [ %.pre10.i.i.i.i229.i, %merge7.i.i.i.i.i228.i ], [ %686, %"$JsonWriter.integer_field.exit221.i" ]
-  %693 = phi ptr [ %690, %merge7.i.i.i.i.i228.i ], [ %.pre.i.i.i.i223.i, %"$JsonWriter.integer_field.exit221.i" ]
-  %694 = getelementptr i8, ptr %693, i64 %692
-  store i8 58, ptr %694, align 1
-  %695 = load i64, ptr %8, align 8
-  %696 = add i64 %695, 1
-  store i64 %696, ptr %8, align 8
+  %693 = phi i64 [ %.pre10.i.i.i.i229.i, %merge7.i.i.i.i.i228.i ], [ %687, %"$JsonWriter.integer_field.exit221.i" ]
+  %694 = phi ptr [ %691, %merge7.i.i.i.i.i228.i ], [ %.pre.i.i.i.i223.i, %"$JsonWriter.integer_field.exit221.i" ]
+  %695 = getelementptr i8, ptr %694, i64 %693
+  store i8 58, ptr %695, align 1
+  %696 = load i64, ptr %7, align 8
+  %697 = add i64 %696, 1
+  store i64 %697, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit231.i"
 
 then.i.i.i230.i:                                  ; preds = %merge.i.i.i.i.i225.i
-  %697 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %697, align 1
+  %698 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %698, align 1
   br label %"$JsonWriter.integer_field.exit231.i"
 
 "$JsonWriter.integer_field.exit231.i":            ; preds = %then.i.i.i230.i, %"$Vector.push.89.exit.thread.i.i.i224.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %672)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %673)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.793")
-  %698 = load i64, ptr %8, align 8
-  %699 = add i64 %698, 1
-  %700 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i232.i = icmp slt i64 %700, %699
+  %699 = load i64, ptr %7, align 8
+  %700 = add i64 %699, 1
+  %701 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i232.i = icmp slt i64 %701, %700
   %.pre.i.i.i.i233.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i232.i, label %merge.i.i.i.i.i235.i, label %"$Vector.push.89.exit.thread.i.i.i234.i"
 
 merge.i.i.i.i.i235.i:                             ; preds = %"$JsonWriter.integer_field.exit231.i"
-  %701 = shl i64 %700, 1
-  %spec.select.i.i.i.i.i236.i = tail call i64 @llvm.smax.i64(i64 %701, i64 %699)
+  %702 = shl i64 %701, 1
+  %spec.select.i.i.i.i.i236.i = tail call i64 @llvm.smax.i64(i64 %702, i64 %700)
   %spec.store.select.i.i.i.i.i237.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i236.i, i64 8)
-  %702 = tail call ptr @realloc(ptr %.pre.i.i.i.i233.i, i64 %spec.store.select.i.i.i.i.i237.i)
-  %703 = icmp eq ptr %702, null
-  br i1 %703, label %then.i.i.i240.i, label %merge7.i.i.i.i.i238.i
+  %703 = tail call ptr @realloc(ptr %.pre.i.i.i.i233.i, i64 %spec.store.select.i.i.i.i.i237.i)
+  %704 = icmp eq ptr %703, null
+  br i1 %704, label %then.i.i.i240.i, label %merge7.i.i.i.i.i238.i
 
 merge7.i.i.i.i.i238.i:                            ; preds = %merge.i.i.i.i.i235.i
-  store ptr %702, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i237.i, ptr %11, align 8
-  %.pre10.i.i.i.i239.i = load i64, ptr %8, align 8
+  store ptr %703, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i237.i, ptr %10, align 8
+  %.pre10.i.i.i.i239.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i234.i"
 
 "$Vector.push.89.exit.thread.i.i.i234.i":         ; preds = %merge7.i.i.i.i.i238.i, %"$JsonWriter.integer_field.exit231.i"
-  %704 = phi i64 [ %.pre10.i.i.i.i239.i, %merge7.i.i.i.i.i238.i ], [ %698, %"$JsonWriter.integer_field.exit231.i" ]
-  %705 = phi ptr [ %702, %merge7.i.i.i.i.i238.i ], [ %.pre.i.i.i.i233.i, %"$JsonWriter.integer_field.exit231.i" ]
-  %706 = getelementptr i8, ptr %705, i64 %704
-  store i8 58, ptr %706, align 1
-  %707 = load i64, ptr %8, align 8
-  %708 = add i64 %707, 1
-  store i64 %708, ptr %8, align 8
+  %705 = phi i64 [ %.pre10.i.i.i.i239.i, %merge7.i.i.i.i.i238.i ], [ %699, %"$JsonWriter.integer_field.exit231.i" ]
+  %706 = phi ptr [ %703, %merge7.i.i.i.i.i238.i ], [ %.pre.i.i.i.i233.i, %"$JsonWriter.integer_field.exit231.i" ]
+  %707 = getelementptr i8, ptr %706, i64 %705
+  store i8 58, ptr %707, align 1
+  %708 = load i64, ptr %7, align 8
+  %709 = add i64 %708, 1
+  store i64 %709, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit241.i"
 
 then.i.i.i240.i:                                  ; preds = %merge.i.i.i.i.i235.i
-  %709 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %709, align 1
+  %710 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %710, align 1
   br label %"$JsonWriter.integer_field.exit241.i"
 
 "$JsonWriter.integer_field.exit241.i":            ; preds = %then.i.i.i240.i, %"$Vector.push.89.exit.thread.i.i.i234.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %561)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %562)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.794")
-  %710 = load i64, ptr %8, align 8
-  %711 = add i64 %710, 1
-  %712 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i242.i = icmp slt i64 %712, %711
+  %711 = load i64, ptr %7, align 8
+  %712 = add i64 %711, 1
+  %713 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i242.i = icmp slt i64 %713, %712
   %.pre.i.i.i.i243.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i242.i, label %merge.i.i.i.i.i245.i, label %"$Vector.push.89.exit.thread.i.i.i244.i"
 
 merge.i.i.i.i.i245.i:                             ; preds = %"$JsonWriter.integer_field.exit241.i"
-  %713 = shl i64 %712, 1
-  %spec.select.i.i.i.i.i246.i = tail call i64 @llvm.smax.i64(i64 %713, i64 %711)
+  %714 = shl i64 %713, 1
+  %spec.select.i.i.i.i.i246.i = tail call i64 @llvm.smax.i64(i64 %714, i64 %712)
   %spec.store.select.i.i.i.i.i247.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i246.i, i64 8)
-  %714 = tail call ptr @realloc(ptr %.pre.i.i.i.i243.i, i64 %spec.store.select.i.i.i.i.i247.i)
-  %715 = icmp eq ptr %714, null
-  br i1 %715, label %then.i.i.i250.i, label %merge7.i.i.i.i.i248.i
+  %715 = tail call ptr @realloc(ptr %.pre.i.i.i.i243.i, i64 %spec.store.select.i.i.i.i.i247.i)
+  %716 = icmp eq ptr %715, null
+  br i1 %716, label %then.i.i.i250.i, label %merge7.i.i.i.i.i248.i
 
 merge7.i.i.i.i.i248.i:                            ; preds = %merge.i.i.i.i.i245.i
-  store ptr %714, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i247.i, ptr %11, align 8
-  %.pre10.i.i.i.i249.i = load i64, ptr %8, align 8
+  store ptr %715, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i247.i, ptr %10, align 8
+  %.pre10.i.i.i.i249.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i244.i"
 
 "$Vector.push.89.exit.thread.i.i.i244.i":         ; preds = %merge7.i.i.i.i.i248.i, %"$JsonWriter.integer_field.exit241.i"
-  %716 = phi i64 [ %.pre10.i.i.i.i249.i, %merge7.i.i.i.i.i248.i ], [ %710, %"$JsonWriter.integer_field.exit241.i" ]
-  %717 = phi ptr [ %714, %merge7.i.i.i.i.i248.i ], [ %.pre.i.i.i.i243.i, %"$JsonWriter.integer_field.exit241.i" ]
-  %718 = getelementptr i8, ptr %717, i64 %716
-  store i8 58, ptr %718, align 1
-  %719 = load i64, ptr %8, align 8
-  %720 = add i64 %719, 1
-  store i64 %720, ptr %8, align 8
+  %717 = phi i64 [ %.pre10.i.i.i.i249.i, %merge7.i.i.i.i.i248.i ], [ %711, %"$JsonWriter.integer_field.exit241.i" ]
+  %718 = phi ptr [ %715, %merge7.i.i.i.i.i248.i ], [ %.pre.i.i.i.i243.i, %"$JsonWriter.integer_field.exit241.i" ]
+  %719 = getelementptr i8, ptr %718, i64 %717
+  store i8 58, ptr %719, align 1
+  %720 = load i64, ptr %7, align 8
+  %721 = add i64 %720, 1
+  store i64 %721, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit251.i"
 
 then.i.i.i250.i:                                  ; preds = %merge.i.i.i.i.i245.i
-  %721 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %721, align 1
+  %722 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %722, align 1
   br label %"$JsonWriter.integer_field.exit251.i"
 
 "$JsonWriter.integer_field.exit251.i":            ; preds = %then.i.i.i250.i, %"$Vector.push.89.exit.thread.i.i.i244.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %498)
-  %722 = mul i64 %shape.sroa.58.0.copyload.i, %561
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %499)
+  %723 = mul i64 %shape.sroa.58.0.copyload.i, %562
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.795")
-  %723 = load i64, ptr %8, align 8
-  %724 = add i64 %723, 1
-  %725 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i252.i = icmp slt i64 %725, %724
+  %724 = load i64, ptr %7, align 8
+  %725 = add i64 %724, 1
+  %726 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i252.i = icmp slt i64 %726, %725
   %.pre.i.i.i.i253.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i252.i, label %merge.i.i.i.i.i255.i, label %"$Vector.push.89.exit.thread.i.i.i254.i"
 
 merge.i.i.i.i.i255.i:                             ; preds = %"$JsonWriter.integer_field.exit251.i"
-  %726 = shl i64 %725, 1
-  %spec.select.i.i.i.i.i256.i = tail call i64 @llvm.smax.i64(i64 %726, i64 %724)
+  %727 = shl i64 %726, 1
+  %spec.select.i.i.i.i.i256.i = tail call i64 @llvm.smax.i64(i64 %727, i64 %725)
   %spec.store.select.i.i.i.i.i257.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i256.i, i64 8)
-  %727 = tail call ptr @realloc(ptr %.pre.i.i.i.i253.i, i64 %spec.store.select.i.i.i.i.i257.i)
-  %728 = icmp eq ptr %727, null
-  br i1 %728, label %then.i.i.i260.i, label %merge7.i.i.i.i.i258.i
+  %728 = tail call ptr @realloc(ptr %.pre.i.i.i.i253.i, i64 %spec.store.select.i.i.i.i.i257.i)
+  %729 = icmp eq ptr %728, null
+  br i1 %729, label %then.i.i.i260.i, label %merge7.i.i.i.i.i258.i
 
 merge7.i.i.i.i.i258.i:                            ; preds = %merge.i.i.i.i.i255.i
-  store ptr %727, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i257.i, ptr %11, align 8
-  %.pre10.i.i.i.i259.i = load i64, ptr %8, align 8
+  store ptr %728, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i257.i, ptr %10, align 8
+  %.pre10.i.i.i.i259.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i254.i"
 
 "$Vector.push.89.exit.thread.i.i.i254.i":         ; preds = %merge7.i.i.i.i.i258.i, %"$JsonWriter.integer_field.exit251.i"
-  %729 = phi i64 [ %.pre10.i.i.i.i259.i, %merge7.i.i.i.i.i258.i ], [ %723, %"$JsonWriter.integer_field.exit251.i" ]
-  %730 = phi ptr [ %727, %merge7.i.i.i.i.i258.i ], [ %.pre.i.i.i.i253.i, %"$JsonWriter.integer_field.exit251.i" ]
-  %731 = getelementptr i8, ptr %730, i64 %729
-  store i8 58, ptr %731, align 1
-  %732 = load i64, ptr %8, align 8
-  %733 = add i64 %732, 1
-  store i64 %733, ptr %8, align 8
+  %730 = phi i64 [ %.pre10.i.i.i.i259.i, %merge7.i.i.i.i.i258.i ], [ %724, %"$JsonWriter.integer_field.exit251.i" ]
+  %731 = phi ptr [ %728, %merge7.i.i.i.i.i258.i ], [ %.pre.i.i.i.i253.i, %"$JsonWriter.integer_field.exit251.i" ]
+  %732 = getelementptr i8, ptr %731, i64 %730
+  store i8 58, ptr %732, align 1
+  %733 = load i64, ptr %7, align 8
+  %734 = add i64 %733, 1
+  store i64 %734, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit261.i"
 
 then.i.i.i260.i:                                  ; preds = %merge.i.i.i.i.i255.i
-  %734 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %734, align 1
+  %735 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %735, align 1
   br label %"$JsonWriter.integer_field.exit261.i"
 
 "$JsonWriter.integer_field.exit261.i":            ; preds = %then.i.i.i260.i, %"$Vector.push.89.exit.thread.i.i.i254.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %722)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %723)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.796")
-  %735 = load i64, ptr %8, align 8
-  %736 = add i64 %735, 1
-  %737 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i262.i = icmp slt i64 %737, %736
+  %736 = load i64, ptr %7, align 8
+  %737 = add i64 %736, 1
+  %738 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i262.i = icmp slt i64 %738, %737
   %.pre.i.i.i.i263.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i262.i, label %merge.i.i.i.i.i265.i, label %"$Vector.push.89.exit.thread.i.i.i264.i"
 
 merge.i.i.i.i.i265.i:                             ; preds = %"$JsonWriter.integer_field.exit261.i"
-  %738 = shl i64 %737, 1
-  %spec.select.i.i.i.i.i266.i = tail call i64 @llvm.smax.i64(i64 %738, i64 %736)
+  %739 = shl i64 %738, 1
+  %spec.select.i.i.i.i.i266.i = tail call i64 @llvm.smax.i64(i64 %739, i64 %737)
   %spec.store.select.i.i.i.i.i267.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i266.i, i64 8)
-  %739 = tail call ptr @realloc(ptr %.pre.i.i.i.i263.i, i64 %spec.store.select.i.i.i.i.i267.i)
-  %740 = icmp eq ptr %739, null
-  br i1 %740, label %then.i.i.i270.i, label %merge7.i.i.i.i.i268.i
+  %740 = tail call ptr @realloc(ptr %.pre.i.i.i.i263.i, i64 %spec.store.select.i.i.i.i.i267.i)
+  %741 = icmp eq ptr %740, null
+  br i1 %741, label %then.i.i.i270.i, label %merge7.i.i.i.i.i268.i
 
 merge7.i.i.i.i.i268.i:                            ; preds = %merge.i.i.i.i.i265.i
-  store ptr %739, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i267.i, ptr %11, align 8
-  %.pre10.i.i.i.i269.i = load i64, ptr %8, align 8
+  store ptr %740, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i267.i, ptr %10, align 8
+  %.pre10.i.i.i.i269.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i264.i"
 
 "$Vector.push.89.exit.thread.i.i.i264.i":         ; preds = %merge7.i.i.i.i.i268.i, %"$JsonWriter.integer_field.exit261.i"
-  %741 = phi i64 [ %.pre10.i.i.i.i269.i, %merge7.i.i.i.i.i268.i ], [ %735, %"$JsonWriter.integer_field.exit261.i" ]
-  %742 = phi ptr [ %739, %merge7.i.i.i.i.i268.i ], [ %.pre.i.i.i.i263.i, %"$JsonWriter.integer_field.exit261.i" ]
-  %743 = getelementptr i8, ptr %742, i64 %741
-  store i8 58, ptr %743, align 1
-  %744 = load i64, ptr %8, align 8
-  %745 = add i64 %744, 1
-  store i64 %745, ptr %8, align 8
+  %742 = phi i64 [ %.pre10.i.i.i.i269.i, %merge7.i.i.i.i.i268.i ], [ %736, %"$JsonWriter.integer_field.exit261.i" ]
+  %743 = phi ptr [ %740, %merge7.i.i.i.i.i268.i ], [ %.pre.i.i.i.i263.i, %"$JsonWriter.integer_field.exit261.i" ]
+  %744 = getelementptr i8, ptr %743, i64 %742
+  store i8 58, ptr %744, align 1
+  %745 = load i64, ptr %7, align 8
+  %746 = add i64 %745, 1
+  store i64 %746, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit271.i"
 
 then.i.i.i270.i:                                  ; preds = %merge.i.i.i.i.i265.i
-  %746 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %746, align 1
+  %747 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %747, align 1
   br label %"$JsonWriter.integer_field.exit271.i"
 
 "$JsonWriter.integer_field.exit271.i":            ; preds = %then.i.i.i270.i, %"$Vector.push.89.exit.thread.i.i.i264.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %722)
-  %747 = shl i64 %shape.sroa.58.0.copyload.i, 2
-  %748 = mul i64 %576, %747
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %723)
+  %748 = shl i64 %shape.sroa.58.0.copyload.i, 2
+  %749 = mul i64 %577, %748
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.797")
-  %749 = load i64, ptr %8, align 8
-  %750 = add i64 %749, 1
-  %751 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i272.i = icmp slt i64 %751, %750
+  %750 = load i64, ptr %7, align 8
+  %751 = add i64 %750, 1
+  %752 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i272.i = icmp slt i64 %752, %751
   %.pre.i.i.i.i273.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i272.i, label %merge.i.i.i.i.i275.i, label %"$Vector.push.89.exit.thread.i.i.i274.i"
 
 merge.i.i.i.i.i275.i:                             ; preds = %"$JsonWriter.integer_field.exit271.i"
-  %752 = shl i64 %751, 1
-  %spec.select.i.i.i.i.i276.i = tail call i64 @llvm.smax.i64(i64 %752, i64 %750)
+  %753 = shl i64 %752, 1
+  %spec.select.i.i.i.i.i276.i = tail call i64 @llvm.smax.i64(i64 %753, i64 %751)
   %spec.store.select.i.i.i.i.i277.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i276.i, i64 8)
-  %753 = tail call ptr @realloc(ptr %.pre.i.i.i.i273.i, i64 %spec.store.select.i.i.i.i.i277.i)
-  %754 = icmp eq ptr %753, null
-  br i1 %754, label %then.i.i.i280.i, label %merge7.i.i.i.i.i278.i
+  %754 = tail call ptr @realloc(ptr %.pre.i.i.i.i273.i, i64 %spec.store.select.i.i.i.i.i277.i)
+  %755 = icmp eq ptr %754, null
+  br i1 %755, label %then.i.i.i280.i, label %merge7.i.i.i.i.i278.i
 
 merge7.i.i.i.i.i278.i:                            ; preds = %merge.i.i.i.i.i275.i
-  store ptr %753, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i277.i, ptr %11, align 8
-  %.pre10.i.i.i.i279.i = load i64, ptr %8, align 8
+  store ptr %754, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i277.i, ptr %10, align 8
+  %.pre10.i.i.i.i279.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i274.i"
 
 "$Vector.push.89.exit.thread.i.i.i274.i":         ; preds = %merge7.i.i.i.i.i278.i, %"$JsonWriter.integer_field.exit271.i"
-  %755 = phi i64 [ %.pre10.i.i.i.i279.i, %merge7.i.i.i.i.i278.i ], [ %749, %"$JsonWriter.integer_field.exit271.i" ]
-  %756 = phi ptr [ %753, %merge7.i.i.i.i.i278.i ], [ %.pre.i.i.i.i273.i, %"$JsonWriter.integer_field.exit271.i" ]
-  %757 = getelementptr i8, ptr %756, i64 %755
-  store i8 58, ptr %757, align 1
-  %758 = load i64, ptr %8, align 8
-  %759 = add i64 %758, 1
-  store i64 %759, ptr %8, align 8
+  %756 = phi i64 [ %.pre10.i.i.i.i279.i, %merge7.i.i.i.i.i278.i ], [ %750, %"$JsonWriter.integer_field.exit271.i" ]
+  %757 = phi ptr [ %754, %merge7.i.i.i.i.i278.i ], [ %.pre.i.i.i.i273.i, %"$JsonWriter.integer_field.exit271.i" ]
+  %758 = getelementptr i8, ptr %757, i64 %756
+  store i8 58, ptr %758, align 1
+  %759 = load i64, ptr %7, align 8
+  %760 = add i64 %759, 1
+  store i64 %760, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit281.i"
 
 then.i.i.i280.i:                                  ; preds = %merge.i.i.i.i.i275.i
-  %760 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %760, align 1
+  %761 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %761, align 1
   br label %"$JsonWriter.integer_field.exit281.i"
 
 "$JsonWriter.integer_field.exit281.i":            ; preds = %then.i.i.i280.i, %"$Vector.push.89.exit.thread.i.i.i274.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %748)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %749)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.798")
-  %761 = load i64, ptr %8, align 8
-  %762 = add i64 %761, 1
-  %763 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i282.i = icmp slt i64 %763, %762
+  %762 = load i64, ptr %7, align 8
+  %763 = add i64 %762, 1
+  %764 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i282.i = icmp slt i64 %764, %763
   %.pre.i.i.i.i283.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i282.i, label %merge.i.i.i.i.i285.i, label %"$Vector.push.89.exit.thread.i.i.i284.i"
 
 merge.i.i.i.i.i285.i:                             ; preds = %"$JsonWriter.integer_field.exit281.i"
-  %764 = shl i64 %763, 1
-  %spec.select.i.i.i.i.i286.i = tail call i64 @llvm.smax.i64(i64 %764, i64 %762)
+  %765 = shl i64 %764, 1
+  %spec.select.i.i.i.i.i286.i = tail call i64 @llvm.smax.i64(i64 %765, i64 %763)
   %spec.store.select.i.i.i.i.i287.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i286.i, i64 8)
-  %765 = tail call ptr @realloc(ptr %.pre.i.i.i.i283.i, i64 %spec.store.select.i.i.i.i.i287.i)
-  %766 = icmp eq ptr %765, null
-  br i1 %766, label %then.i.i.i290.i, label %merge7.i.i.i.i.i288.i
+  %766 = tail call ptr @realloc(ptr %.pre.i.i.i.i283.i, i64 %spec.store.select.i.i.i.i.i287.i)
+  %767 = icmp eq ptr %766, null
+  br i1 %767, label %then.i.i.i290.i, label %merge7.i.i.i.i.i288.i
 
 merge7.i.i.i.i.i288.i:                            ; preds = %merge.i.i.i.i.i285.i
-  store ptr %765, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i287.i, ptr %11, align 8
-  %.pre10.i.i.i.i289.i = load i64, ptr %8, align 8
+  store ptr %766, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i287.i, ptr %10, align 8
+  %.pre10.i.i.i.i289.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i284.i"
 
 "$Vector.push.89.exit.thread.i.i.i284.i":         ; preds = %merge7.i.i.i.i.i288.i, %"$JsonWriter.integer_field.exit281.i"
-  %767 = phi i64 [ %.pre10.i.i.i.i289.i, %merge7.i.i.i.i.i288.i ], [ %761, %"$JsonWriter.integer_field.exit281.i" ]
-  %768 = phi ptr [ %765, %merge7.i.i.i.i.i288.i ], [ %.pre.i.i.i.i283.i, %"$JsonWriter.integer_field.exit281.i" ]
-  %769 = getelementptr i8, ptr %768, i64 %767
-  store i8 58, ptr %769, align 1
-  %770 = load i64, ptr %8, align 8
-  %771 = add i64 %770, 1
-  store i64 %771, ptr %8, align 8
+  %768 = phi i64 [ %.pre10.i.i.i.i289.i, %merge7.i.i.i.i.i288.i ], [ %762, %"$JsonWriter.integer_field.exit281.i" ]
+  %769 = phi ptr [ %766, %merge7.i.i.i.i.i288.i ], [ %.pre.i.i.i.i283.i, %"$JsonWriter.integer_field.exit281.i" ]
+  %770 = getelementptr i8, ptr %769, i64 %768
+  store i8 58, ptr %770, align 1
+  %771 = load i64, ptr %7, align 8
+  %772 = add i64 %771, 1
+  store i64 %772, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit291.i"
 
 then.i.i.i290.i:                                  ; preds = %merge.i.i.i.i.i285.i
-  %772 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %772, align 1
+  %773 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %773, align 1
   br label %"$JsonWriter.integer_field.exit291.i"
 
 "$JsonWriter.integer_field.exit291.i":            ; preds = %then.i.i.i290.i, %"$Vector.push.89.exit.thread.i.i.i284.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %748)
-  %773 = icmp slt i64 %shape.sroa.66.0.copyload.i, %shape.sroa.68.0.copyload.i
-  %774 = shl i64 %shape.sroa.62.0.copyload.i, 2
-  %775 = mul i64 %774, %shape.sroa.66.0.copyload.i
-  %776 = select i1 %773, i64 %775, i64 0
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %749)
+  %774 = icmp slt i64 %shape.sroa.66.0.copyload.i, %shape.sroa.68.0.copyload.i
+  %775 = shl i64 %shape.sroa.62.0.copyload.i, 2
+  %776 = mul i64 %775, %shape.sroa.66.0.copyload.i
+  %777 = select i1 %774, i64 %776, i64 0
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.799")
-  %777 = load i64, ptr %8, align 8
-  %778 = add i64 %777, 1
-  %779 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i292.i = icmp slt i64 %779, %778
+  %778 = load i64, ptr %7, align 8
+  %779 = add i64 %778, 1
+  %780 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i292.i = icmp slt i64 %780, %779
   %.pre.i.i.i.i293.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i292.i, label %merge.i.i.i.i.i295.i, label %"$Vector.push.89.exit.thread.i.i.i294.i"
 
 merge.i.i.i.i.i295.i:                             ; preds = %"$JsonWriter.integer_field.exit291.i"
-  %780 = shl i64 %779, 1
-  %spec.select.i.i.i.i.i296.i = tail call i64 @llvm.smax.i64(i64 %780, i64 %778)
+  %781 = shl i64 %780, 1
+  %spec.select.i.i.i.i.i296.i = tail call i64 @llvm.smax.i64(i64 %781, i64 %779)
   %spec.store.select.i.i.i.i.i297.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i296.i, i64 8)
-  %781 = tail call ptr @realloc(ptr %.pre.i.i.i.i293.i, i64 %spec.store.select.i.i.i.i.i297.i)
-  %782 = icmp eq ptr %781, null
-  br i1 %782, label %then.i.i.i300.i, label %merge7.i.i.i.i.i298.i
+  %782 = tail call ptr @realloc(ptr %.pre.i.i.i.i293.i, i64 %spec.store.select.i.i.i.i.i297.i)
+  %783 = icmp eq ptr %782, null
+  br i1 %783, label %then.i.i.i300.i, label %merge7.i.i.i.i.i298.i
 
 merge7.i.i.i.i.i298.i:                            ; preds = %merge.i.i.i.i.i295.i
-  store ptr %781, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i297.i, ptr %11, align 8
-  %.pre10.i.i.i.i299.i = load i64, ptr %8, align 8
+  store ptr %782, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i297.i, ptr %10, align 8
+  %.pre10.i.i.i.i299.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i294.i"
 
 "$Vector.push.89.exit.thread.i.i.i294.i":         ; preds = %merge7.i.i.i.i.i298.i, %"$JsonWriter.integer_field.exit291.i"
-  %783 = phi i64 [ %.pre10.i.i.i.i299.i, %merge7.i.i.i.i.i298.i ], [ %777, %"$JsonWriter.integer_field.exit291.i" ]
-  %784 = phi ptr [ %781, %merge7.i.i.i.i.i298.i ], [ %.pre.i.i.i.i293.i, %"$JsonWriter.integer_field.exit291.i" ]
-  %785 = getelementptr i8, ptr %784, i64 %783
-  store i8 58, ptr %785, align 1
-  %786 = load i64, ptr %8, align 8
-  %787 = add i64 %786, 1
-  store i64 %787, ptr %8, align 8
+  %784 = phi i64 [ %.pre10.i.i.i.i299.i, %merge7.i.i.i.i.i298.i ], [ %778, %"$JsonWriter.integer_field.exit291.i" ]
+  %785 = phi ptr [ %782, %merge7.i.i.i.i.i298.i ], [ %.pre.i.i.i.i293.i, %"$JsonWriter.integer_field.exit291.i" ]
+  %786 = getelementptr i8, ptr %785, i64 %784
+  store i8 58, ptr %786, align 1
+  %787 = load i64, ptr %7, align 8
+  %788 = add i64 %787, 1
+  store i64 %788, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit301.i"
 
 then.i.i.i300.i:                                  ; preds = %merge.i.i.i.i.i295.i
-  %788 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %788, align 1
+  %789 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %789, align 1
   br label %"$JsonWriter.integer_field.exit301.i"
 
 "$JsonWriter.integer_field.exit301.i":            ; preds = %then.i.i.i300.i, %"$Vector.push.89.exit.thread.i.i.i294.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %776)
-  %789 = add i64 %shape.sroa.62.0.copyload.i, %574
-  %790 = sdiv i64 %789, %shape.sroa.0.0.copyload.i
-  %791 = shl i64 %shape.sroa.68.0.copyload.i, 2
-  %792 = mul i64 %790, %791
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %777)
+  %790 = add i64 %shape.sroa.62.0.copyload.i, %575
+  %791 = sdiv i64 %790, %shape.sroa.0.0.copyload.i
+  %792 = shl i64 %shape.sroa.68.0.copyload.i, 2
+  %793 = mul i64 %791, %792
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.53")
-  %793 = load i64, ptr %8, align 8
-  %794 = add i64 %793, 1
-  %795 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i302.i = icmp slt i64 %795, %794
+  %794 = load i64, ptr %7, align 8
+  %795 = add i64 %794, 1
+  %796 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i302.i = icmp slt i64 %796, %795
   %.pre.i.i.i.i303.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i302.i, label %merge.i.i.i.i.i305.i, label %"$Vector.push.89.exit.thread.i.i.i304.i"
 
 merge.i.i.i.i.i305.i:                             ; preds = %"$JsonWriter.integer_field.exit301.i"
-  %796 = shl i64 %795, 1
-  %spec.select.i.i.i.i.i306.i = tail call i64 @llvm.smax.i64(i64 %796, i64 %794)
+  %797 = shl i64 %796, 1
+  %spec.select.i.i.i.i.i306.i = tail call i64 @llvm.smax.i64(i64 %797, i64 %795)
   %spec.store.select.i.i.i.i.i307.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i306.i, i64 8)
-  %797 = tail call ptr @realloc(ptr %.pre.i.i.i.i303.i, i64 %spec.store.select.i.i.i.i.i307.i)
-  %798 = icmp eq ptr %797, null
-  br i1 %798, label %then.i.i.i310.i, label %merge7.i.i.i.i.i308.i
+  %798 = tail call ptr @realloc(ptr %.pre.i.i.i.i303.i, i64 %spec.store.select.i.i.i.i.i307.i)
+  %799 = icmp eq ptr %798, null
+  br i1 %799, label %then.i.i.i310.i, label %merge7.i.i.i.i.i308.i
 
 merge7.i.i.i.i.i308.i:                            ; preds = %merge.i.i.i.i.i305.i
-  store ptr %797, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i307.i, ptr %11, align 8
-  %.pre10.i.i.i.i309.i = load i64, ptr %8, align 8
+  store ptr %798, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i307.i, ptr %10, align 8
+  %.pre10.i.i.i.i309.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i304.i"
 
 "$Vector.push.89.exit.thread.i.i.i304.i":         ; preds = %merge7.i.i.i.i.i308.i, %"$JsonWriter.integer_field.exit301.i"
-  %799 = phi i64 [ %.pre10.i.i.i.i309.i, %merge7.i.i.i.i.i308.i ], [ %793, %"$JsonWriter.integer_field.exit301.i" ]
-  %800 = phi ptr [ %797, %merge7.i.i.i.i.i308.i ], [ %.pre.i.i.i.i303.i, %"$JsonWriter.integer_field.exit301.i" ]
-  %801 = getelementptr i8, ptr %800, i64 %799
-  store i8 58, ptr %801, align 1
-  %802 = load i64, ptr %8, align 8
-  %803 = add i64 %802, 1
-  store i64 %803, ptr %8, align 8
+  %800 = phi i64 [ %.pre10.i.i.i.i309.i, %merge7.i.i.i.i.i308.i ], [ %794, %"$JsonWriter.integer_field.exit301.i" ]
+  %801 = phi ptr [ %798, %merge7.i.i.i.i.i308.i ], [ %.pre.i.i.i.i303.i, %"$JsonWriter.integer_field.exit301.i" ]
+  %802 = getelementptr i8, ptr %801, i64 %800
+  store i8 58, ptr %802, align 1
+  %803 = load i64, ptr %7, align 8
+  %804 = add i64 %803, 1
+  store i64 %804, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit311.i"
 
 then.i.i.i310.i:                                  ; preds = %merge.i.i.i.i.i305.i
-  %804 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %804, align 1
+  %805 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %805, align 1
   br label %"$JsonWriter.integer_field.exit311.i"
 
 "$JsonWriter.integer_field.exit311.i":            ; preds = %then.i.i.i310.i, %"$Vector.push.89.exit.thread.i.i.i304.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %792)
-  %805 = shl i64 %shape.sroa.72.0.copyload.i, 2
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %793)
+  %806 = shl i64 %shape.sroa.72.0.copyload.i, 2
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.800")
-  %806 = load i64, ptr %8, align 8
-  %807 = add i64 %806, 1
-  %808 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i312.i = icmp slt i64 %808, %807
+  %807 = load i64, ptr %7, align 8
+  %808 = add i64 %807, 1
+  %809 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i312.i = icmp slt i64 %809, %808
   %.pre.i.i.i.i313.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i312.i, label %merge.i.i.i.i.i315.i, label %"$Vector.push.89.exit.thread.i.i.i314.i"
 
 merge.i.i.i.i.i315.i:                             ; preds = %"$JsonWriter.integer_field.exit311.i"
-  %809 = shl i64 %808, 1
-  %spec.select.i.i.i.i.i316.i = tail call i64 @llvm.smax.i64(i64 %809, i64 %807)
+  %810 = shl i64 %809, 1
+  %spec.select.i.i.i.i.i316.i = tail call i64 @llvm.smax.i64(i64 %810, i64 %808)
   %spec.store.select.i.i.i.i.i317.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i316.i, i64 8)
-  %810 = tail call ptr @realloc(ptr %.pre.i.i.i.i313.i, i64 %spec.store.select.i.i.i.i.i317.i)
-  %811 = icmp eq ptr %810, null
-  br i1 %811, label %then.i.i.i320.i, label %merge7.i.i.i.i.i318.i
+  %811 = tail call ptr @realloc(ptr %.pre.i.i.i.i313.i, i64 %spec.store.select.i.i.i.i.i317.i)
+  %812 = icmp eq ptr %811, null
+  br i1 %812, label %then.i.i.i320.i, label %merge7.i.i.i.i.i318.i
 
 merge7.i.i.i.i.i318.i:                            ; preds = %merge.i.i.i.i.i315.i
-  store ptr %810, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i317.i, ptr %11, align 8
-  %.pre10.i.i.i.i319.i = load i64, ptr %8, align 8
+  store ptr %811, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i317.i, ptr %10, align 8
+  %.pre10.i.i.i.i319.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i314.i"
 
 "$Vector.push.89.exit.thread.i.i.i314.i":         ; preds = %merge7.i.i.i.i.i318.i, %"$JsonWriter.integer_field.exit311.i"
-  %812 = phi i64 [ %.pre10.i.i.i.i319.i, %merge7.i.i.i.i.i318.i ], [ %806, %"$JsonWriter.integer_field.exit311.i" ]
-  %813 = phi ptr [ %810, %merge7.i.i.i.i.i318.i ], [ %.pre.i.i.i.i313.i, %"$JsonWriter.integer_field.exit311.i" ]
-  %814 = getelementptr i8, ptr %813, i64 %812
-  store i8 58, ptr %814, align 1
-  %815 = load i64, ptr %8, align 8
-  %816 = add i64 %815, 1
-  store i64 %816, ptr %8, align 8
+  %813 = phi i64 [ %.pre10.i.i.i.i319.i, %merge7.i.i.i.i.i318.i ], [ %807, %"$JsonWriter.integer_field.exit311.i" ]
+  %814 = phi ptr [ %811, %merge7.i.i.i.i.i318.i ], [ %.pre.i.i.i.i313.i, %"$JsonWriter.integer_field.exit311.i" ]
+  %815 = getelementptr i8, ptr %814, i64 %813
+  store i8 58, ptr %815, align 1
+  %816 = load i64, ptr %7, align 8
+  %817 = add i64 %816, 1
+  store i64 %817, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit321.i"
 
 then.i.i.i320.i:                                  ; preds = %merge.i.i.i.i.i315.i
-  %817 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %817, align 1
+  %818 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %818, align 1
   br label %"$JsonWriter.integer_field.exit321.i"
 
 "$JsonWriter.integer_field.exit321.i":            ; preds = %then.i.i.i320.i, %"$Vector.push.89.exit.thread.i.i.i314.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %805)
-  %818 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
-  %819 = shl i64 %shape.sroa.0.0.copyload.i, 2
-  %820 = mul i64 %819, %790
-  %821 = select i1 %818, i64 %820, i64 0
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %806)
+  %819 = icmp sgt i64 %shape.sroa.0.0.copyload.i, 1
+  %820 = shl i64 %shape.sroa.0.0.copyload.i, 2
+  %821 = mul i64 %820, %791
+  %822 = select i1 %819, i64 %821, i64 0
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.801")
-  %822 = load i64, ptr %8, align 8
-  %823 = add i64 %822, 1
-  %824 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i322.i = icmp slt i64 %824, %823
+  %823 = load i64, ptr %7, align 8
+  %824 = add i64 %823, 1
+  %825 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i322.i = icmp slt i64 %825, %824
   %.pre.i.i.i.i323.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i322.i, label %merge.i.i.i.i.i325.i, label %"$Vector.push.89.exit.thread.i.i.i324.i"
 
 merge.i.i.i.i.i325.i:                             ; preds = %"$JsonWriter.integer_field.exit321.i"
-  %825 = shl i64 %824, 1
-  %spec.select.i.i.i.i.i326.i = tail call i64 @llvm.smax.i64(i64 %825, i64 %823)
+  %826 = shl i64 %825, 1
+  %spec.select.i.i.i.i.i326.i = tail call i64 @llvm.smax.i64(i64 %826, i64 %824)
   %spec.store.select.i.i.i.i.i327.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i326.i, i64 8)
-  %826 = tail call ptr @realloc(ptr %.pre.i.i.i.i323.i, i64 %spec.store.select.i.i.i.i.i327.i)
-  %827 = icmp eq ptr %826, null
-  br i1 %827, label %then.i.i.i330.i, label %merge7.i.i.i.i.i328.i
+  %827 = tail call ptr @realloc(ptr %.pre.i.i.i.i323.i, i64 %spec.store.select.i.i.i.i.i327.i)
+  %828 = icmp eq ptr %827, null
+  br i1 %828, label %then.i.i.i330.i, label %merge7.i.i.i.i.i328.i
 
 merge7.i.i.i.i.i328.i:                            ; preds = %merge.i.i.i.i.i325.i
-  store ptr %826, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i327.i, ptr %11, align 8
-  %.pre10.i.i.i.i329.i = load i64, ptr %8, align 8
+  store ptr %827, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i327.i, ptr %10, align 8
+  %.pre10.i.i.i.i329.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i324.i"
 
 "$Vector.push.89.exit.thread.i.i.i324.i":         ; preds = %merge7.i.i.i.i.i328.i, %"$JsonWriter.integer_field.exit321.i"
-  %828 = phi i64 [ %.pre10.i.i.i.i329.i, %merge7.i.i.i.i.i328.i ], [ %822, %"$JsonWriter.integer_field.exit321.i" ]
-  %829 = phi ptr [ %826, %merge7.i.i.i.i.i328.i ], [ %.pre.i.i.i.i323.i, %"$JsonWriter.integer_field.exit321.i" ]
-  %830 = getelementptr i8, ptr %829, i64 %828
-  store i8 58, ptr %830, align 1
-  %831 = load i64, ptr %8, align 8
-  %832 = add i64 %831, 1
-  store i64 %832, ptr %8, align 8
+  %829 = phi i64 [ %.pre10.i.i.i.i329.i, %merge7.i.i.i.i.i328.i ], [ %823, %"$JsonWriter.integer_field.exit321.i" ]
+  %830 = phi ptr [ %827, %merge7.i.i.i.i.i328.i ], [ %.pre.i.i.i.i323.i, %"$JsonWriter.integer_field.exit321.i" ]
+  %831 = getelementptr i8, ptr %830, i64 %829
+  store i8 58, ptr %831, align 1
+  %832 = load i64, ptr %7, align 8
+  %833 = add i64 %832, 1
+  store i64 %833, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit331.i"
 
 then.i.i.i330.i:                                  ; preds = %merge.i.i.i.i.i325.i
-  %833 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %833, align 1
+  %834 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %834, align 1
   br label %"$JsonWriter.integer_field.exit331.i"
 
 "$JsonWriter.integer_field.exit331.i":            ; preds = %then.i.i.i330.i, %"$Vector.push.89.exit.thread.i.i.i324.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %821)
-  %834 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
-  %835 = mul i64 %834, %805
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %822)
+  %835 = sdiv i64 %shape.sroa.75.0.copyload.i, 2
+  %836 = mul i64 %835, %806
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.802")
-  %836 = load i64, ptr %8, align 8
-  %837 = add i64 %836, 1
-  %838 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i332.i = icmp slt i64 %838, %837
+  %837 = load i64, ptr %7, align 8
+  %838 = add i64 %837, 1
+  %839 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i332.i = icmp slt i64 %839, %838
   %.pre.i.i.i.i333.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i332.i, label %merge.i.i.i.i.i335.i, label %"$Vector.push.89.exit.thread.i.i.i334.i"
 
 merge.i.i.i.i.i335.i:                             ; preds = %"$JsonWriter.integer_field.exit331.i"
-  %839 = shl i64 %838, 1
-  %spec.select.i.i.i.i.i336.i = tail call i64 @llvm.smax.i64(i64 %839, i64 %837)
+  %840 = shl i64 %839, 1
+  %spec.select.i.i.i.i.i336.i = tail call i64 @llvm.smax.i64(i64 %840, i64 %838)
   %spec.store.select.i.i.i.i.i337.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i336.i, i64 8)
-  %840 = tail call ptr @realloc(ptr %.pre.i.i.i.i333.i, i64 %spec.store.select.i.i.i.i.i337.i)
-  %841 = icmp eq ptr %840, null
-  br i1 %841, label %then.i.i.i340.i, label %merge7.i.i.i.i.i338.i
+  %841 = tail call ptr @realloc(ptr %.pre.i.i.i.i333.i, i64 %spec.store.select.i.i.i.i.i337.i)
+  %842 = icmp eq ptr %841, null
+  br i1 %842, label %then.i.i.i340.i, label %merge7.i.i.i.i.i338.i
 
 merge7.i.i.i.i.i338.i:                            ; preds = %merge.i.i.i.i.i335.i
-  store ptr %840, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i337.i, ptr %11, align 8
-  %.pre10.i.i.i.i339.i = load i64, ptr %8, align 8
+  store ptr %841, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i337.i, ptr %10, align 8
+  %.pre10.i.i.i.i339.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i334.i"
 
 "$Vector.push.89.exit.thread.i.i.i334.i":         ; preds = %merge7.i.i.i.i.i338.i, %"$JsonWriter.integer_field.exit331.i"
-  %842 = phi i64 [ %.pre10.i.i.i.i339.i, %merge7.i.i.i.i.i338.i ], [ %836, %"$JsonWriter.integer_field.exit331.i" ]
-  %843 = phi ptr [ %840, %merge7.i.i.i.i.i338.i ], [ %.pre.i.i.i.i333.i, %"$JsonWriter.integer_field.exit331.i" ]
-  %844 = getelementptr i8, ptr %843, i64 %842
-  store i8 58, ptr %844, align 1
-  %845 = load i64, ptr %8, align 8
-  %846 = add i64 %845, 1
-  store i64 %846, ptr %8, align 8
+  %843 = phi i64 [ %.pre10.i.i.i.i339.i, %merge7.i.i.i.i.i338.i ], [ %837, %"$JsonWriter.integer_field.exit331.i" ]
+  %844 = phi ptr [ %841, %merge7.i.i.i.i.i338.i ], [ %.pre.i.i.i.i333.i, %"$JsonWriter.integer_field.exit331.i" ]
+  %845 = getelementptr i8, ptr %844, i64 %843
+  store i8 58, ptr %845, align 1
+  %846 = load i64, ptr %7, align 8
+  %847 = add i64 %846, 1
+  store i64 %847, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit341.i"
 
 then.i.i.i340.i:                                  ; preds = %merge.i.i.i.i.i335.i
-  %847 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %847, align 1
+  %848 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %848, align 1
   br label %"$JsonWriter.integer_field.exit341.i"
 
 "$JsonWriter.integer_field.exit341.i":            ; preds = %then.i.i.i340.i, %"$Vector.push.89.exit.thread.i.i.i334.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %835)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %836)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.803")
-  %848 = load i64, ptr %8, align 8
-  %849 = add i64 %848, 1
-  %850 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i342.i = icmp slt i64 %850, %849
+  %849 = load i64, ptr %7, align 8
+  %850 = add i64 %849, 1
+  %851 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i342.i = icmp slt i64 %851, %850
   %.pre.i.i.i.i343.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i342.i, label %merge.i.i.i.i.i345.i, label %"$Vector.push.89.exit.thread.i.i.i344.i"
 
 merge.i.i.i.i.i345.i:                             ; preds = %"$JsonWriter.integer_field.exit341.i"
-  %851 = shl i64 %850, 1
-  %spec.select.i.i.i.i.i346.i = tail call i64 @llvm.smax.i64(i64 %851, i64 %849)
+  %852 = shl i64 %851, 1
+  %spec.select.i.i.i.i.i346.i = tail call i64 @llvm.smax.i64(i64 %852, i64 %850)
   %spec.store.select.i.i.i.i.i347.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i346.i, i64 8)
-  %852 = tail call ptr @realloc(ptr %.pre.i.i.i.i343.i, i64 %spec.store.select.i.i.i.i.i347.i)
-  %853 = icmp eq ptr %852, null
-  br i1 %853, label %then.i.i.i350.i, label %merge7.i.i.i.i.i348.i
+  %853 = tail call ptr @realloc(ptr %.pre.i.i.i.i343.i, i64 %spec.store.select.i.i.i.i.i347.i)
+  %854 = icmp eq ptr %853, null
+  br i1 %854, label %then.i.i.i350.i, label %merge7.i.i.i.i.i348.i
 
 merge7.i.i.i.i.i348.i:                            ; preds = %merge.i.i.i.i.i345.i
-  store ptr %852, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i347.i, ptr %11, align 8
-  %.pre10.i.i.i.i349.i = load i64, ptr %8, align 8
+  store ptr %853, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i347.i, ptr %10, align 8
+  %.pre10.i.i.i.i349.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i344.i"
 
 "$Vector.push.89.exit.thread.i.i.i344.i":         ; preds = %merge7.i.i.i.i.i348.i, %"$JsonWriter.integer_field.exit341.i"
-  %854 = phi i64 [ %.pre10.i.i.i.i349.i, %merge7.i.i.i.i.i348.i ], [ %848, %"$JsonWriter.integer_field.exit341.i" ]
-  %855 = phi ptr [ %852, %merge7.i.i.i.i.i348.i ], [ %.pre.i.i.i.i343.i, %"$JsonWriter.integer_field.exit341.i" ]
-  %856 = getelementptr i8, ptr %855, i64 %854
-  store i8 58, ptr %856, align 1
-  %857 = load i64, ptr %8, align 8
-  %858 = add i64 %857, 1
-  store i64 %858, ptr %8, align 8
+  %855 = phi i64 [ %.pre10.i.i.i.i349.i, %merge7.i.i.i.i.i348.i ], [ %849, %"$JsonWriter.integer_field.exit341.i" ]
+  %856 = phi ptr [ %853, %merge7.i.i.i.i.i348.i ], [ %.pre.i.i.i.i343.i, %"$JsonWriter.integer_field.exit341.i" ]
+  %857 = getelementptr i8, ptr %856, i64 %855
+  store i8 58, ptr %857, align 1
+  %858 = load i64, ptr %7, align 8
+  %859 = add i64 %858, 1
+  store i64 %859, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit351.i"
 
 then.i.i.i350.i:                                  ; preds = %merge.i.i.i.i.i345.i
-  %859 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %859, align 1
+  %860 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %860, align 1
   br label %"$JsonWriter.integer_field.exit351.i"
 
 "$JsonWriter.integer_field.exit351.i":            ; preds = %then.i.i.i350.i, %"$Vector.push.89.exit.thread.i.i.i344.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %835)
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %836)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.804")
-  %860 = load i64, ptr %8, align 8
-  %861 = add i64 %860, 1
-  %862 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i352.i = icmp slt i64 %862, %861
+  %861 = load i64, ptr %7, align 8
+  %862 = add i64 %861, 1
+  %863 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i352.i = icmp slt i64 %863, %862
   %.pre.i.i.i.i353.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i352.i, label %merge.i.i.i.i.i355.i, label %"$Vector.push.89.exit.thread.i.i.i354.i"
 
 merge.i.i.i.i.i355.i:                             ; preds = %"$JsonWriter.integer_field.exit351.i"
-  %863 = shl i64 %862, 1
-  %spec.select.i.i.i.i.i356.i = tail call i64 @llvm.smax.i64(i64 %863, i64 %861)
+  %864 = shl i64 %863, 1
+  %spec.select.i.i.i.i.i356.i = tail call i64 @llvm.smax.i64(i64 %864, i64 %862)
   %spec.store.select.i.i.i.i.i357.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i356.i, i64 8)
-  %864 = tail call ptr @realloc(ptr %.pre.i.i.i.i353.i, i64 %spec.store.select.i.i.i.i.i357.i)
-  %865 = icmp eq ptr %864, null
-  br i1 %865, label %then.i.i.i360.i, label %merge7.i.i.i.i.i358.i
+  %865 = tail call ptr @realloc(ptr %.pre.i.i.i.i353.i, i64 %spec.store.select.i.i.i.i.i357.i)
+  %866 = icmp eq ptr %865, null
+  br i1 %866, label %then.i.i.i360.i, label %merge7.i.i.i.i.i358.i
 
 merge7.i.i.i.i.i358.i:                            ; preds = %merge.i.i.i.i.i355.i
-  store ptr %864, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i357.i, ptr %11, align 8
-  %.pre10.i.i.i.i359.i = load i64, ptr %8, align 8
+  store ptr %865, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i357.i, ptr %10, align 8
+  %.pre10.i.i.i.i359.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i354.i"
 
 "$Vector.push.89.exit.thread.i.i.i354.i":         ; preds = %merge7.i.i.i.i.i358.i, %"$JsonWriter.integer_field.exit351.i"
-  %866 = phi i64 [ %.pre10.i.i.i.i359.i, %merge7.i.i.i.i.i358.i ], [ %860, %"$JsonWriter.integer_field.exit351.i" ]
-  %867 = phi ptr [ %864, %merge7.i.i.i.i.i358.i ], [ %.pre.i.i.i.i353.i, %"$JsonWriter.integer_field.exit351.i" ]
-  %868 = getelementptr i8, ptr %867, i64 %866
-  store i8 58, ptr %868, align 1
-  %869 = load i64, ptr %8, align 8
-  %870 = add i64 %869, 1
-  store i64 %870, ptr %8, align 8
+  %867 = phi i64 [ %.pre10.i.i.i.i359.i, %merge7.i.i.i.i.i358.i ], [ %861, %"$JsonWriter.integer_field.exit351.i" ]
+  %868 = phi ptr [ %865, %merge7.i.i.i.i.i358.i ], [ %.pre.i.i.i.i353.i, %"$JsonWriter.integer_field.exit351.i" ]
+  %869 = getelementptr i8, ptr %868, i64 %867
+  store i8 58, ptr %869, align 1
+  %870 = load i64, ptr %7, align 8
+  %871 = add i64 %870, 1
+  store i64 %871, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit361.i"
 
 then.i.i.i360.i:                                  ; preds = %merge.i.i.i.i.i355.i
-  %871 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %871, align 1
+  %872 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %872, align 1
   br label %"$JsonWriter.integer_field.exit361.i"
 
 "$JsonWriter.integer_field.exit361.i":            ; preds = %then.i.i.i360.i, %"$Vector.push.89.exit.thread.i.i.i354.i"
-  store i8 0, ptr %22, align 1
+  store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %shape.sroa.77.0.copyload.i)
-  %872 = mul i64 %791, %shape.sroa.71.0.copyload.i
+  %873 = mul i64 %792, %shape.sroa.71.0.copyload.i
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.805")
-  %873 = load i64, ptr %8, align 8
-  %874 = add i64 %873, 1
-  %875 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i362.i = icmp slt i64 %875, %874
+  %874 = load i64, ptr %7, align 8
+  %875 = add i64 %874, 1
+  %876 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i362.i = icmp slt i64 %876, %875
   %.pre.i.i.i.i363.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i362.i, label %merge.i.i.i.i.i365.i, label %"$Vector.push.89.exit.thread.i.i.i364.i"
 
 merge.i.i.i.i.i365.i:                             ; preds = %"$JsonWriter.integer_field.exit361.i"
-  %876 = shl i64 %875, 1
-  %spec.select.i.i.i.i.i366.i = tail call i64 @llvm.smax.i64(i64 %876, i64 %874)
+  %877 = shl i64 %876, 1
+  %spec.select.i.i.i.i.i366.i = tail call i64 @llvm.smax.i64(i64 %877, i64 %875)
   %spec.store.select.i.i.i.i.i367.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i366.i, i64 8)
-  %877 = tail call ptr @realloc(ptr %.pre.i.i.i.i363.i, i64 %spec.store.select.i.i.i.i.i367.i)
-  %878 = icmp eq ptr %877, null
-  br i1 %878, label %then.i.i.i370.i, label %merge7.i.i.i.i.i368.i
+  %878 = tail call ptr @realloc(ptr %.pre.i.i.i.i363.i, i64 %spec.store.select.i.i.i.i.i367.i)
+  %879 = icmp eq ptr %878, null
+  br i1 %879, label %then.i.i.i370.i, label %merge7.i.i.i.i.i368.i
 
 merge7.i.i.i.i.i368.i:                            ; preds = %merge.i.i.i.i.i365.i
-  store ptr %877, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i367.i, ptr %11, align 8
-  %.pre10.i.i.i.i369.i = load i64, ptr %8, align 8
+  store ptr %878, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i367.i, ptr %10, align 8
+  %.pre10.i.i.i.i369.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i364.i"
 
 "$Vector.push.89.exit.thread.i.i.i364.i":         ; preds = %merge7.i.i.i.i.i368.i, %"$JsonWriter.integer_field.exit361.i"
-  %879 = phi i64 [ %.pre10.i.i.i.i369.i, %merge7.i.i.i.i.i368.i ], [ %873, %"$JsonWriter.integer_field.exit361.i" ]
-  %880 = phi ptr [ %877, %merge7.i.i.i.i.i368.i ], [ %.pre.i.i.i.i363.i, %"$JsonWriter.integer_field.exit361.i" ]
-  %881 = getelementptr i8, ptr %880, i64 %879
-  store i8 58, ptr %881, align 1
-  %882 = load i64, ptr %8, align 8
-  %883 = add i64 %882, 1
-  store i64 %883, ptr %8, align 8
+  %880 = phi i64 [ %.pre10.i.i.i.i369.i, %merge7.i.i.i.i.i368.i ], [ %874, %"$JsonWriter.integer_field.exit361.i" ]
+  %881 = phi ptr [ %878, %merge7.i.i.i.i.i368.i ], [ %.pre.i.i.i.i363.i, %"$JsonWriter.integer_field.exit361.i" ]
+  %882 = getelementptr i8, ptr %881, i64 %880
+  store i8 58, ptr %882, align 1
+  %883 = load i64, ptr %7, align 8
+  %884 = add i64 %883, 1
+  store i64 %884, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit371.i"
 
 then.i.i.i370.i:                                  ; preds = %merge.i.i.i.i.i365.i
-  %884 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %884, align 1
+  %885 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %885, align 1
   br label %"$JsonWriter.integer_field.exit371.i"
 
 "$JsonWriter.integer_field.exit371.i":            ; preds = %then.i.i.i370.i, %"$Vector.push.89.exit.thread.i.i.i364.i"
-  store i8 0, ptr %22, align 1
-  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %872)
-  %885 = load i64, ptr %8, align 8
-  %886 = add i64 %885, 1
-  %887 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i372.i = icmp slt i64 %887, %886
+  store i8 0, ptr %21, align 1
+  tail call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %873)
+  %886 = load i64, ptr %7, align 8
+  %887 = add i64 %886, 1
+  %888 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i372.i = icmp slt i64 %888, %887
   %.pre.i.i.i.i373.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i372.i, label %merge.i.i.i.i.i375.i, label %"$Vector.push.89.exit.thread.i.i.i374.i"
 
 merge.i.i.i.i.i375.i:                             ; preds = %"$JsonWriter.integer_field.exit371.i"
-  %888 = shl i64 %887, 1
-  %spec.select.i.i.i.i.i376.i = tail call i64 @llvm.smax.i64(i64 %888, i64 %886)
+  %889 = shl i64 %888, 1
+  %spec.select.i.i.i.i.i376.i = tail call i64 @llvm.smax.i64(i64 %889, i64 %887)
   %spec.store.select.i.i.i.i.i377.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i376.i, i64 8)
-  %889 = tail call ptr @realloc(ptr %.pre.i.i.i.i373.i, i64 %spec.store.select.i.i.i.i.i377.i)
-  %890 = icmp eq ptr %889, null
-  br i1 %890, label %then.i.i.i380.i, label %merge7.i.i.i.i.i378.i
+  %890 = tail call ptr @realloc(ptr %.pre.i.i.i.i373.i, i64 %spec.store.select.i.i.i.i.i377.i)
+  %891 = icmp eq ptr %890, null
+  br i1 %891, label %then.i.i.i380.i, label %merge7.i.i.i.i.i378.i
 
 merge7.i.i.i.i.i378.i:                            ; preds = %merge.i.i.i.i.i375.i
-  store ptr %889, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i377.i, ptr %11, align 8
-  %.pre10.i.i.i.i379.i = load i64, ptr %8, align 8
+  store ptr %890, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i377.i, ptr %10, align 8
+  %.pre10.i.i.i.i379.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i374.i"
 
 "$Vector.push.89.exit.thread.i.i.i374.i":         ; preds = %merge7.i.i.i.i.i378.i, %"$JsonWriter.integer_field.exit371.i"
-  %891 = phi i64 [ %.pre10.i.i.i.i379.i, %merge7.i.i.i.i.i378.i ], [ %885, %"$JsonWriter.integer_field.exit371.i" ]
-  %892 = phi ptr [ %889, %merge7.i.i.i.i.i378.i ], [ %.pre.i.i.i.i373.i, %"$JsonWriter.integer_field.exit371.i" ]
-  %893 = getelementptr i8, ptr %892, i64 %891
-  store i8 125, ptr %893, align 1
-  %894 = load i64, ptr %8, align 8
-  %895 = add i64 %894, 1
-  store i64 %895, ptr %8, align 8
+  %892 = phi i64 [ %.pre10.i.i.i.i379.i, %merge7.i.i.i.i.i378.i ], [ %886, %"$JsonWriter.integer_field.exit371.i" ]
+  %893 = phi ptr [ %890, %merge7.i.i.i.i.i378.i ], [ %.pre.i.i.i.i373.i, %"$JsonWriter.integer_field.exit371.i" ]
+  %894 = getelementptr i8, ptr %893, i64 %892
+  store i8 125, ptr %894, align 1
+  %895 = load i64, ptr %7, align 8
+  %896 = add i64 %895, 1
+  store i64 %896, ptr %7, align 8
   br label %"$write_buffers.exit"
 
 then.i.i.i380.i:                                  ; preds = %merge.i.i.i.i.i375.i
-  %896 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %896, align 1
+  %897 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %897, align 1
   br label %"$write_buffers.exit"
 
 "$write_buffers.exit":                            ; preds = %"$Vector.push.89.exit.thread.i.i.i374.i", %then.i.i.i380.i
-  store i8 1, ptr %22, align 1
-  call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %4)
+  store i8 1, ptr %21, align 1
+  call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %3)
   tail call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.806")
-  %897 = load i64, ptr %8, align 8
-  %898 = add i64 %897, 1
-  %899 = load i64, ptr %11, align 8
-  %.not.i.i.i.i = icmp slt i64 %899, %898
+  %898 = load i64, ptr %7, align 8
+  %899 = add i64 %898, 1
+  %900 = load i64, ptr %10, align 8
+  %.not.i.i.i.i = icmp slt i64 %900, %899
   %.pre.i.i.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Vector.push.89.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$write_buffers.exit"
-  %900 = shl i64 %899, 1
-  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %900, i64 %898)
+  %901 = shl i64 %900, 1
+  %spec.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %901, i64 %899)
   %spec.store.select.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i, i64 8)
-  %901 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
-  %902 = icmp eq ptr %901, null
-  br i1 %902, label %then.i.i, label %merge7.i.i.i.i
+  %902 = tail call ptr @realloc(ptr %.pre.i.i.i, i64 %spec.store.select.i.i.i.i)
+  %903 = icmp eq ptr %902, null
+  br i1 %903, label %then.i.i, label %merge7.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  store ptr %901, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i, ptr %11, align 8
-  %.pre10.i.i.i = load i64, ptr %8, align 8
+  store ptr %902, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i, ptr %10, align 8
+  %.pre10.i.i.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i"
 
 "$Vector.push.89.exit.thread.i.i":                ; preds = %merge7.i.i.i.i, %"$write_buffers.exit"
-  %903 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %897, %"$write_buffers.exit" ]
-  %904 = phi ptr [ %901, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
-  %905 = getelementptr i8, ptr %904, i64 %903
-  store i8 58, ptr %905, align 1
-  %906 = load i64, ptr %8, align 8
-  %907 = add i64 %906, 1
-  store i64 %907, ptr %8, align 8
+  %904 = phi i64 [ %.pre10.i.i.i, %merge7.i.i.i.i ], [ %898, %"$write_buffers.exit" ]
+  %905 = phi ptr [ %902, %merge7.i.i.i.i ], [ %.pre.i.i.i, %"$write_buffers.exit" ]
+  %906 = getelementptr i8, ptr %905, i64 %904
+  store i8 58, ptr %906, align 1
+  %907 = load i64, ptr %7, align 8
+  %908 = add i64 %907, 1
+  store i64 %908, ptr %7, align 8
   br label %"$JsonWriter.key.exit"
 
 then.i.i:                                         ; preds = %merge.i.i.i.i
-  %908 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %908, align 1
+  %909 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %909, align 1
   br label %"$JsonWriter.key.exit"
 
 "$JsonWriter.key.exit":                           ; preds = %"$Vector.push.89.exit.thread.i.i", %then.i.i
-  store i8 0, ptr %22, align 1
+  store i8 0, ptr %21, align 1
   tail call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 91)
-  %909 = load i32, ptr %111, align 4
-  %910 = icmp sgt i32 %909, 0
-  br i1 %910, label %forbody.lr.ph, label %merge
+  %910 = load i32, ptr %110, align 4
+  %911 = icmp sgt i32 %910, 0
+  br i1 %911, label %forbody.lr.ph, label %merge
 
 forbody.lr.ph:                                    ; preds = %"$JsonWriter.key.exit"
-  %911 = getelementptr i8, ptr %1, i64 392
-  %912 = getelementptr i8, ptr %1, i64 408
-  %913 = getelementptr i8, ptr %1, i64 416
-  %914 = getelementptr i8, ptr %1, i64 328
-  %915 = getelementptr i8, ptr %0, i64 24
-  %wide.trip.count = zext nneg i32 %909 to i64
+  %912 = getelementptr i8, ptr %1, i64 584
+  %913 = getelementptr i8, ptr %1, i64 600
+  %914 = getelementptr i8, ptr %1, i64 608
+  %915 = getelementptr i8, ptr %1, i64 200
+  %916 = getelementptr i8, ptr %0, i64 24
+  %wide.trip.count = zext nneg i32 %910 to i64
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %"$write_rank.exit"
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %"$write_rank.exit" ]
   call void @llvm.lifetime.start.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$Plan.buffer_shape"(ptr noalias nonnull %shape.i.i, ptr nonnull readonly %1), !noalias !113
-  %916 = load i64, ptr %911, align 8, !noalias !113
-  %917 = load i64, ptr %352, align 8, !noalias !113
-  %918 = load i32, ptr %366, align 4, !noalias !113
+  %917 = load i64, ptr %912, align 8, !noalias !113
+  %918 = load i64, ptr %351, align 8, !noalias !113
+  %919 = load i32, ptr %365, align 4, !noalias !113
   call void @llvm.lifetime.start.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !113
-  %919 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !113
+  %920 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i.i, ptr nonnull %shape.i.i, ptr null), !noalias !113
   call void @llvm.lifetime.end.p0(i64 1712, ptr nonnull %unbound.i.i.i), !noalias !113
-  %920 = load i64, ptr %912, align 8, !noalias !113
-  %921 = icmp eq i64 %indvars.iv, 0
-  br i1 %921, label %then.i.i191, label %merge.i.i
+  %921 = load i64, ptr %913, align 8, !noalias !113
+  %922 = icmp eq i64 %indvars.iv, 0
+  br i1 %922, label %then.i.i192, label %merge.i.i
 
-then.i.i191:                                      ; preds = %forbody
-  %922 = load i64, ptr %913, align 8, !noalias !113
+then.i.i192:                                      ; preds = %forbody
+  %923 = load i64, ptr %914, align 8, !noalias !113
   br label %merge.i.i
 
-merge.i.i:                                        ; preds = %then.i.i191, %forbody
-  %result.sroa.9.0.i.i = phi i64 [ %922, %then.i.i191 ], [ 0, %forbody ]
-  %923 = load i64, ptr %428, align 8, !noalias !113
-  %924 = load i8, ptr %914, align 1, !noalias !113
-  %925 = trunc i8 %924 to i1
-  br i1 %925, label %then.i.i.i190, label %"$Plan.rank.exit.i"
+merge.i.i:                                        ; preds = %then.i.i192, %forbody
+  %result.sroa.9.0.i.i = phi i64 [ %923, %then.i.i192 ], [ 0, %forbody ]
+  %924 = load i64, ptr %429, align 8, !noalias !113
+  %925 = load i8, ptr %915, align 1, !noalias !113
+  %926 = trunc i8 %925 to i1
+  br i1 %926, label %then.i.i.i191, label %"$Plan.rank.exit.i"
 
-then.i.i.i190:                                    ; preds = %merge.i.i
-  %926 = load i32, ptr %111, align 4, !noalias !113
-  %927 = sext i32 %926 to i64
+then.i.i.i191:                                    ; preds = %merge.i.i
+  %927 = load i32, ptr %110, align 4, !noalias !113
+  %928 = sext i32 %927 to i64
   br label %"$Plan.rank.exit.i"
 
-"$Plan.rank.exit.i":                              ; preds = %then.i.i.i190, %merge.i.i
-  %common.ret.op.i.i.i179 = phi i64 [ %927, %then.i.i.i190 ], [ 1, %merge.i.i ]
-  %928 = sext i32 %918 to i64
-  %929 = mul i64 %917, %928
-  %930 = add i64 %929, %916
-  %931 = add i64 %930, %919
-  %932 = sdiv i64 %923, %common.ret.op.i.i.i179
+"$Plan.rank.exit.i":                              ; preds = %then.i.i.i191, %merge.i.i
+  %common.ret.op.i.i.i180 = phi i64 [ %928, %then.i.i.i191 ], [ 1, %merge.i.i ]
+  %929 = sext i32 %919 to i64
+  %930 = mul i64 %918, %929
+  %931 = add i64 %930, %917
+  %932 = add i64 %931, %920
+  %933 = sdiv i64 %924, %common.ret.op.i.i.i180
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i.i)
   call fastcc void @"$JsonWriter.open"(ptr nonnull %0, i8 zeroext 123)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.807")
-  %933 = load i64, ptr %8, align 8
-  %934 = add i64 %933, 1
-  %935 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i.i180 = icmp slt i64 %935, %934
-  %.pre.i.i.i.i.i181 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i.i180, label %merge.i.i.i.i.i.i184, label %"$Vector.push.89.exit.thread.i.i.i.i182"
+  %934 = load i64, ptr %7, align 8
+  %935 = add i64 %934, 1
+  %936 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i.i181 = icmp slt i64 %936, %935
+  %.pre.i.i.i.i.i182 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i.i181, label %merge.i.i.i.i.i.i185, label %"$Vector.push.89.exit.thread.i.i.i.i183"
 
-merge.i.i.i.i.i.i184:                             ; preds = %"$Plan.rank.exit.i"
-  %936 = shl i64 %935, 1
-  %spec.select.i.i.i.i.i.i185 = call i64 @llvm.smax.i64(i64 %936, i64 %934)
-  %spec.store.select.i.i.i.i.i.i186 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i185, i64 8)
-  %937 = call ptr @realloc(ptr %.pre.i.i.i.i.i181, i64 %spec.store.select.i.i.i.i.i.i186)
-  %938 = icmp eq ptr %937, null
-  br i1 %938, label %then.i.i.i.i189, label %merge7.i.i.i.i.i.i187
+merge.i.i.i.i.i.i185:                             ; preds = %"$Plan.rank.exit.i"
+  %937 = shl i64 %936, 1
+  %spec.select.i.i.i.i.i.i186 = call i64 @llvm.smax.i64(i64 %937, i64 %935)
+  %spec.store.select.i.i.i.i.i.i187 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i.i186, i64 8)
+  %938 = call ptr @realloc(ptr %.pre.i.i.i.i.i182, i64 %spec.store.select.i.i.i.i.i.i187)
+  %939 = icmp eq ptr %938, null
+  br i1 %939, label %then.i.i.i.i190, label %merge7.i.i.i.i.i.i188
 
-merge7.i.i.i.i.i.i187:                            ; preds = %merge.i.i.i.i.i.i184
-  store ptr %937, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i186, ptr %11, align 8
-  %.pre10.i.i.i.i.i188 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i.i182"
+merge7.i.i.i.i.i.i188:                            ; preds = %merge.i.i.i.i.i.i185
+  store ptr %938, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i187, ptr %10, align 8
+  %.pre10.i.i.i.i.i189 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i.i183"
 
-"$Vector.push.89.exit.thread.i.i.i.i182":         ; preds = %merge7.i.i.i.i.i.i187, %"$Plan.rank.exit.i"
-  %939 = phi i64 [ %.pre10.i.i.i.i.i188, %merge7.i.i.i.i.i.i187 ], [ %933, %"$Plan.rank.exit.i" ]
-  %940 = phi ptr [ %937, %merge7.i.i.i.i.i.i187 ], [ %.pre.i.i.i.i.i181, %"$Plan.rank.exit.i" ]
-  %941 = getelementptr i8, ptr %940, i64 %939
-  store i8 58, ptr %941, align 1
-  %942 = load i64, ptr %8, align 8
-  %943 = add i64 %942, 1
-  store i64 %943, ptr %8, align 8
-  br label %"$JsonWriter.integer_field.exit.i183"
+"$Vector.push.89.exit.thread.i.i.i.i183":         ; preds = %merge7.i.i.i.i.i.i188, %"$Plan.rank.exit.i"
+  %940 = phi i64 [ %.pre10.i.i.i.i.i189, %merge7.i.i.i.i.i.i188 ], [ %934, %"$Plan.rank.exit.i" ]
+  %941 = phi ptr [ %938, %merge7.i.i.i.i.i.i188 ], [ %.pre.i.i.i.i.i182, %"$Plan.rank.exit.i" ]
+  %942 = getelementptr i8, ptr %941, i64 %940
+  store i8 58, ptr %942, align 1
+  %943 = load i64, ptr %7, align 8
+  %944 = add i64 %943, 1
+  store i64 %944, ptr %7, align 8
+  br label %"$JsonWriter.integer_field.exit.i184"
 
-then.i.i.i.i189:                                  ; preds = %merge.i.i.i.i.i.i184
-  store i8 1, ptr %915, align 1
-  br label %"$JsonWriter.integer_field.exit.i183"
+then.i.i.i.i190:                                  ; preds = %merge.i.i.i.i.i.i185
+  store i8 1, ptr %916, align 1
+  br label %"$JsonWriter.integer_field.exit.i184"
 
-"$JsonWriter.integer_field.exit.i183":            ; preds = %then.i.i.i.i189, %"$Vector.push.89.exit.thread.i.i.i.i182"
-  store i8 0, ptr %22, align 1
+"$JsonWriter.integer_field.exit.i184":            ; preds = %then.i.i.i.i190, %"$Vector.push.89.exit.thread.i.i.i.i183"
+  store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %indvars.iv)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.808")
-  %944 = load i64, ptr %8, align 8
-  %945 = add i64 %944, 1
-  %946 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i11.i = icmp slt i64 %946, %945
+  %945 = load i64, ptr %7, align 8
+  %946 = add i64 %945, 1
+  %947 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i11.i = icmp slt i64 %947, %946
   %.pre.i.i.i.i12.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i11.i, label %merge.i.i.i.i.i14.i, label %"$Vector.push.89.exit.thread.i.i.i13.i"
 
-merge.i.i.i.i.i14.i:                              ; preds = %"$JsonWriter.integer_field.exit.i183"
-  %947 = shl i64 %946, 1
-  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %947, i64 %945)
+merge.i.i.i.i.i14.i:                              ; preds = %"$JsonWriter.integer_field.exit.i184"
+  %948 = shl i64 %947, 1
+  %spec.select.i.i.i.i.i15.i = call i64 @llvm.smax.i64(i64 %948, i64 %946)
   %spec.store.select.i.i.i.i.i16.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i15.i, i64 8)
-  %948 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
-  %949 = icmp eq ptr %948, null
-  br i1 %949, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
+  %949 = call ptr @realloc(ptr %.pre.i.i.i.i12.i, i64 %spec.store.select.i.i.i.i.i16.i)
+  %950 = icmp eq ptr %949, null
+  br i1 %950, label %then.i.i.i19.i, label %merge7.i.i.i.i.i17.i
 
 merge7.i.i.i.i.i17.i:                             ; preds = %merge.i.i.i.i.i14.i
-  store ptr %948, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i16.i, ptr %11, align 8
-  %.pre10.i.i.i.i18.i = load i64, ptr %8, align 8
+  store ptr %949, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i16.i, ptr %10, align 8
+  %.pre10.i.i.i.i18.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i13.i"
 
-"$Vector.push.89.exit.thread.i.i.i13.i":          ; preds = %merge7.i.i.i.i.i17.i, %"$JsonWriter.integer_field.exit.i183"
-  %950 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %944, %"$JsonWriter.integer_field.exit.i183" ]
-  %951 = phi ptr [ %948, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i183" ]
-  %952 = getelementptr i8, ptr %951, i64 %950
-  store i8 58, ptr %952, align 1
-  %953 = load i64, ptr %8, align 8
-  %954 = add i64 %953, 1
-  store i64 %954, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i13.i":          ; preds = %merge7.i.i.i.i.i17.i, %"$JsonWriter.integer_field.exit.i184"
+  %951 = phi i64 [ %.pre10.i.i.i.i18.i, %merge7.i.i.i.i.i17.i ], [ %945, %"$JsonWriter.integer_field.exit.i184" ]
+  %952 = phi ptr [ %949, %merge7.i.i.i.i.i17.i ], [ %.pre.i.i.i.i12.i, %"$JsonWriter.integer_field.exit.i184" ]
+  %953 = getelementptr i8, ptr %952, i64 %951
+  store i8 58, ptr %953, align 1
+  %954 = load i64, ptr %7, align 8
+  %955 = add i64 %954, 1
+  store i64 %955, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit20.i"
 
 then.i.i.i19.i:                                   ; preds = %merge.i.i.i.i.i14.i
-  store i8 1, ptr %915, align 1
+  store i8 1, ptr %916, align 1
   br label %"$JsonWriter.integer_field.exit20.i"
 
 "$JsonWriter.integer_field.exit20.i":             ; preds = %then.i.i.i19.i, %"$Vector.push.89.exit.thread.i.i.i13.i"
-  store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %916)
+  store i8 0, ptr %21, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %917)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.809")
-  %955 = load i64, ptr %8, align 8
-  %956 = add i64 %955, 1
-  %957 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i21.i = icmp slt i64 %957, %956
+  %956 = load i64, ptr %7, align 8
+  %957 = add i64 %956, 1
+  %958 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i21.i = icmp slt i64 %958, %957
   %.pre.i.i.i.i22.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i21.i, label %merge.i.i.i.i.i24.i, label %"$Vector.push.89.exit.thread.i.i.i23.i"
 
 merge.i.i.i.i.i24.i:                              ; preds = %"$JsonWriter.integer_field.exit20.i"
-  %958 = shl i64 %957, 1
-  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %958, i64 %956)
+  %959 = shl i64 %958, 1
+  %spec.select.i.i.i.i.i25.i = call i64 @llvm.smax.i64(i64 %959, i64 %957)
   %spec.store.select.i.i.i.i.i26.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i25.i, i64 8)
-  %959 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
-  %960 = icmp eq ptr %959, null
-  br i1 %960, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
+  %960 = call ptr @realloc(ptr %.pre.i.i.i.i22.i, i64 %spec.store.select.i.i.i.i.i26.i)
+  %961 = icmp eq ptr %960, null
+  br i1 %961, label %then.i.i.i29.i, label %merge7.i.i.i.i.i27.i
 
 merge7.i.i.i.i.i27.i:                             ; preds = %merge.i.i.i.i.i24.i
-  store ptr %959, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i26.i, ptr %11, align 8
-  %.pre10.i.i.i.i28.i = load i64, ptr %8, align 8
+  store ptr %960, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i26.i, ptr %10, align 8
+  %.pre10.i.i.i.i28.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i23.i"
 
 "$Vector.push.89.exit.thread.i.i.i23.i":          ; preds = %merge7.i.i.i.i.i27.i, %"$JsonWriter.integer_field.exit20.i"
-  %961 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %955, %"$JsonWriter.integer_field.exit20.i" ]
-  %962 = phi ptr [ %959, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
-  %963 = getelementptr i8, ptr %962, i64 %961
-  store i8 58, ptr %963, align 1
-  %964 = load i64, ptr %8, align 8
-  %965 = add i64 %964, 1
-  store i64 %965, ptr %8, align 8
+  %962 = phi i64 [ %.pre10.i.i.i.i28.i, %merge7.i.i.i.i.i27.i ], [ %956, %"$JsonWriter.integer_field.exit20.i" ]
+  %963 = phi ptr [ %960, %merge7.i.i.i.i.i27.i ], [ %.pre.i.i.i.i22.i, %"$JsonWriter.integer_field.exit20.i" ]
+  %964 = getelementptr i8, ptr %963, i64 %962
+  store i8 58, ptr %964, align 1
+  %965 = load i64, ptr %7, align 8
+  %966 = add i64 %965, 1
+  store i64 %966, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit30.i"
 
 then.i.i.i29.i:                                   ; preds = %merge.i.i.i.i.i24.i
-  store i8 1, ptr %915, align 1
+  store i8 1, ptr %916, align 1
   br label %"$JsonWriter.integer_field.exit30.i"
 
 "$JsonWriter.integer_field.exit30.i":             ; preds = %then.i.i.i29.i, %"$Vector.push.89.exit.thread.i.i.i23.i"
-  store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %929)
+  store i8 0, ptr %21, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %930)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.810")
-  %966 = load i64, ptr %8, align 8
-  %967 = add i64 %966, 1
-  %968 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i31.i = icmp slt i64 %968, %967
+  %967 = load i64, ptr %7, align 8
+  %968 = add i64 %967, 1
+  %969 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i31.i = icmp slt i64 %969, %968
   %.pre.i.i.i.i32.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i31.i, label %merge.i.i.i.i.i34.i, label %"$Vector.push.89.exit.thread.i.i.i33.i"
 
 merge.i.i.i.i.i34.i:                              ; preds = %"$JsonWriter.integer_field.exit30.i"
-  %969 = shl i64 %968, 1
-  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %969, i64 %967)
+  %970 = shl i64 %969, 1
+  %spec.select.i.i.i.i.i35.i = call i64 @llvm.smax.i64(i64 %970, i64 %968)
   %spec.store.select.i.i.i.i.i36.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i35.i, i64 8)
-  %970 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
-  %971 = icmp eq ptr %970, null
-  br i1 %971, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
+  %971 = call ptr @realloc(ptr %.pre.i.i.i.i32.i, i64 %spec.store.select.i.i.i.i.i36.i)
+  %972 = icmp eq ptr %971, null
+  br i1 %972, label %then.i.i.i39.i, label %merge7.i.i.i.i.i37.i
 
 merge7.i.i.i.i.i37.i:                             ; preds = %merge.i.i.i.i.i34.i
-  store ptr %970, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i36.i, ptr %11, align 8
-  %.pre10.i.i.i.i38.i = load i64, ptr %8, align 8
+  store ptr %971, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i36.i, ptr %10, align 8
+  %.pre10.i.i.i.i38.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i33.i"
 
 "$Vector.push.89.exit.thread.i.i.i33.i":          ; preds = %merge7.i.i.i.i.i37.i, %"$JsonWriter.integer_field.exit30.i"
-  %972 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %966, %"$JsonWriter.integer_field.exit30.i" ]
-  %973 = phi ptr [ %970, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
-  %974 = getelementptr i8, ptr %973, i64 %972
-  store i8 58, ptr %974, align 1
-  %975 = load i64, ptr %8, align 8
-  %976 = add i64 %975, 1
-  store i64 %976, ptr %8, align 8
+  %973 = phi i64 [ %.pre10.i.i.i.i38.i, %merge7.i.i.i.i.i37.i ], [ %967, %"$JsonWriter.integer_field.exit30.i" ]
+  %974 = phi ptr [ %971, %merge7.i.i.i.i.i37.i ], [ %.pre.i.i.i.i32.i, %"$JsonWriter.integer_field.exit30.i" ]
+  %975 = getelementptr i8, ptr %974, i64 %973
+  store i8 58, ptr %975, align 1
+  %976 = load i64, ptr %7, align 8
+  %977 = add i64 %976, 1
+  store i64 %977, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit40.i"
 
 then.i.i.i39.i:                                   ; preds = %merge.i.i.i.i.i34.i
-  store i8 1, ptr %915, align 1
+  store i8 1, ptr %916, align 1
   br label %"$JsonWriter.integer_field.exit40.i"
 
 "$JsonWriter.integer_field.exit40.i":             ; preds = %then.i.i.i39.i, %"$Vector.push.89.exit.thread.i.i.i33.i"
-  store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %919)
+  store i8 0, ptr %21, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %920)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.811")
-  %977 = load i64, ptr %8, align 8
-  %978 = add i64 %977, 1
-  %979 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i41.i = icmp slt i64 %979, %978
+  %978 = load i64, ptr %7, align 8
+  %979 = add i64 %978, 1
+  %980 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i41.i = icmp slt i64 %980, %979
   %.pre.i.i.i.i42.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i41.i, label %merge.i.i.i.i.i44.i, label %"$Vector.push.89.exit.thread.i.i.i43.i"
 
 merge.i.i.i.i.i44.i:                              ; preds = %"$JsonWriter.integer_field.exit40.i"
-  %980 = shl i64 %979, 1
-  %spec.select.i.i.i.i.i45.i = call i64 @llvm.smax.i64(i64 %980, i64 %978)
+  %981 = shl i64 %980, 1
+  %spec.select.i.i.i.i.i45.i = call i64 @llvm.smax.i64(i64 %981, i64 %979)
   %spec.store.select.i.i.i.i.i46.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i45.i, i64 8)
-  %981 = call ptr @realloc(ptr %.pre.i.i.i.i42.i, i64 %spec.store.select.i.i.i.i.i46.i)
-  %982 = icmp eq ptr %981, null
-  br i1 %982, label %then.i.i.i49.i, label %merge7.i.i.i.i.i47.i
+  %982 = call ptr @realloc(ptr %.pre.i.i.i.i42.i, i64 %spec.store.select.i.i.i.i.i46.i)
+  %983 = icmp eq ptr %982, null
+  br i1 %983, label %then.i.i.i49.i, label %merge7.i.i.i.i.i47.i
 
 merge7.i.i.i.i.i47.i:                             ; preds = %merge.i.i.i.i.i44.i
-  store ptr %981, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i46.i, ptr %11, align 8
-  %.pre10.i.i.i.i48.i = load i64, ptr %8, align 8
+  store ptr %982, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i46.i, ptr %10, align 8
+  %.pre10.i.i.i.i48.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i43.i"
 
 "$Vector.push.89.exit.thread.i.i.i43.i":          ; preds = %merge7.i.i.i.i.i47.i, %"$JsonWriter.integer_field.exit40.i"
-  %983 = phi i64 [ %.pre10.i.i.i.i48.i, %merge7.i.i.i.i.i47.i ], [ %977, %"$JsonWriter.integer_field.exit40.i" ]
-  %984 = phi ptr [ %981, %merge7.i.i.i.i.i47.i ], [ %.pre.i.i.i.i42.i, %"$JsonWriter.integer_field.exit40.i" ]
-  %985 = getelementptr i8, ptr %984, i64 %983
-  store i8 58, ptr %985, align 1
-  %986 = load i64, ptr %8, align 8
-  %987 = add i64 %986, 1
-  store i64 %987, ptr %8, align 8
+  %984 = phi i64 [ %.pre10.i.i.i.i48.i, %merge7.i.i.i.i.i47.i ], [ %978, %"$JsonWriter.integer_field.exit40.i" ]
+  %985 = phi ptr [ %982, %merge7.i.i.i.i.i47.i ], [ %.pre.i.i.i.i42.i, %"$JsonWriter.integer_field.exit40.i" ]
+  %986 = getelementptr i8, ptr %985, i64 %984
+  store i8 58, ptr %986, align 1
+  %987 = load i64, ptr %7, align 8
+  %988 = add i64 %987, 1
+  store i64 %988, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit50.i"
 
 then.i.i.i49.i:                                   ; preds = %merge.i.i.i.i.i44.i
-  store i8 1, ptr %915, align 1
+  store i8 1, ptr %916, align 1
   br label %"$JsonWriter.integer_field.exit50.i"
 
 "$JsonWriter.integer_field.exit50.i":             ; preds = %then.i.i.i49.i, %"$Vector.push.89.exit.thread.i.i.i43.i"
-  store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %920)
+  store i8 0, ptr %21, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %921)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.812")
-  %988 = load i64, ptr %8, align 8
-  %989 = add i64 %988, 1
-  %990 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i51.i = icmp slt i64 %990, %989
+  %989 = load i64, ptr %7, align 8
+  %990 = add i64 %989, 1
+  %991 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i51.i = icmp slt i64 %991, %990
   %.pre.i.i.i.i52.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i51.i, label %merge.i.i.i.i.i54.i, label %"$Vector.push.89.exit.thread.i.i.i53.i"
 
 merge.i.i.i.i.i54.i:                              ; preds = %"$JsonWriter.integer_field.exit50.i"
-  %991 = shl i64 %990, 1
-  %spec.select.i.i.i.i.i55.i = call i64 @llvm.smax.i64(i64 %991, i64 %989)
+  %992 = shl i64 %991, 1
+  %spec.select.i.i.i.i.i55.i = call i64 @llvm.smax.i64(i64 %992, i64 %990)
   %spec.store.select.i.i.i.i.i56.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i55.i, i64 8)
-  %992 = call ptr @realloc(ptr %.pre.i.i.i.i52.i, i64 %spec.store.select.i.i.i.i.i56.i)
-  %993 = icmp eq ptr %992, null
-  br i1 %993, label %then.i.i.i59.i, label %merge7.i.i.i.i.i57.i
+  %993 = call ptr @realloc(ptr %.pre.i.i.i.i52.i, i64 %spec.store.select.i.i.i.i.i56.i)
+  %994 = icmp eq ptr %993, null
+  br i1 %994, label %then.i.i.i59.i, label %merge7.i.i.i.i.i57.i
 
 merge7.i.i.i.i.i57.i:                             ; preds = %merge.i.i.i.i.i54.i
-  store ptr %992, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i56.i, ptr %11, align 8
-  %.pre10.i.i.i.i58.i = load i64, ptr %8, align 8
+  store ptr %993, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i56.i, ptr %10, align 8
+  %.pre10.i.i.i.i58.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i53.i"
 
 "$Vector.push.89.exit.thread.i.i.i53.i":          ; preds = %merge7.i.i.i.i.i57.i, %"$JsonWriter.integer_field.exit50.i"
-  %994 = phi i64 [ %.pre10.i.i.i.i58.i, %merge7.i.i.i.i.i57.i ], [ %988, %"$JsonWriter.integer_field.exit50.i" ]
-  %995 = phi ptr [ %992, %merge7.i.i.i.i.i57.i ], [ %.pre.i.i.i.i52.i, %"$JsonWriter.integer_field.exit50.i" ]
-  %996 = getelementptr i8, ptr %995, i64 %994
-  store i8 58, ptr %996, align 1
-  %997 = load i64, ptr %8, align 8
-  %998 = add i64 %997, 1
-  store i64 %998, ptr %8, align 8
+  %995 = phi i64 [ %.pre10.i.i.i.i58.i, %merge7.i.i.i.i.i57.i ], [ %989, %"$JsonWriter.integer_field.exit50.i" ]
+  %996 = phi ptr [ %993, %merge7.i.i.i.i.i57.i ], [ %.pre.i.i.i.i52.i, %"$JsonWriter.integer_field.exit50.i" ]
+  %997 = getelementptr i8, ptr %996, i64 %995
+  store i8 58, ptr %997, align 1
+  %998 = load i64, ptr %7, align 8
+  %999 = add i64 %998, 1
+  store i64 %999, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit60.i"
 
 then.i.i.i59.i:                                   ; preds = %merge.i.i.i.i.i54.i
-  store i8 1, ptr %915, align 1
+  store i8 1, ptr %916, align 1
   br label %"$JsonWriter.integer_field.exit60.i"
 
 "$JsonWriter.integer_field.exit60.i":             ; preds = %then.i.i.i59.i, %"$Vector.push.89.exit.thread.i.i.i53.i"
-  store i8 0, ptr %22, align 1
+  store i8 0, ptr %21, align 1
   call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %result.sroa.9.0.i.i)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.813")
-  %999 = load i64, ptr %8, align 8
-  %1000 = add i64 %999, 1
-  %1001 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i61.i = icmp slt i64 %1001, %1000
+  %1000 = load i64, ptr %7, align 8
+  %1001 = add i64 %1000, 1
+  %1002 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i61.i = icmp slt i64 %1002, %1001
   %.pre.i.i.i.i62.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i61.i, label %merge.i.i.i.i.i64.i, label %"$Vector.push.89.exit.thread.i.i.i63.i"
 
 merge.i.i.i.i.i64.i:                              ; preds = %"$JsonWriter.integer_field.exit60.i"
-  %1002 = shl i64 %1001, 1
-  %spec.select.i.i.i.i.i65.i = call i64 @llvm.smax.i64(i64 %1002, i64 %1000)
+  %1003 = shl i64 %1002, 1
+  %spec.select.i.i.i.i.i65.i = call i64 @llvm.smax.i64(i64 %1003, i64 %1001)
   %spec.store.select.i.i.i.i.i66.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i65.i, i64 8)
-  %1003 = call ptr @realloc(ptr %.pre.i.i.i.i62.i, i64 %spec.store.select.i.i.i.i.i66.i)
-  %1004 = icmp eq ptr %1003, null
-  br i1 %1004, label %then.i.i.i69.i, label %merge7.i.i.i.i.i67.i
+  %1004 = call ptr @realloc(ptr %.pre.i.i.i.i62.i, i64 %spec.store.select.i.i.i.i.i66.i)
+  %1005 = icmp eq ptr %1004, null
+  br i1 %1005, label %then.i.i.i69.i, label %merge7.i.i.i.i.i67.i
 
 merge7.i.i.i.i.i67.i:                             ; preds = %merge.i.i.i.i.i64.i
-  store ptr %1003, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i66.i, ptr %11, align 8
-  %.pre10.i.i.i.i68.i = load i64, ptr %8, align 8
+  store ptr %1004, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i66.i, ptr %10, align 8
+  %.pre10.i.i.i.i68.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i63.i"
 
 "$Vector.push.89.exit.thread.i.i.i63.i":          ; preds = %merge7.i.i.i.i.i67.i, %"$JsonWriter.integer_field.exit60.i"
-  %1005 = phi i64 [ %.pre10.i.i.i.i68.i, %merge7.i.i.i.i.i67.i ], [ %999, %"$JsonWriter.integer_field.exit60.i" ]
-  %1006 = phi ptr [ %1003, %merge7.i.i.i.i.i67.i ], [ %.pre.i.i.i.i62.i, %"$JsonWriter.integer_field.exit60.i" ]
-  %1007 = getelementptr i8, ptr %1006, i64 %1005
-  store i8 58, ptr %1007, align 1
-  %1008 = load i64, ptr %8, align 8
-  %1009 = add i64 %1008, 1
-  store i64 %1009, ptr %8, align 8
+  %1006 = phi i64 [ %.pre10.i.i.i.i68.i, %merge7.i.i.i.i.i67.i ], [ %1000, %"$JsonWriter.integer_field.exit60.i" ]
+  %1007 = phi ptr [ %1004, %merge7.i.i.i.i.i67.i ], [ %.pre.i.i.i.i62.i, %"$JsonWriter.integer_field.exit60.i" ]
+  %1008 = getelementptr i8, ptr %1007, i64 %1006
+  store i8 58, ptr %1008, align 1
+  %1009 = load i64, ptr %7, align 8
+  %1010 = add i64 %1009, 1
+  store i64 %1010, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit70.i"
 
 then.i.i.i69.i:                                   ; preds = %merge.i.i.i.i.i64.i
-  store i8 1, ptr %915, align 1
+  store i8 1, ptr %916, align 1
   br label %"$JsonWriter.integer_field.exit70.i"
 
 "$JsonWriter.integer_field.exit70.i":             ; preds = %then.i.i.i69.i, %"$Vector.push.89.exit.thread.i.i.i63.i"
-  store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %931)
+  store i8 0, ptr %21, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %932)
   call fastcc void @"$JsonWriter.string"(ptr nonnull %0, ptr nonnull readonly @"$string.814")
-  %1010 = load i64, ptr %8, align 8
-  %1011 = add i64 %1010, 1
-  %1012 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i71.i = icmp slt i64 %1012, %1011
+  %1011 = load i64, ptr %7, align 8
+  %1012 = add i64 %1011, 1
+  %1013 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i71.i = icmp slt i64 %1013, %1012
   %.pre.i.i.i.i72.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i71.i, label %merge.i.i.i.i.i74.i, label %"$Vector.push.89.exit.thread.i.i.i73.i"
 
 merge.i.i.i.i.i74.i:                              ; preds = %"$JsonWriter.integer_field.exit70.i"
-  %1013 = shl i64 %1012, 1
-  %spec.select.i.i.i.i.i75.i = call i64 @llvm.smax.i64(i64 %1013, i64 %1011)
+  %1014 = shl i64 %1013, 1
+  %spec.select.i.i.i.i.i75.i = call i64 @llvm.smax.i64(i64 %1014, i64 %1012)
   %spec.store.select.i.i.i.i.i76.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i75.i, i64 8)
-  %1014 = call ptr @realloc(ptr %.pre.i.i.i.i72.i, i64 %spec.store.select.i.i.i.i.i76.i)
-  %1015 = icmp eq ptr %1014, null
-  br i1 %1015, label %then.i.i.i79.i, label %merge7.i.i.i.i.i77.i
+  %1015 = call ptr @realloc(ptr %.pre.i.i.i.i72.i, i64 %spec.store.select.i.i.i.i.i76.i)
+  %1016 = icmp eq ptr %1015, null
+  br i1 %1016, label %then.i.i.i79.i, label %merge7.i.i.i.i.i77.i
 
 merge7.i.i.i.i.i77.i:                             ; preds = %merge.i.i.i.i.i74.i
-  store ptr %1014, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i76.i, ptr %11, align 8
-  %.pre10.i.i.i.i78.i = load i64, ptr %8, align 8
+  store ptr %1015, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i76.i, ptr %10, align 8
+  %.pre10.i.i.i.i78.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i73.i"
 
 "$Vector.push.89.exit.thread.i.i.i73.i":          ; preds = %merge7.i.i.i.i.i77.i, %"$JsonWriter.integer_field.exit70.i"
-  %1016 = phi i64 [ %.pre10.i.i.i.i78.i, %merge7.i.i.i.i.i77.i ], [ %1010, %"$JsonWriter.integer_field.exit70.i" ]
-  %1017 = phi ptr [ %1014, %merge7.i.i.i.i.i77.i ], [ %.pre.i.i.i.i72.i, %"$JsonWriter.integer_field.exit70.i" ]
-  %1018 = getelementptr i8, ptr %1017, i64 %1016
-  store i8 58, ptr %1018, align 1
-  %1019 = load i64, ptr %8, align 8
-  %1020 = add i64 %1019, 1
-  store i64 %1020, ptr %8, align 8
+  %1017 = phi i64 [ %.pre10.i.i.i.i78.i, %merge7.i.i.i.i.i77.i ], [ %1011, %"$JsonWriter.integer_field.exit70.i" ]
+  %1018 = phi ptr [ %1015, %merge7.i.i.i.i.i77.i ], [ %.pre.i.i.i.i72.i, %"$JsonWriter.integer_field.exit70.i" ]
+  %1019 = getelementptr i8, ptr %1018, i64 %1017
+  store i8 58, ptr %1019, align 1
+  %1020 = load i64, ptr %7, align 8
+  %1021 = add i64 %1020, 1
+  store i64 %1021, ptr %7, align 8
   br label %"$JsonWriter.integer_field.exit80.i"
 
 then.i.i.i79.i:                                   ; preds = %merge.i.i.i.i.i74.i
-  store i8 1, ptr %915, align 1
+  store i8 1, ptr %916, align 1
   br label %"$JsonWriter.integer_field.exit80.i"
 
 "$JsonWriter.integer_field.exit80.i":             ; preds = %then.i.i.i79.i, %"$Vector.push.89.exit.thread.i.i.i73.i"
-  store i8 0, ptr %22, align 1
-  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %932)
-  %1021 = load i64, ptr %8, align 8
-  %1022 = add i64 %1021, 1
-  %1023 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i81.i = icmp slt i64 %1023, %1022
+  store i8 0, ptr %21, align 1
+  call fastcc void @"$JsonWriter.integer"(ptr nonnull %0, i64 %933)
+  %1022 = load i64, ptr %7, align 8
+  %1023 = add i64 %1022, 1
+  %1024 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i81.i = icmp slt i64 %1024, %1023
   %.pre.i.i.i.i82.i = load ptr, ptr %0, align 8
   br i1 %.not.i.i.i.i.i81.i, label %merge.i.i.i.i.i84.i, label %"$Vector.push.89.exit.thread.i.i.i83.i"
 
 merge.i.i.i.i.i84.i:                              ; preds = %"$JsonWriter.integer_field.exit80.i"
-  %1024 = shl i64 %1023, 1
-  %spec.select.i.i.i.i.i85.i = call i64 @llvm.smax.i64(i64 %1024, i64 %1022)
+  %1025 = shl i64 %1024, 1
+  %spec.select.i.i.i.i.i85.i = call i64 @llvm.smax.i64(i64 %1025, i64 %1023)
   %spec.store.select.i.i.i.i.i86.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i85.i, i64 8)
-  %1025 = call ptr @realloc(ptr %.pre.i.i.i.i82.i, i64 %spec.store.select.i.i.i.i.i86.i)
-  %1026 = icmp eq ptr %1025, null
-  br i1 %1026, label %then.i.i.i89.i, label %merge7.i.i.i.i.i87.i
+  %1026 = call ptr @realloc(ptr %.pre.i.i.i.i82.i, i64 %spec.store.select.i.i.i.i.i86.i)
+  %1027 = icmp eq ptr %1026, null
+  br i1 %1027, label %then.i.i.i89.i, label %merge7.i.i.i.i.i87.i
 
 merge7.i.i.i.i.i87.i:                             ; preds = %merge.i.i.i.i.i84.i
-  store ptr %1025, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i86.i, ptr %11, align 8
-  %.pre10.i.i.i.i88.i = load i64, ptr %8, align 8
+  store ptr %1026, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i86.i, ptr %10, align 8
+  %.pre10.i.i.i.i88.i = load i64, ptr %7, align 8
   br label %"$Vector.push.89.exit.thread.i.i.i83.i"
 
 "$Vector.push.89.exit.thread.i.i.i83.i":          ; preds = %merge7.i.i.i.i.i87.i, %"$JsonWriter.integer_field.exit80.i"
-  %1027 = phi i64 [ %.pre10.i.i.i.i88.i, %merge7.i.i.i.i.i87.i ], [ %1021, %"$JsonWriter.integer_field.exit80.i" ]
-  %1028 = phi ptr [ %1025, %merge7.i.i.i.i.i87.i ], [ %.pre.i.i.i.i82.i, %"$JsonWriter.integer_field.exit80.i" ]
-  %1029 = getelementptr i8, ptr %1028, i64 %1027
-  store i8 125, ptr %1029, align 1
-  %1030 = load i64, ptr %8, align 8
-  %1031 = add i64 %1030, 1
-  store i64 %1031, ptr %8, align 8
+  %1028 = phi i64 [ %.pre10.i.i.i.i88.i, %merge7.i.i.i.i.i87.i ], [ %1022, %"$JsonWriter.integer_field.exit80.i" ]
+  %1029 = phi ptr [ %1026, %merge7.i.i.i.i.i87.i ], [ %.pre.i.i.i.i82.i, %"$JsonWriter.integer_field.exit80.i" ]
+  %1030 = getelementptr i8, ptr %1029, i64 %1028
+  store i8 125, ptr %1030, align 1
+  %1031 = load i64, ptr %7, align 8
+  %1032 = add i64 %1031, 1
+  store i64 %1032, ptr %7, align 8
   br label %"$write_rank.exit"
 
 then.i.i.i89.i:                                   ; preds = %merge.i.i.i.i.i84.i
-  store i8 1, ptr %915, align 1
+  store i8 1, ptr %916, align 1
   br label %"$write_rank.exit"
 
 "$write_rank.exit":                               ; preds = %"$Vector.push.89.exit.thread.i.i.i83.i", %then.i.i.i89.i
-  store i8 1, ptr %22, align 1
+  store i8 1, ptr %21, align 1
   %indvars.iv.next = add nuw nsw i64 %indvars.iv, 1
   %exitcond.not = icmp eq i64 %indvars.iv.next, %wide.trip.count
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %"$write_rank.exit", %"$JsonWriter.key.exit"
-  %1032 = load i64, ptr %8, align 8
-  %1033 = add i64 %1032, 1
-  %1034 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i192 = icmp slt i64 %1034, %1033
-  %.pre.i.i.i.i193 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i192, label %merge.i.i.i.i.i195, label %"$Vector.push.89.exit.thread.i.i.i194"
+  %1033 = load i64, ptr %7, align 8
+  %1034 = add i64 %1033, 1
+  %1035 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i193 = icmp slt i64 %1035, %1034
+  %.pre.i.i.i.i194 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i193, label %merge.i.i.i.i.i196, label %"$Vector.push.89.exit.thread.i.i.i195"
 
-merge.i.i.i.i.i195:                               ; preds = %merge
-  %1035 = shl i64 %1034, 1
-  %spec.select.i.i.i.i.i196 = call i64 @llvm.smax.i64(i64 %1035, i64 %1033)
-  %spec.store.select.i.i.i.i.i197 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i196, i64 8)
-  %1036 = call ptr @realloc(ptr %.pre.i.i.i.i193, i64 %spec.store.select.i.i.i.i.i197)
-  %1037 = icmp eq ptr %1036, null
-  br i1 %1037, label %then.i.i.i200, label %merge7.i.i.i.i.i198
+merge.i.i.i.i.i196:                               ; preds = %merge
+  %1036 = shl i64 %1035, 1
+  %spec.select.i.i.i.i.i197 = call i64 @llvm.smax.i64(i64 %1036, i64 %1034)
+  %spec.store.select.i.i.i.i.i198 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i197, i64 8)
+  %1037 = call ptr @realloc(ptr %.pre.i.i.i.i194, i64 %spec.store.select.i.i.i.i.i198)
+  %1038 = icmp eq ptr %1037, null
+  br i1 %1038, label %then.i.i.i201, label %merge7.i.i.i.i.i199
 
-merge7.i.i.i.i.i198:                              ; preds = %merge.i.i.i.i.i195
-  store ptr %1036, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i197, ptr %11, align 8
-  %.pre10.i.i.i.i199 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i194"
+merge7.i.i.i.i.i199:                              ; preds = %merge.i.i.i.i.i196
+  store ptr %1037, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i198, ptr %10, align 8
+  %.pre10.i.i.i.i200 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i195"
 
-"$Vector.push.89.exit.thread.i.i.i194":           ; preds = %merge7.i.i.i.i.i198, %merge
-  %1038 = phi i64 [ %.pre10.i.i.i.i199, %merge7.i.i.i.i.i198 ], [ %1032, %merge ]
-  %1039 = phi ptr [ %1036, %merge7.i.i.i.i.i198 ], [ %.pre.i.i.i.i193, %merge ]
-  %1040 = getelementptr i8, ptr %1039, i64 %1038
-  store i8 93, ptr %1040, align 1
-  %1041 = load i64, ptr %8, align 8
-  %1042 = add i64 %1041, 1
-  store i64 %1042, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i195":           ; preds = %merge7.i.i.i.i.i199, %merge
+  %1039 = phi i64 [ %.pre10.i.i.i.i200, %merge7.i.i.i.i.i199 ], [ %1033, %merge ]
+  %1040 = phi ptr [ %1037, %merge7.i.i.i.i.i199 ], [ %.pre.i.i.i.i194, %merge ]
+  %1041 = getelementptr i8, ptr %1040, i64 %1039
+  store i8 93, ptr %1041, align 1
+  %1042 = load i64, ptr %7, align 8
+  %1043 = add i64 %1042, 1
+  store i64 %1043, ptr %7, align 8
   br label %"$JsonWriter.end_array.exit"
 
-then.i.i.i200:                                    ; preds = %merge.i.i.i.i.i195
-  %1043 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1043, align 1
-  %.pre = load i64, ptr %8, align 8
+then.i.i.i201:                                    ; preds = %merge.i.i.i.i.i196
+  %1044 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1044, align 1
+  %.pre = load i64, ptr %7, align 8
   br label %"$JsonWriter.end_array.exit"
 
-"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.89.exit.thread.i.i.i194", %then.i.i.i200
-  %1044 = phi i64 [ %1042, %"$Vector.push.89.exit.thread.i.i.i194" ], [ %.pre, %then.i.i.i200 ]
-  store i8 1, ptr %22, align 1
-  %1045 = add i64 %1044, 1
-  %1046 = load i64, ptr %11, align 8
-  %.not.i.i.i.i.i201 = icmp slt i64 %1046, %1045
-  %.pre.i.i.i.i202 = load ptr, ptr %0, align 8
-  br i1 %.not.i.i.i.i.i201, label %merge.i.i.i.i.i204, label %"$Vector.push.89.exit.thread.i.i.i203"
+"$JsonWriter.end_array.exit":                     ; preds = %"$Vector.push.89.exit.thread.i.i.i195", %then.i.i.i201
+  %1045 = phi i64 [ %1043, %"$Vector.push.89.exit.thread.i.i.i195" ], [ %.pre, %then.i.i.i201 ]
+  store i8 1, ptr %21, align 1
+  %1046 = add i64 %1045, 1
+  %1047 = load i64, ptr %10, align 8
+  %.not.i.i.i.i.i202 = icmp slt i64 %1047, %1046
+  %.pre.i.i.i.i203 = load ptr, ptr %0, align 8
+  br i1 %.not.i.i.i.i.i202, label %merge.i.i.i.i.i205, label %"$Vector.push.89.exit.thread.i.i.i204"
 
-merge.i.i.i.i.i204:                               ; preds = %"$JsonWriter.end_array.exit"
-  %1047 = shl i64 %1046, 1
-  %spec.select.i.i.i.i.i205 = call i64 @llvm.smax.i64(i64 %1047, i64 %1045)
-  %spec.store.select.i.i.i.i.i206 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i205, i64 8)
-  %1048 = call ptr @realloc(ptr %.pre.i.i.i.i202, i64 %spec.store.select.i.i.i.i.i206)
-  %1049 = icmp eq ptr %1048, null
-  br i1 %1049, label %then.i.i.i209, label %merge7.i.i.i.i.i207
+merge.i.i.i.i.i205:                               ; preds = %"$JsonWriter.end_array.exit"
+  %1048 = shl i64 %1047, 1
+  %spec.select.i.i.i.i.i206 = call i64 @llvm.smax.i64(i64 %1048, i64 %1046)
+  %spec.store.select.i.i.i.i.i207 = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i206, i64 8)
+  %1049 = call ptr @realloc(ptr %.pre.i.i.i.i203, i64 %spec.store.select.i.i.i.i.i207)
+  %1050 = icmp eq ptr %1049, null
+  br i1 %1050, label %then.i.i.i210, label %merge7.i.i.i.i.i208
 
-merge7.i.i.i.i.i207:                              ; preds = %merge.i.i.i.i.i204
-  store ptr %1048, ptr %0, align 8
-  store i64 %spec.store.select.i.i.i.i.i206, ptr %11, align 8
-  %.pre10.i.i.i.i208 = load i64, ptr %8, align 8
-  br label %"$Vector.push.89.exit.thread.i.i.i203"
+merge7.i.i.i.i.i208:                              ; preds = %merge.i.i.i.i.i205
+  store ptr %1049, ptr %0, align 8
+  store i64 %spec.store.select.i.i.i.i.i207, ptr %10, align 8
+  %.pre10.i.i.i.i209 = load i64, ptr %7, align 8
+  br label %"$Vector.push.89.exit.thread.i.i.i204"
 
-"$Vector.push.89.exit.thread.i.i.i203":           ; preds = %merge7.i.i.i.i.i207, %"$JsonWriter.end_array.exit"
-  %1050 = phi i64 [ %.pre10.i.i.i.i208, %merge7.i.i.i.i.i207 ], [ %1044, %"$JsonWriter.end_array.exit" ]
-  %1051 = phi ptr [ %1048, %merge7.i.i.i.i.i207 ], [ %.pre.i.i.i.i202, %"$JsonWriter.end_array.exit" ]
-  %1052 = getelementptr i8, ptr %1051, i64 %1050
-  store i8 125, ptr %1052, align 1
-  %1053 = load i64, ptr %8, align 8
-  %1054 = add i64 %1053, 1
-  store i64 %1054, ptr %8, align 8
+"$Vector.push.89.exit.thread.i.i.i204":           ; preds = %merge7.i.i.i.i.i208, %"$JsonWriter.end_array.exit"
+  %1051 = phi i64 [ %.pre10.i.i.i.i209, %merge7.i.i.i.i.i208 ], [ %1045, %"$JsonWriter.end_array.exit" ]
+  %1052 = phi ptr [ %1049, %merge7.i.i.i.i.i208 ], [ %.pre.i.i.i.i203, %"$JsonWriter.end_array.exit" ]
+  %1053 = getelementptr i8, ptr %1052, i64 %1051
+  store i8 125, ptr %1053, align 1
+  %1054 = load i64, ptr %7, align 8
+  %1055 = add i64 %1054, 1
+  store i64 %1055, ptr %7, align 8
   br label %"$JsonWriter.end_object.exit"
 
-then.i.i.i209:                                    ; preds = %merge.i.i.i.i.i204
-  %1055 = getelementptr i8, ptr %0, i64 24
-  store i8 1, ptr %1055, align 1
+then.i.i.i210:                                    ; preds = %merge.i.i.i.i.i205
+  %1056 = getelementptr i8, ptr %0, i64 24
+  store i8 1, ptr %1056, align 1
   br label %"$JsonWriter.end_object.exit"
 
-"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.89.exit.thread.i.i.i203", %then.i.i.i209
-  store i8 1, ptr %22, align 1
+"$JsonWriter.end_object.exit":                    ; preds = %"$Vector.push.89.exit.thread.i.i.i204", %then.i.i.i210
+  store i8 1, ptr %21, align 1
   ret void
 }
 
@@ -50569,10 +50580,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9088
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9096
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10344
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10376
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10352
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10384
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -50582,8 +50593,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10368
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10352
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10376
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10360
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -50643,11 +50654,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10368
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10376
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10352
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10360
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -50660,13 +50671,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10384
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10392
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 9128
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 9136
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -50754,7 +50765,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6624
+  %35 = getelementptr i8, ptr %24, i64 6632
   %36 = tail call fastcc range(i32 0, 6) i32 @"$Loop.order"(ptr %35, i64 %1, i1 zeroext false, ptr %2)
   br label %common.ret
 }
@@ -50842,20 +50853,20 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %34 = getelementptr i8, ptr %23, i64 6624
-  %35 = getelementptr i8, ptr %23, i64 8984
+  %34 = getelementptr i8, ptr %23, i64 6632
+  %35 = getelementptr i8, ptr %23, i64 8992
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 9072
+  %37 = getelementptr i8, ptr %23, i64 9080
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 9080
+  %40 = getelementptr i8, ptr %23, i64 9088
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 9024
+  %42 = getelementptr i8, ptr %23, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -50867,7 +50878,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %45 = tail call i32 @pthread_mutex_unlock(ptr nonnull %35)
   tail call fastcc void @"$Loop.land"(ptr nonnull %34)
-  %46 = getelementptr i8, ptr %23, i64 6304
+  %46 = getelementptr i8, ptr %23, i64 6312
   %.val.i.i = load ptr, ptr %46, align 8
   tail call fastcc void @"$Rank.stop_profile"(ptr %.val.i.i)
   %47 = load ptr, ptr %46, align 8
@@ -50907,7 +50918,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i15
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %59 = shl i32 %51, 4
   %60 = add i32 %59, 16
-  %61 = getelementptr i8, ptr %23, i64 6312
+  %61 = getelementptr i8, ptr %23, i64 6320
   %62 = load ptr, ptr %61, align 8
   %63 = getelementptr i8, ptr %47, i64 24
   %64 = load ptr, ptr %63, align 8
@@ -51093,21 +51104,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 10808
+  %115 = getelementptr i8, ptr %23, i64 10816
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 9088
+  %116 = getelementptr i8, ptr %23, i64 9096
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 9235
+  %118 = getelementptr i8, ptr %23, i64 9243
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 9128
+  %119 = getelementptr i8, ptr %23, i64 9136
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 9024
+  %125 = getelementptr i8, ptr %23, i64 9032
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -51313,20 +51324,20 @@ then2.i.i29:                                      ; preds = %then10
 
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 6624
-  %43 = getelementptr i8, ptr %31, i64 8984
+  %42 = getelementptr i8, ptr %31, i64 6632
+  %43 = getelementptr i8, ptr %31, i64 8992
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 9072
+  %45 = getelementptr i8, ptr %31, i64 9080
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 9080
+  %48 = getelementptr i8, ptr %31, i64 9088
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 9024
+  %50 = getelementptr i8, ptr %31, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51338,7 +51349,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge5
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %43)
   tail call fastcc void @"$Loop.land"(ptr nonnull %42)
-  %54 = getelementptr i8, ptr %31, i64 6304
+  %54 = getelementptr i8, ptr %31, i64 6312
   %55 = load ptr, ptr %54, align 8
   %56 = getelementptr i8, ptr %55, i64 2032
   %57 = load ptr, ptr %56, align 8
@@ -51960,21 +51971,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 10808
+  %228 = getelementptr i8, ptr %31, i64 10816
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 9088
+  %229 = getelementptr i8, ptr %31, i64 9096
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 9235
+  %231 = getelementptr i8, ptr %31, i64 9243
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 9128
+  %232 = getelementptr i8, ptr %31, i64 9136
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 9024
+  %238 = getelementptr i8, ptr %31, i64 9032
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -52091,19 +52102,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 8984
+  %42 = getelementptr i8, ptr %31, i64 8992
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 9072
+  %44 = getelementptr i8, ptr %31, i64 9080
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 9080
+  %47 = getelementptr i8, ptr %31, i64 9088
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 9024
+  %49 = getelementptr i8, ptr %31, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52113,24 +52124,24 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   br i1 %.not.i.i.i29, label %"$Engine.measure_read.exit", label %whilebody.i.i.i
 
 "$Engine.measure_read.exit":                      ; preds = %whilebody.i.i.i, %merge4
-  %52 = getelementptr i8, ptr %31, i64 6624
+  %52 = getelementptr i8, ptr %31, i64 6632
   %53 = tail call i32 @pthread_mutex_unlock(ptr nonnull %42)
   tail call fastcc void @"$Loop.land"(ptr nonnull %52)
-  %54 = getelementptr i8, ptr %31, i64 6296
+  %54 = getelementptr i8, ptr %31, i64 6304
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 9088
+  %56 = getelementptr i8, ptr %31, i64 9096
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 9235
+  %58 = getelementptr i8, ptr %31, i64 9243
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 9128
+  %59 = getelementptr i8, ptr %31, i64 9136
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 9024
+  %65 = getelementptr i8, ptr %31, i64 9032
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -52190,7 +52201,7 @@ then5:                                            ; preds = %merge
 
 define dso_local i32 @engine_resize_pool(ptr %0, i32 %1, ptr %2) local_unnamed_addr {
 entry:
-  %args.i.i.i = alloca %106, align 8
+  %args.i.i.i = alloca %107, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i66.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i.i = alloca [1024 x i8], align 1
@@ -52277,24 +52288,24 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %34 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %35 = getelementptr i8, ptr %24, i64 6624
+  %35 = getelementptr i8, ptr %24, i64 6632
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 8984
+  %37 = getelementptr i8, ptr %24, i64 8992
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 9072
+  %39 = getelementptr i8, ptr %24, i64 9080
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 9080
+  %42 = getelementptr i8, ptr %24, i64 9088
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 9024
+  %44 = getelementptr i8, ptr %24, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52306,10 +52317,10 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 9088
+  %48 = getelementptr i8, ptr %24, i64 9096
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6640
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6648
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
@@ -52337,13 +52348,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 8280
+  %58 = getelementptr i8, ptr %24, i64 8288
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 8272
+  %61 = getelementptr i8, ptr %24, i64 8280
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -52514,15 +52525,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 10344
-  %179 = getelementptr i8, ptr %24, i64 10336
+  %178 = getelementptr i8, ptr %24, i64 10352
+  %179 = getelementptr i8, ptr %24, i64 10344
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 10376
+  %183 = getelementptr i8, ptr %24, i64 10384
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 10352
+  %186 = getelementptr i8, ptr %24, i64 10360
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -52534,7 +52545,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 10360
+  %190 = getelementptr i8, ptr %24, i64 10368
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -52551,7 +52562,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 10368
+  %195 = getelementptr i8, ptr %24, i64 10376
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -52615,7 +52626,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 10368
+  %224 = getelementptr i8, ptr %24, i64 10376
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
@@ -52641,13 +52652,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 9237
+  %231 = getelementptr i8, ptr %24, i64 9245
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 9238
+  %234 = getelementptr i8, ptr %24, i64 9246
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -52669,15 +52680,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 10296
+  %241 = getelementptr i8, ptr %24, i64 10304
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 10288
+  %244 = getelementptr i8, ptr %24, i64 10296
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 6644
+  %246 = getelementptr i8, ptr %24, i64 6652
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -1
   br label %forbody.i69.i.i.i.i
@@ -52731,7 +52742,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %268 = getelementptr i8, ptr %24, i64 10480
+  %268 = getelementptr i8, ptr %24, i64 10488
   %269 = load i32, ptr %268, align 4
   %270 = icmp sgt i32 %269, %1
   br i1 %270, label %then.i.i.i15, label %merge.i.i
@@ -52743,15 +52754,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %272 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %273 = getelementptr i8, ptr %24, i64 7344
-  %274 = getelementptr i8, ptr %24, i64 8256
-  %275 = getelementptr i8, ptr %24, i64 8016
+  %273 = getelementptr i8, ptr %24, i64 7352
+  %274 = getelementptr i8, ptr %24, i64 8264
+  %275 = getelementptr i8, ptr %24, i64 8024
   %276 = load i32, ptr %275, align 4
   %277 = icmp sgt i32 %276, %1
   br i1 %277, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %278 = getelementptr i8, ptr %24, i64 8248
+  %278 = getelementptr i8, ptr %24, i64 8256
   %279 = load i64, ptr %274, align 8
   %280 = icmp sgt i64 %279, 0
   br i1 %280, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -52800,8 +52811,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %296 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %297 = getelementptr i8, ptr %24, i64 8000
-  %298 = getelementptr i8, ptr %24, i64 8020
+  %297 = getelementptr i8, ptr %24, i64 8008
+  %298 = getelementptr i8, ptr %24, i64 8028
   %299 = load i32, ptr %275, align 4
   %300 = load i32, ptr %298, align 4
   %301 = add i32 %300, %299
@@ -52817,15 +52828,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %306, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %307 = getelementptr i8, ptr %24, i64 8004
+  %307 = getelementptr i8, ptr %24, i64 8012
   %308 = load i32, ptr %307, align 4
   %309 = icmp sgt i32 %308, %1
   br i1 %309, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %310 = getelementptr i8, ptr %24, i64 8064
-  %311 = getelementptr i8, ptr %24, i64 8104
-  %312 = getelementptr i8, ptr %24, i64 8112
+  %310 = getelementptr i8, ptr %24, i64 8072
+  %311 = getelementptr i8, ptr %24, i64 8112
+  %312 = getelementptr i8, ptr %24, i64 8120
   %313 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %308 to i64
   br label %forbody.i.i.i
@@ -52913,7 +52924,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %342, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %343 = getelementptr i8, ptr %24, i64 8096
+  %343 = getelementptr i8, ptr %24, i64 8104
   %wide.trip.count.i.i.i.i = zext nneg i32 %341 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %344 = icmp ult i32 %341, 8
@@ -52944,12 +52955,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %340, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %348 = getelementptr i8, ptr %24, i64 8104
-  %349 = getelementptr i8, ptr %24, i64 8112
-  %350 = getelementptr i8, ptr %24, i64 8096
-  %351 = getelementptr i8, ptr %24, i64 8064
-  %352 = getelementptr i8, ptr %24, i64 8008
-  %353 = getelementptr i8, ptr %24, i64 8072
+  %348 = getelementptr i8, ptr %24, i64 8112
+  %349 = getelementptr i8, ptr %24, i64 8120
+  %350 = getelementptr i8, ptr %24, i64 8104
+  %351 = getelementptr i8, ptr %24, i64 8072
+  %352 = getelementptr i8, ptr %24, i64 8016
+  %353 = getelementptr i8, ptr %24, i64 8080
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -53039,8 +53050,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %400, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %401 = getelementptr i8, ptr %24, i64 8064
-  %402 = getelementptr i8, ptr %24, i64 8096
+  %401 = getelementptr i8, ptr %24, i64 8072
+  %402 = getelementptr i8, ptr %24, i64 8104
   %wide.trip.count74.i.i.i.i = zext nneg i32 %399 to i64
   br label %forbody6.i.i.i.i
 
@@ -53127,14 +53138,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 8024
+  %438 = getelementptr i8, ptr %24, i64 8032
   %439 = load i32, ptr %438, align 4
   %440 = icmp sgt i32 %439, 0
   br i1 %440, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %441 = getelementptr i8, ptr %24, i64 8088
-  %442 = getelementptr i8, ptr %24, i64 8096
+  %441 = getelementptr i8, ptr %24, i64 8096
+  %442 = getelementptr i8, ptr %24, i64 8104
   %wide.trip.count79.i.i.i.i = zext nneg i32 %439 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %443 = icmp ult i32 %439, 4
@@ -53249,13 +53260,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !120
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 8028
+  %484 = getelementptr i8, ptr %24, i64 8036
   %485 = load i32, ptr %484, align 4
   %486 = icmp eq i32 %485, -1
   br i1 %486, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %487 = getelementptr i8, ptr %24, i64 8096
+  %487 = getelementptr i8, ptr %24, i64 8104
   %488 = load ptr, ptr %487, align 8
   %489 = sext i32 %485 to i64
   %490 = getelementptr i32, ptr %488, i64 %489
@@ -53265,13 +53276,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %491, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %484, align 4
-  %492 = getelementptr i8, ptr %24, i64 8032
+  %492 = getelementptr i8, ptr %24, i64 8040
   %493 = load i32, ptr %492, align 4
   %494 = icmp eq i32 %493, -1
   br i1 %494, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %495 = getelementptr i8, ptr %24, i64 8096
+  %495 = getelementptr i8, ptr %24, i64 8104
   %496 = load ptr, ptr %495, align 8
   %497 = sext i32 %493 to i64
   %498 = getelementptr i32, ptr %496, i64 %497
@@ -53282,18 +53293,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %499, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %492, align 4
   store i32 %1, ptr %307, align 4
-  %500 = getelementptr i8, ptr %24, i64 8048
+  %500 = getelementptr i8, ptr %24, i64 8056
   %501 = load i64, ptr %500, align 8
   %502 = add i64 %501, 1
   store i64 %502, ptr %500, align 8
-  %503 = getelementptr i8, ptr %24, i64 8012
+  %503 = getelementptr i8, ptr %24, i64 8020
   store i32 0, ptr %503, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %504 = getelementptr i8, ptr %24, i64 8064
-  %505 = getelementptr i8, ptr %24, i64 8080
+  %504 = getelementptr i8, ptr %24, i64 8072
+  %505 = getelementptr i8, ptr %24, i64 8088
   %xtraiter61 = and i32 %1, 1
   %506 = icmp eq i32 %1, 1
   br i1 %506, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -53404,16 +53415,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 8248
+  %559 = getelementptr i8, ptr %24, i64 8256
   %560 = load i64, ptr %274, align 8
   %561 = icmp sgt i64 %560, 0
   br i1 %561, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %562 = getelementptr i8, ptr %24, i64 8096
-  %563 = getelementptr i8, ptr %24, i64 8216
-  %564 = getelementptr i8, ptr %24, i64 8536
-  %565 = getelementptr i8, ptr %24, i64 8540
+  %562 = getelementptr i8, ptr %24, i64 8104
+  %563 = getelementptr i8, ptr %24, i64 8224
+  %564 = getelementptr i8, ptr %24, i64 8544
+  %565 = getelementptr i8, ptr %24, i64 8548
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -53483,16 +53494,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 8272
+  %602 = getelementptr i8, ptr %24, i64 8280
   %603 = load i64, ptr %58, align 8
   %604 = icmp sgt i64 %603, 0
   br i1 %604, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %605 = getelementptr i8, ptr %24, i64 8096
-  %606 = getelementptr i8, ptr %24, i64 8216
-  %607 = getelementptr i8, ptr %24, i64 8536
-  %608 = getelementptr i8, ptr %24, i64 8540
+  %605 = getelementptr i8, ptr %24, i64 8104
+  %606 = getelementptr i8, ptr %24, i64 8224
+  %607 = getelementptr i8, ptr %24, i64 8544
+  %608 = getelementptr i8, ptr %24, i64 8548
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -53565,16 +53576,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %339, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %645 = call i32 @pthread_mutex_lock(ptr %48)
-  %646 = getelementptr i8, ptr %24, i64 9235
+  %646 = getelementptr i8, ptr %24, i64 9243
   store i8 1, ptr %646, align 1
-  %647 = getelementptr i8, ptr %24, i64 9128
+  %647 = getelementptr i8, ptr %24, i64 9136
   %648 = call i32 @pthread_cond_signal(ptr %647)
   %649 = call i32 @pthread_mutex_unlock(ptr %48)
   %650 = call i32 @pthread_mutex_lock(ptr %37)
   %651 = load i64, ptr %42, align 8
   %652 = add i64 %651, 1
   store i64 %652, ptr %42, align 8
-  %653 = getelementptr i8, ptr %24, i64 9024
+  %653 = getelementptr i8, ptr %24, i64 9032
   %654 = call i32 @pthread_cond_broadcast(ptr %653)
   %655 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -53900,12 +53911,12 @@ then.i.i:                                         ; preds = %and.lhs.true.i
 
 define internal fastcc i32 @"$Loop.perform_transfers"(ptr nocapture %0) unnamed_addr {
 entry:
-  %args.i19.i = alloca %107, align 8
-  %args.i.i = alloca %107, align 8
+  %args.i19.i = alloca %108, align 8
+  %args.i.i = alloca %108, align 8
   %bytes.i.i.i.i69 = alloca i64, align 8
-  %transfer.i.i.i70 = alloca %108, align 8
+  %transfer.i.i.i70 = alloca %109, align 8
   %bytes.i.i.i.i = alloca i64, align 8
-  %transfer.i.i.i = alloca %108, align 8
+  %transfer.i.i.i = alloca %109, align 8
   %raw.i.i = alloca [1024 x i8], align 1
   %bytes.i.i.i = alloca i64, align 8
   %message23 = alloca %4, align 8
@@ -54354,7 +54365,7 @@ entry:
   %cause.i47 = alloca %4, align 8
   %cause.i45 = alloca %4, align 8
   %cause.i = alloca %4, align 8
-  %args = alloca %109, align 8
+  %args = alloca %110, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 2072
   store ptr %3, ptr %args, align 8
@@ -54484,7 +54495,7 @@ define internal i32 @"$count_tokens_job"(ptr nocapture %0, ptr nocapture readonl
 entry:
   %cause.i30 = alloca %4, align 8
   %cause.i = alloca %4, align 8
-  %args = alloca %107, align 8
+  %args = alloca %108, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %args, ptr noundef nonnull align 8 dereferenceable(40) %1, i64 40, i1 false)
   %3 = getelementptr i8, ptr %0, i64 1880
   %4 = load ptr, ptr %3, align 8
@@ -54588,7 +54599,7 @@ then6:                                            ; preds = %merge
 define internal i32 @"$copy_pages_job"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i = alloca %4, align 8
-  %args = alloca %106, align 8
+  %args = alloca %107, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(32) %args, ptr noundef nonnull align 8 dereferenceable(32) %1, i64 32, i1 false)
   %3 = getelementptr i8, ptr %0, i64 2072
   store ptr %3, ptr %args, align 8
@@ -54737,7 +54748,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 9088
+  %37 = getelementptr i8, ptr %25, i64 9096
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -54746,15 +54757,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 9088
+  %40 = getelementptr i8, ptr %25, i64 9096
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 10296
-  %43 = getelementptr i8, ptr %25, i64 10288
+  %42 = getelementptr i8, ptr %25, i64 10304
+  %43 = getelementptr i8, ptr %25, i64 10296
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 9236
+  %47 = getelementptr i8, ptr %25, i64 9244
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -54763,7 +54774,7 @@ forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
   %indvars.iv.i.i = phi i64 [ 0, %forbody.lr.ph.i.i ], [ %indvars.iv.next.i.i, %merge1.i.i ]
   %worst.016.i.i = phi i32 [ 0, %forbody.lr.ph.i.i ], [ %worst.1.i.i, %merge1.i.i ]
-  %50 = getelementptr %110, ptr %1, i64 %indvars.iv.i.i
+  %50 = getelementptr %111, ptr %1, i64 %indvars.iv.i.i
   %51 = load i64, ptr %50, align 8
   %52 = load i64, ptr %42, align 8
   %53 = icmp sgt i64 %52, 0
@@ -54979,9 +54990,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 9128
+  %122 = getelementptr i8, ptr %25, i64 9136
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 9088
+  %124 = getelementptr i8, ptr %25, i64 9096
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -55003,7 +55014,7 @@ entry:
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i113.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %limits.i = alloca %111, align 8
+  %limits.i = alloca %112, align 8
   %raw.i = alloca [1024 x i8], align 1
   %4 = cmpxchg ptr @"<global>", i32 0, i32 1 acquire monotonic, align 4
   %5 = extractvalue { i32, i1 } %4, 1
@@ -55083,7 +55094,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %36 = getelementptr i8, ptr %25, i64 6624
+  %36 = getelementptr i8, ptr %25, i64 6632
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
@@ -55093,19 +55104,19 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 9088
+  %37 = getelementptr i8, ptr %25, i64 9096
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %25, i64 6632
+  %39 = getelementptr i8, ptr %25, i64 6640
   %40 = load ptr, ptr %39, align 8, !noalias !121
   %41 = getelementptr i8, ptr %40, i64 72
   %42 = load i32, ptr %41, align 4, !noalias !121
-  %43 = getelementptr i8, ptr %25, i64 6648
+  %43 = getelementptr i8, ptr %25, i64 6656
   %44 = load i32, ptr %43, align 4, !noalias !121
-  %45 = getelementptr i8, ptr %25, i64 7316
+  %45 = getelementptr i8, ptr %25, i64 7324
   %46 = load i32, ptr %45, align 4, !noalias !121
-  %47 = getelementptr i8, ptr %25, i64 6644
+  %47 = getelementptr i8, ptr %25, i64 6652
   %48 = load i32, ptr %47, align 4, !noalias !121
-  %49 = getelementptr i8, ptr %25, i64 10480
+  %49 = getelementptr i8, ptr %25, i64 10488
   %50 = load i32, ptr %49, align 4, !noalias !121
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -56066,7 +56077,7 @@ merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i82.i.i.i
 merge1.i79.i.i.i:                                 ; preds = %merge7.i.i.i.i.i.i, %forbody.i77.i.i.i
   %432 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %419, %forbody.i77.i.i.i ]
   %433 = phi ptr [ %430, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i77.i.i.i ]
-  %434 = getelementptr %112, ptr %433, i64 %432
+  %434 = getelementptr %113, ptr %433, i64 %432
   store i64 %.sroa.011.0.insert.insert.i.i.i.i, ptr %434, align 4
   %435 = load i64, ptr %417, align 8
   %436 = add i64 %435, 1
@@ -56098,7 +56109,7 @@ forbody.lr.ph.i.i58.i.i.i:                        ; preds = %or.rhs.i.i.i.i
 forbody.i.i59.i.i.i:                              ; preds = %merge1.i.i.i.i.i, %forbody.lr.ph.i.i58.i.i.i
   %i.045.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i58.i.i.i ], [ %473, %merge1.i.i.i.i.i ]
   %448 = load ptr, ptr %439, align 8
-  %449 = getelementptr %112, ptr %448, i64 %i.045.i.i.i.i.i
+  %449 = getelementptr %113, ptr %448, i64 %i.045.i.i.i.i.i
   %bias.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %449, align 4
   %450 = trunc i64 %bias.sroa.0.0.copyload.i.i.i.i.i to i32
   %451 = load i64, ptr %443, align 8
@@ -56153,7 +56164,7 @@ merge7.i.i.i.i67.i.i.i:                           ; preds = %merge.i.i.i.i64.i.i
 "$Vector.push.880.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i67.i.i.i, %and.lhs.true.i.i60.i.i.i
   %468 = phi i64 [ %.pre10.i.i.i68.i.i.i, %merge7.i.i.i.i67.i.i.i ], [ %461, %and.lhs.true.i.i60.i.i.i ]
   %469 = phi ptr [ %466, %merge7.i.i.i.i67.i.i.i ], [ %.pre.i.i.i62.i.i.i, %and.lhs.true.i.i60.i.i.i ]
-  %470 = getelementptr %112, ptr %469, i64 %468
+  %470 = getelementptr %113, ptr %469, i64 %468
   store i64 %bias.sroa.0.0.copyload.i.i.i.i.i, ptr %470, align 4
   %471 = load i64, ptr %446, align 8
   %472 = add i64 %471, 1
@@ -56211,7 +56222,7 @@ merge7.i.i36.i.i.i.i.i:                           ; preds = %merge.i.i33.i.i.i.i
 merge6.i.i.i.i.i:                                 ; preds = %merge7.i.i36.i.i.i.i.i, %forbody4.i.i.i.i.i
   %491 = phi i64 [ %.pre10.i37.i.i.i.i.i, %merge7.i.i36.i.i.i.i.i ], [ %481, %forbody4.i.i.i.i.i ]
   %492 = phi ptr [ %489, %merge7.i.i36.i.i.i.i.i ], [ %.pre.i30.i.i.i.i.i, %forbody4.i.i.i.i.i ]
-  %493 = getelementptr %112, ptr %492, i64 %491
+  %493 = getelementptr %113, ptr %492, i64 %491
   store i64 %.sroa.026.0.insert.insert.i.i.i.i.i, ptr %493, align 4
   %494 = load i64, ptr %479, align 8
   %495 = add i64 %494, 1
@@ -56359,7 +56370,7 @@ then2.i.i64.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %550 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %551 = getelementptr i8, ptr %25, i64 9237
+  %551 = getelementptr i8, ptr %25, i64 9245
   %552 = load i8, ptr %551, align 1
   %553 = trunc i8 %552 to i1
   br i1 %553, label %merge.i33.i, label %then.i.i26.i
@@ -56368,7 +56379,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %554 = getelementptr i8, ptr %25, i64 9238
+  %554 = getelementptr i8, ptr %25, i64 9246
   %555 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.28", ptr %554)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %556 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -56429,9 +56440,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %577 = getelementptr i8, ptr %25, i64 10296
+  %577 = getelementptr i8, ptr %25, i64 10304
   %578 = load i64, ptr %577, align 8
-  %579 = getelementptr i8, ptr %25, i64 10336
+  %579 = getelementptr i8, ptr %25, i64 10344
   %580 = load i32, ptr %579, align 4
   %581 = sext i32 %580 to i64
   %.not.i74.i.i = icmp slt i64 %578, %581
@@ -56441,9 +56452,9 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %582 = getelementptr i8, ptr %25, i64 6652
+  %582 = getelementptr i8, ptr %25, i64 6660
   %583 = load i32, ptr %582, align 4
-  %584 = getelementptr i8, ptr %25, i64 6660
+  %584 = getelementptr i8, ptr %25, i64 6668
   %585 = load i32, ptr %584, align 4
   %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.884", i64 %578, i32 %583, i32 %585)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
@@ -56471,16 +56482,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %593, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %594 = getelementptr i8, ptr %25, i64 10408
+  %594 = getelementptr i8, ptr %25, i64 10416
   %595 = load ptr, ptr %594, align 8
   %.not.i82.i.i = icmp eq ptr %595, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %596 = getelementptr i8, ptr %25, i64 7312
+  %596 = getelementptr i8, ptr %25, i64 7320
   %597 = load i32, ptr %596, align 4
   %598 = sext i32 %597 to i64
-  %599 = getelementptr i8, ptr %25, i64 7324
+  %599 = getelementptr i8, ptr %25, i64 7332
   %600 = load i32, ptr %599, align 4
   %601 = sext i32 %600 to i64
   %602 = shl nsw i64 %598, 2
@@ -56517,7 +56528,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %612 = getelementptr i8, ptr %25, i64 9232
+  %612 = getelementptr i8, ptr %25, i64 9240
   %613 = load i8, ptr %612, align 1
   %614 = trunc i8 %613 to i1
   br i1 %614, label %merge20.i.i, label %merge.i89.i.i
@@ -56525,7 +56536,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %615 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %616 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %617 = getelementptr i8, ptr %25, i64 9224
+  %617 = getelementptr i8, ptr %25, i64 9232
   %618 = call i32 @pthread_create(ptr %617, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %619 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %618, 0
@@ -56568,21 +56579,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %627 = getelementptr i8, ptr %25, i64 10392
+  %627 = getelementptr i8, ptr %25, i64 10400
   %628 = load i64, ptr %627, align 8
   store i64 %628, ptr %calloc.i.i.i, align 8
   %629 = add i64 %628, 1
   store i64 %629, ptr %627, align 8
-  %630 = getelementptr i8, ptr %25, i64 10264
+  %630 = getelementptr i8, ptr %25, i64 10272
   %631 = load ptr, ptr %630, align 8
-  %632 = getelementptr i8, ptr %25, i64 10272
+  %632 = getelementptr i8, ptr %25, i64 10280
   %633 = load i64, ptr %632, align 8
   %634 = getelementptr ptr, ptr %631, i64 %633
   store ptr %calloc.i.i.i, ptr %634, align 8
   %635 = load i64, ptr %632, align 8
   %636 = add i64 %635, 1
   store i64 %636, ptr %632, align 8
-  %637 = getelementptr i8, ptr %25, i64 10288
+  %637 = getelementptr i8, ptr %25, i64 10296
   %638 = load ptr, ptr %637, align 8
   %639 = load i64, ptr %577, align 8
   %640 = getelementptr ptr, ptr %638, i64 %639
@@ -56596,9 +56607,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %644 = getelementptr i8, ptr %25, i64 10312
+  %644 = getelementptr i8, ptr %25, i64 10320
   %645 = load ptr, ptr %644, align 8
-  %646 = getelementptr i8, ptr %25, i64 10320
+  %646 = getelementptr i8, ptr %25, i64 10328
   %647 = load i64, ptr %646, align 8
   %648 = getelementptr ptr, ptr %645, i64 %647
   store ptr %calloc.i.i.i, ptr %648, align 8
@@ -56608,7 +56619,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %651 = getelementptr i8, ptr %25, i64 9128
+  %651 = getelementptr i8, ptr %25, i64 9136
   %652 = call i32 @pthread_cond_signal(ptr %651)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -58665,7 +58676,7 @@ merge:                                            ; preds = %merge1.i10, %"$Sche
 define internal fastcc void @"$Loop.make_step"(ptr %0) unnamed_addr {
 entry:
   %time.i.i.i = alloca %6, align 8
-  %"<aggcopy>.i.i.i" = alloca %113, align 8
+  %"<aggcopy>.i.i.i" = alloca %114, align 8
   %time.i18.i.i.i = alloca %6, align 8
   %time.i.i.i.i = alloca %6, align 8
   %message.i.i = alloca %4, align 8
@@ -62200,7 +62211,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %niter = phi i64 [ 0, %forbody.preheader.new ], [ %niter.next.1, %forbody ]
   %107 = load ptr, ptr %13, align 8
   %108 = load ptr, ptr %common.ret.op.i, align 8
-  %109 = getelementptr %112, ptr %108, i64 %i.031
+  %109 = getelementptr %113, ptr %108, i64 %i.031
   %110 = load i32, ptr %109, align 4
   %111 = getelementptr i8, ptr %109, i64 4
   %112 = load float, ptr %111, align 4
@@ -62230,7 +62241,7 @@ forbody:                                          ; preds = %forbody, %forbody.p
   %132 = or disjoint i64 %i.031, 1
   %133 = load ptr, ptr %13, align 8
   %134 = load ptr, ptr %common.ret.op.i, align 8
-  %135 = getelementptr %112, ptr %134, i64 %132
+  %135 = getelementptr %113, ptr %134, i64 %132
   %136 = load i32, ptr %135, align 4
   %137 = getelementptr i8, ptr %135, i64 4
   %138 = load float, ptr %137, align 4
@@ -62270,7 +62281,7 @@ merge1.loopexit.unr-lcssa:                        ; preds = %forbody, %forbody.p
 forbody.epil:                                     ; preds = %merge1.loopexit.unr-lcssa
   %159 = load ptr, ptr %13, align 8
   %160 = load ptr, ptr %common.ret.op.i, align 8
-  %161 = getelementptr %112, ptr %160, i64 %i.031.unr
+  %161 = getelementptr %113, ptr %160, i64 %i.031.unr
   %162 = load i32, ptr %161, align 4
   %163 = getelementptr i8, ptr %161, i64 4
   %164 = load float, ptr %163, align 4
@@ -62478,16 +62489,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 8120
+  %36 = getelementptr i8, ptr %26, i64 8128
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 8176
+  %38 = getelementptr i8, ptr %26, i64 8184
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 8136
+  %40 = getelementptr i8, ptr %26, i64 8144
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -62497,10 +62508,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 8128
-  %48 = getelementptr i8, ptr %26, i64 8152
-  %49 = getelementptr i8, ptr %26, i64 8144
-  %50 = getelementptr i8, ptr %26, i64 8160
+  %47 = getelementptr i8, ptr %26, i64 8136
+  %48 = getelementptr i8, ptr %26, i64 8160
+  %49 = getelementptr i8, ptr %26, i64 8152
+  %50 = getelementptr i8, ptr %26, i64 8168
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -62586,7 +62597,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 8128
+  %93 = getelementptr i8, ptr %26, i64 8136
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -62597,7 +62608,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 8148
+  %98 = getelementptr i8, ptr %26, i64 8156
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -62677,10 +62688,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9088
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9096
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10784
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10800
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10792
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10808
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -62689,7 +62700,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10792
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10800
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -62743,7 +62754,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10792
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10800
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -63048,15 +63059,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 9088
+  %36 = getelementptr i8, ptr %23, i64 9096
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 10376
+  %38 = getelementptr i8, ptr %23, i64 10384
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 9176
+  %41 = getelementptr i8, ptr %23, i64 9184
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -63294,40 +63305,40 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 10816
+  %1 = getelementptr i8, ptr %0, i64 10824
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
 
 then.i:                                           ; preds = %entry
-  %4 = getelementptr i8, ptr %0, i64 6624
+  %4 = getelementptr i8, ptr %0, i64 6632
   %5 = load ptr, ptr %4, align 8
   %6 = icmp eq ptr %5, null
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 9232
+  %7 = getelementptr i8, ptr %0, i64 9240
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 9088
+  %10 = getelementptr i8, ptr %0, i64 9096
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 9233
+  %12 = getelementptr i8, ptr %0, i64 9241
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 9128
+  %13 = getelementptr i8, ptr %0, i64 9136
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 9224
+  %16 = getelementptr i8, ptr %0, i64 9232
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 10264
-  %20 = getelementptr i8, ptr %0, i64 10272
+  %19 = getelementptr i8, ptr %0, i64 10272
+  %20 = getelementptr i8, ptr %0, i64 10280
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -63347,16 +63358,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 10288
+  %28 = getelementptr i8, ptr %0, i64 10296
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 10312
+  %30 = getelementptr i8, ptr %0, i64 10320
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 8224
-  %33 = getelementptr i8, ptr %0, i64 8232
+  %32 = getelementptr i8, ptr %0, i64 8232
+  %33 = getelementptr i8, ptr %0, i64 8240
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -63379,8 +63390,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 8248
-  %45 = getelementptr i8, ptr %0, i64 8256
+  %44 = getelementptr i8, ptr %0, i64 8256
+  %45 = getelementptr i8, ptr %0, i64 8264
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -63403,8 +63414,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 8272
-  %57 = getelementptr i8, ptr %0, i64 8280
+  %56 = getelementptr i8, ptr %0, i64 8280
+  %57 = getelementptr i8, ptr %0, i64 8288
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -63427,8 +63438,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 8296
-  %69 = getelementptr i8, ptr %0, i64 8304
+  %68 = getelementptr i8, ptr %0, i64 8304
+  %69 = getelementptr i8, ptr %0, i64 8312
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -63451,62 +63462,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 8320
+  %80 = getelementptr i8, ptr %0, i64 8328
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 8344
+  %82 = getelementptr i8, ptr %0, i64 8352
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 8368
+  %84 = getelementptr i8, ptr %0, i64 8376
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 8392
+  %86 = getelementptr i8, ptr %0, i64 8400
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 8416
+  %88 = getelementptr i8, ptr %0, i64 8424
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 8440
+  %90 = getelementptr i8, ptr %0, i64 8448
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 8464
+  %92 = getelementptr i8, ptr %0, i64 8472
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 8064
+  %94 = getelementptr i8, ptr %0, i64 8072
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 8072
+  %96 = getelementptr i8, ptr %0, i64 8080
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 8080
+  %98 = getelementptr i8, ptr %0, i64 8088
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 8088
+  %100 = getelementptr i8, ptr %0, i64 8096
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 8096
+  %102 = getelementptr i8, ptr %0, i64 8104
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 8104
+  %104 = getelementptr i8, ptr %0, i64 8112
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 8112
+  %106 = getelementptr i8, ptr %0, i64 8120
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 8120
+  %108 = getelementptr i8, ptr %0, i64 8128
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 8148
+  %110 = getelementptr i8, ptr %0, i64 8156
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -63516,31 +63527,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 8152
+  %114 = getelementptr i8, ptr %0, i64 8160
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 8160
+  %116 = getelementptr i8, ptr %0, i64 8168
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 8168
+  %118 = getelementptr i8, ptr %0, i64 8176
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 8176
+  %120 = getelementptr i8, ptr %0, i64 8184
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 8000
+  %122 = getelementptr i8, ptr %0, i64 8008
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 10344
+  %123 = getelementptr i8, ptr %0, i64 10352
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 10784
+  %125 = getelementptr i8, ptr %0, i64 10792
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 10384
+  %127 = getelementptr i8, ptr %0, i64 10392
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -63550,23 +63561,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 10408
+  %131 = getelementptr i8, ptr %0, i64 10416
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 9128
+  %133 = getelementptr i8, ptr %0, i64 9136
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 9176
+  %135 = getelementptr i8, ptr %0, i64 9184
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 9088
+  %137 = getelementptr i8, ptr %0, i64 9096
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 8984
-  %140 = getelementptr i8, ptr %0, i64 9024
+  %139 = getelementptr i8, ptr %0, i64 8992
+  %140 = getelementptr i8, ptr %0, i64 9032
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11480
+  %143 = getelementptr i8, ptr %0, i64 11488
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -63578,9 +63589,9 @@ merge.i:                                          ; preds = %"$Loop.free.exit.i"
   br i1 %146, label %and.lhs.true.i, label %merge4.i
 
 and.lhs.true.i:                                   ; preds = %merge.i
-  %147 = getelementptr i8, ptr %0, i64 6344
+  %147 = getelementptr i8, ptr %0, i64 6352
   %148 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %149 = getelementptr i8, ptr %0, i64 6488
+  %149 = getelementptr i8, ptr %0, i64 6496
   %150 = load i32, ptr %149, align 4
   %151 = icmp sgt i32 %150, 0
   %152 = tail call i32 @pthread_mutex_unlock(ptr %147)
@@ -63592,8 +63603,8 @@ merge1.i:                                         ; preds = %and.lhs.true.i
   br i1 %153, label %then5.i, label %merge4.i
 
 then5.i:                                          ; preds = %merge1.i
-  %154 = getelementptr i8, ptr %0, i64 6296
-  %155 = getelementptr i8, ptr %0, i64 6304
+  %154 = getelementptr i8, ptr %0, i64 6304
+  %155 = getelementptr i8, ptr %0, i64 6312
   %156 = load ptr, ptr %155, align 8
   %157 = icmp eq ptr %156, null
   br i1 %157, label %"$load.free_ranks.exit.i", label %merge.i21.i
@@ -63604,7 +63615,7 @@ merge.i21.i:                                      ; preds = %then5.i
   br i1 %159, label %forbody.lr.ph.i.i, label %"$load.free_ranks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i21.i
-  %160 = getelementptr i8, ptr %0, i64 6312
+  %160 = getelementptr i8, ptr %0, i64 6320
   %wide.trip.count.i.i = zext nneg i32 %158 to i64
   br label %forbody.i22.i
 
@@ -63838,18 +63849,18 @@ then9.1.i.i.i.i:                                  ; preds = %merge5.1.i.i.i.i
 
 "$load.free_ranks.exit.i":                        ; preds = %"$unload_rank.exit.i.i", %merge1.i26.i, %merge.i21.i, %then5.i
   %280 = tail call i32 @pthread_mutex_lock(ptr %147)
-  %281 = getelementptr i8, ptr %0, i64 6492
+  %281 = getelementptr i8, ptr %0, i64 6500
   store i8 1, ptr %281, align 1
-  %282 = getelementptr i8, ptr %0, i64 6384
+  %282 = getelementptr i8, ptr %0, i64 6392
   %283 = tail call i32 @pthread_cond_broadcast(ptr %282)
   %284 = tail call i32 @pthread_mutex_unlock(ptr %147)
-  %285 = getelementptr i8, ptr %0, i64 6336
+  %285 = getelementptr i8, ptr %0, i64 6344
   %286 = load i32, ptr %285, align 4
   %287 = icmp sgt i32 %286, 0
   br i1 %287, label %forbody.lr.ph.i33.i, label %merge.i30.i
 
 forbody.lr.ph.i33.i:                              ; preds = %"$load.free_ranks.exit.i"
-  %288 = getelementptr i8, ptr %0, i64 6328
+  %288 = getelementptr i8, ptr %0, i64 6336
   %wide.trip.count.i34.i = zext nneg i32 %286 to i64
   br label %forbody.i35.i
 
@@ -63864,13 +63875,13 @@ forbody.i35.i:                                    ; preds = %forbody.i35.i, %for
   br i1 %exitcond.not.i38.i, label %merge.i30.i, label %forbody.i35.i
 
 merge.i30.i:                                      ; preds = %forbody.i35.i, %"$load.free_ranks.exit.i"
-  %293 = getelementptr i8, ptr %0, i64 6320
+  %293 = getelementptr i8, ptr %0, i64 6328
   %294 = load ptr, ptr %293, align 8
   %.not.i31.i = icmp eq ptr %294, null
   br i1 %.not.i31.i, label %"$RankGroup.free.exit.i", label %then.i.i
 
 then.i.i:                                         ; preds = %merge.i30.i
-  %295 = getelementptr i8, ptr %0, i64 6312
+  %295 = getelementptr i8, ptr %0, i64 6320
   %296 = load ptr, ptr %295, align 8
   %297 = getelementptr i8, ptr %296, i64 40
   %298 = load ptr, ptr %297, align 8
@@ -63880,20 +63891,20 @@ then.i.i:                                         ; preds = %merge.i30.i
 "$RankGroup.free.exit.i":                         ; preds = %then.i.i, %merge.i30.i
   %299 = load ptr, ptr %155, align 8
   tail call void @free(ptr %299)
-  %300 = getelementptr i8, ptr %0, i64 6528
+  %300 = getelementptr i8, ptr %0, i64 6536
   %301 = load ptr, ptr %300, align 8
   tail call void @free(ptr %301)
-  %302 = getelementptr i8, ptr %0, i64 6496
+  %302 = getelementptr i8, ptr %0, i64 6504
   %303 = load ptr, ptr %302, align 8
   tail call void @free(ptr %303)
-  %304 = getelementptr i8, ptr %0, i64 6536
+  %304 = getelementptr i8, ptr %0, i64 6544
   %305 = load ptr, ptr %304, align 8
   tail call void @free(ptr %305)
-  %306 = getelementptr i8, ptr %0, i64 6328
+  %306 = getelementptr i8, ptr %0, i64 6336
   %307 = load ptr, ptr %306, align 8
   tail call void @free(ptr %307)
   %308 = tail call i32 @pthread_cond_destroy(ptr %282)
-  %309 = getelementptr i8, ptr %0, i64 6432
+  %309 = getelementptr i8, ptr %0, i64 6440
   %310 = tail call i32 @pthread_cond_destroy(ptr %309)
   %311 = tail call i32 @pthread_mutex_destroy(ptr %147)
   %.pr42.i = load i32, ptr %1, align 4
@@ -63905,7 +63916,7 @@ merge4.i:                                         ; preds = %"$RankGroup.free.ex
   br i1 %313, label %then8.i, label %then
 
 then8.i:                                          ; preds = %merge4.i
-  %314 = getelementptr i8, ptr %0, i64 4320
+  %314 = getelementptr i8, ptr %0, i64 4136
   tail call fastcc void @"$Model.close"(ptr %314)
   %315 = load ptr, ptr %0, align 8
   %.not.i39.i = icmp eq ptr %315, null
@@ -64063,7 +64074,7 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false5.i.i
 
 merge5:                                           ; preds = %then.i5.i, %then.i
   %63 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %64 = getelementptr i8, ptr %24, i64 6624
+  %64 = getelementptr i8, ptr %24, i64 6632
   tail call fastcc void @"$Loop.free_state"(ptr %64, ptr nonnull %51)
   br label %common.ret
 }
@@ -64361,69 +64372,69 @@ or.lhs.false:                                     ; preds = %"$find_engine.exit"
   br i1 %.not, label %merge, label %common.ret
 
 merge:                                            ; preds = %or.lhs.false
-  %32 = getelementptr i8, ptr %spec.select.i.i, i64 5128
-  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6296
+  %32 = getelementptr i8, ptr %spec.select.i.i, i64 4944
+  %33 = getelementptr i8, ptr %spec.select.i.i, i64 6304
   %34 = load i32, ptr %33, align 4
   %35 = sext i32 %34 to i64
-  %36 = getelementptr i8, ptr %spec.select.i.i, i64 4360
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 4432
+  %36 = getelementptr i8, ptr %spec.select.i.i, i64 4176
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 4248
   %38 = load i32, ptr %37, align 4
   %39 = getelementptr i8, ptr %1, i64 200
   store i32 %38, ptr %39, align 4
-  %40 = getelementptr i8, ptr %spec.select.i.i, i64 4424
+  %40 = getelementptr i8, ptr %spec.select.i.i, i64 4240
   %41 = load i32, ptr %40, align 4
   %42 = getelementptr i8, ptr %1, i64 204
   store i32 %41, ptr %42, align 4
-  %43 = getelementptr i8, ptr %spec.select.i.i, i64 4428
+  %43 = getelementptr i8, ptr %spec.select.i.i, i64 4244
   %44 = load i32, ptr %43, align 4
   %45 = getelementptr i8, ptr %1, i64 208
   store i32 %44, ptr %45, align 4
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 4488
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 4304
   %47 = load i32, ptr %46, align 4
   %48 = getelementptr i8, ptr %1, i64 212
   store i32 %47, ptr %48, align 4
-  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5300
+  %49 = getelementptr i8, ptr %spec.select.i.i, i64 5308
   %50 = load i32, ptr %49, align 4
   %51 = getelementptr i8, ptr %1, i64 4
   store i32 %50, ptr %51, align 4
-  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5328
+  %52 = getelementptr i8, ptr %spec.select.i.i, i64 5336
   %53 = load i32, ptr %52, align 4
   %54 = getelementptr i8, ptr %1, i64 216
   store i32 %53, ptr %54, align 4
-  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5332
+  %55 = getelementptr i8, ptr %spec.select.i.i, i64 5340
   %56 = load i32, ptr %55, align 4
   %57 = getelementptr i8, ptr %1, i64 220
   store i32 %56, ptr %57, align 4
-  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5336
+  %58 = getelementptr i8, ptr %spec.select.i.i, i64 5344
   %59 = load i32, ptr %58, align 4
   %60 = getelementptr i8, ptr %1, i64 224
   store i32 %59, ptr %60, align 4
-  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5344
+  %61 = getelementptr i8, ptr %spec.select.i.i, i64 5352
   %62 = load i32, ptr %61, align 4
   %63 = getelementptr i8, ptr %1, i64 232
   store i32 %62, ptr %63, align 4
-  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5352
+  %64 = getelementptr i8, ptr %spec.select.i.i, i64 5360
   %65 = load i32, ptr %64, align 4
   %66 = getelementptr i8, ptr %1, i64 236
   store i32 %65, ptr %66, align 4
   %67 = getelementptr i8, ptr %1, i64 8
-  %68 = getelementptr i8, ptr %spec.select.i.i, i64 4188
+  %68 = getelementptr i8, ptr %spec.select.i.i, i64 5012
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(128) %67, ptr noundef nonnull align 1 dereferenceable(128) %68, i64 128, i1 false)
   %69 = getelementptr i8, ptr %1, i64 136
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %69, ptr noundef nonnull align 1 dereferenceable(64) %36, i64 64, i1 false)
-  %70 = getelementptr i8, ptr %spec.select.i.i, i64 4516
+  %70 = getelementptr i8, ptr %spec.select.i.i, i64 4332
   %71 = load i32, ptr %70, align 4
   %72 = getelementptr i8, ptr %1, i64 504
   store i32 %71, ptr %72, align 4
   %73 = getelementptr i8, ptr %1, i64 508
-  %74 = getelementptr i8, ptr %spec.select.i.i, i64 4520
+  %74 = getelementptr i8, ptr %spec.select.i.i, i64 4336
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(64) %73, ptr noundef nonnull align 1 dereferenceable(64) %74, i64 64, i1 false)
   %.val.i = load ptr, ptr %32, align 8
   %75 = getelementptr i8, ptr %.val.i, i64 148
   %.val.val.i = load i32, ptr %75, align 4
   %76 = getelementptr i8, ptr %1, i64 456
   store i32 %.val.val.i, ptr %76, align 4
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 5180
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 5188
   %78 = load i32, ptr %77, align 4
   %79 = icmp sgt i32 %78, 0
   br i1 %79, label %"$Plan.max_seq_from.exit.i", label %else.i.i
@@ -64439,7 +64450,7 @@ else.i.i:                                         ; preds = %merge
   br i1 %84, label %"$Plan.max_seq_from.exit.i", label %else2.i.i
 
 else2.i.i:                                        ; preds = %else.i.i
-  %85 = getelementptr i8, ptr %spec.select.i.i, i64 5188
+  %85 = getelementptr i8, ptr %spec.select.i.i, i64 5196
   %86 = load i32, ptr %85, align 4
   %87 = icmp eq i32 %86, 0
   br i1 %87, label %"$Plan.positions_of_pool.exit.i.i", label %merge.i.i.i7
@@ -64462,14 +64473,14 @@ merge.i.i.i7:                                     ; preds = %else2.i.i
   %common.ret.op.i.i = phi i32 [ 0, %merge ], [ 1, %else.i.i ], [ %spec.select.i.i8, %"$Plan.positions_of_pool.exit.i.i" ]
   %94 = getelementptr i8, ptr %1, i64 460
   store i32 %common.ret.op.i.i, ptr %94, align 4
-  %95 = getelementptr i8, ptr %spec.select.i.i, i64 5176
+  %95 = getelementptr i8, ptr %spec.select.i.i, i64 5184
   %96 = load i32, ptr %95, align 4
   %97 = icmp sgt i32 %96, 0
   br i1 %97, label %"$Plan.max_batch_from.exit.i", label %else.i73.i
 
 else.i73.i:                                       ; preds = %"$Plan.max_seq_from.exit.i"
   %98 = load i32, ptr %52, align 4
-  %99 = getelementptr i8, ptr %spec.select.i.i, i64 5456
+  %99 = getelementptr i8, ptr %spec.select.i.i, i64 5144
   %.val.i74.i = load i8, ptr %99, align 1
   %100 = trunc i8 %.val.i74.i to i1
   %101 = select i1 %100, i32 64, i32 256
@@ -64477,7 +64488,7 @@ else.i73.i:                                       ; preds = %"$Plan.max_seq_from
   br i1 %102, label %"$Plan.max_batch_from.exit.i", label %else2.i75.i
 
 else2.i75.i:                                      ; preds = %else.i73.i
-  %103 = getelementptr i8, ptr %spec.select.i.i, i64 5188
+  %103 = getelementptr i8, ptr %spec.select.i.i, i64 5196
   %104 = load i32, ptr %103, align 4
   %105 = icmp sgt i32 %104, 0
   %spec.select.i76.i = select i1 %105, i32 3, i32 4
@@ -64487,33 +64498,33 @@ else2.i75.i:                                      ; preds = %else.i73.i
   %common.ret.op.i77.i = phi i32 [ 0, %"$Plan.max_seq_from.exit.i" ], [ 2, %else.i73.i ], [ %spec.select.i76.i, %else2.i75.i ]
   %106 = getelementptr i8, ptr %1, i64 464
   store i32 %common.ret.op.i77.i, ptr %106, align 4
-  %107 = getelementptr i8, ptr %spec.select.i.i, i64 5452
+  %107 = getelementptr i8, ptr %spec.select.i.i, i64 5460
   %108 = load i32, ptr %107, align 4
   %109 = getelementptr i8, ptr %1, i64 228
   store i32 %108, ptr %109, align 4
-  %110 = getelementptr i8, ptr %spec.select.i.i, i64 5096
+  %110 = getelementptr i8, ptr %spec.select.i.i, i64 4912
   %111 = load i64, ptr %110, align 8
   %112 = getelementptr i8, ptr %1, i64 272
   store i64 %111, ptr %112, align 8
-  %113 = getelementptr i8, ptr %spec.select.i.i, i64 5072
+  %113 = getelementptr i8, ptr %spec.select.i.i, i64 4888
   %114 = load i64, ptr %113, align 8
   %115 = getelementptr i8, ptr %1, i64 280
   store i64 %114, ptr %115, align 8
-  %116 = getelementptr i8, ptr %spec.select.i.i, i64 5520
+  %116 = getelementptr i8, ptr %spec.select.i.i, i64 5528
   %117 = load i64, ptr %116, align 8
   %118 = mul i64 %117, %35
   %119 = getelementptr i8, ptr %1, i64 288
   store i64 %118, ptr %119, align 8
-  %120 = getelementptr i8, ptr %spec.select.i.i, i64 5512
+  %120 = getelementptr i8, ptr %spec.select.i.i, i64 5520
   %121 = load i64, ptr %120, align 8
-  %122 = getelementptr i8, ptr %spec.select.i.i, i64 5504
+  %122 = getelementptr i8, ptr %spec.select.i.i, i64 5512
   %123 = load i32, ptr %122, align 4
   %124 = sext i32 %123 to i64
   %125 = mul i64 %121, %35
   %126 = mul i64 %125, %124
   %127 = getelementptr i8, ptr %1, i64 296
   store i64 %126, ptr %127, align 8
-  %128 = getelementptr i8, ptr %spec.select.i.i, i64 5528
+  %128 = getelementptr i8, ptr %spec.select.i.i, i64 5536
   %129 = load i64, ptr %128, align 8
   %130 = mul i64 %129, %35
   %131 = getelementptr i8, ptr %1, i64 304
@@ -64556,137 +64567,137 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %148 = mul i64 %147, %common.ret.op.i.i78.i
   %149 = getelementptr i8, ptr %1, i64 312
   store i64 %148, ptr %149, align 8
-  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10824
+  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10832
   %151 = load i64, ptr %150, align 8
   %152 = getelementptr i8, ptr %1, i64 320
   store i64 %151, ptr %152, align 8
-  %153 = getelementptr i8, ptr %spec.select.i.i, i64 6616
+  %153 = getelementptr i8, ptr %spec.select.i.i, i64 6624
   %154 = load i64, ptr %153, align 8
   %155 = getelementptr i8, ptr %1, i64 400
   store i64 %154, ptr %155, align 8
-  %156 = getelementptr i8, ptr %spec.select.i.i, i64 6608
+  %156 = getelementptr i8, ptr %spec.select.i.i, i64 6616
   %157 = load i64, ptr %156, align 8
   %158 = getelementptr i8, ptr %1, i64 416
   store i64 %157, ptr %158, align 8
-  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10832
+  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10840
   %160 = load i64, ptr %159, align 8
   %161 = getelementptr i8, ptr %1, i64 432
   store i64 %160, ptr %161, align 8
-  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10840
+  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10848
   %163 = load i64, ptr %162, align 8
   %164 = getelementptr i8, ptr %1, i64 440
   store i64 %163, ptr %164, align 8
-  %165 = getelementptr i8, ptr %spec.select.i.i, i64 5460
+  %165 = getelementptr i8, ptr %spec.select.i.i, i64 5468
   %166 = load i32, ptr %165, align 4
   %167 = getelementptr i8, ptr %1, i64 488
   store i32 %166, ptr %167, align 4
-  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11472
+  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11480
   %169 = load i64, ptr %168, align 8
   %170 = getelementptr i8, ptr %1, i64 496
   store i64 %169, ptr %170, align 8
-  %171 = getelementptr i8, ptr %spec.select.i.i, i64 6304
+  %171 = getelementptr i8, ptr %spec.select.i.i, i64 6312
   %172 = load ptr, ptr %171, align 8
   %173 = getelementptr i8, ptr %172, i64 2024
   %174 = load i32, ptr %173, align 4
   %175 = getelementptr i8, ptr %1, i64 448
   store i32 %174, ptr %175, align 4
-  %176 = getelementptr i8, ptr %spec.select.i.i, i64 5458
+  %176 = getelementptr i8, ptr %spec.select.i.i, i64 5465
   %177 = load i8, ptr %176, align 1
   %178 = and i8 %177, 1
   %179 = zext nneg i8 %178 to i32
   %180 = getelementptr i8, ptr %1, i64 452
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 9088
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 9096
   %182 = tail call i32 @pthread_mutex_lock(ptr %181)
-  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10480
+  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10488
   %184 = load i32, ptr %183, align 4
   %185 = getelementptr i8, ptr %1, i64 240
   store i32 %184, ptr %185, align 4
-  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10484
+  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10492
   %187 = load i32, ptr %186, align 4
   %188 = getelementptr i8, ptr %1, i64 244
   store i32 %187, ptr %188, align 4
-  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10492
+  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10500
   %190 = load i32, ptr %189, align 4
   %191 = getelementptr i8, ptr %1, i64 248
   store i32 %190, ptr %191, align 4
-  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10488
+  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10496
   %193 = load i32, ptr %192, align 4
   %194 = getelementptr i8, ptr %1, i64 252
   store i32 %193, ptr %194, align 4
-  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10296
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10304
   %196 = load i64, ptr %195, align 8
   %197 = trunc i64 %196 to i32
   %198 = getelementptr i8, ptr %1, i64 256
   store i32 %197, ptr %198, align 4
-  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10504
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10512
   %200 = load i32, ptr %199, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10272
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10280
   %202 = load i64, ptr %201, align 8
   %203 = trunc i64 %202 to i32
   %204 = add i32 %200, %203
   %205 = getelementptr i8, ptr %1, i64 260
   store i32 %204, ptr %205, align 4
-  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10512
+  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10520
   %207 = load i32, ptr %206, align 4
   %208 = getelementptr i8, ptr %1, i64 264
   store i32 %207, ptr %208, align 4
   %209 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %209, align 4
-  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9237
+  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9245
   %211 = load i8, ptr %210, align 1
   %212 = and i8 %211, 1
   %spec.store.select.i.i = zext nneg i8 %212 to i32
   store i32 %spec.store.select.i.i, ptr %209, align 4
-  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10416
+  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10424
   %214 = load i64, ptr %213, align 8
   %215 = getelementptr i8, ptr %1, i64 328
   store i64 %214, ptr %215, align 8
-  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10424
+  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10432
   %217 = load i64, ptr %216, align 8
   %218 = getelementptr i8, ptr %1, i64 336
   store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10432
+  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10440
   %220 = load i64, ptr %219, align 8
   %221 = getelementptr i8, ptr %1, i64 344
   store i64 %220, ptr %221, align 8
-  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10440
+  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10448
   %223 = load i64, ptr %222, align 8
   %224 = getelementptr i8, ptr %1, i64 352
   store i64 %223, ptr %224, align 8
-  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10448
+  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10456
   %226 = load i64, ptr %225, align 8
   %227 = getelementptr i8, ptr %1, i64 360
   store i64 %226, ptr %227, align 8
-  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10496
+  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10504
   %229 = load i64, ptr %228, align 8
   %230 = getelementptr i8, ptr %1, i64 368
   store i64 %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10472
+  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10480
   %232 = load i64, ptr %231, align 8
   %233 = getelementptr i8, ptr %1, i64 376
   store i64 %232, ptr %233, align 8
-  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10456
+  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10464
   %235 = load i64, ptr %234, align 8
   %236 = getelementptr i8, ptr %1, i64 424
   store i64 %235, ptr %236, align 8
-  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10520
+  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10528
   %238 = load i64, ptr %237, align 8
   %239 = getelementptr i8, ptr %1, i64 384
   store i64 %238, ptr %239, align 8
-  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10536
+  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10544
   %241 = load i64, ptr %240, align 8
   %242 = getelementptr i8, ptr %1, i64 408
   store i64 %241, ptr %242, align 8
-  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10528
+  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10536
   %244 = load i64, ptr %243, align 8
   %245 = getelementptr i8, ptr %1, i64 392
   store i64 %244, ptr %245, align 8
-  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10464
+  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10472
   %247 = load i64, ptr %246, align 8
   %248 = getelementptr i8, ptr %1, i64 472
   store i64 %247, ptr %248, align 8
-  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10544
+  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10552
   %250 = load i64, ptr %249, align 8
   %251 = getelementptr i8, ptr %1, i64 480
   store i64 %250, ptr %251, align 8
@@ -64698,7 +64709,7 @@ define dso_local ptr @init_engine(ptr %0, i32 %1, i32 %2, i32 %3) local_unnamed_
 entry:
   %message = alloca %4, align 8
   %engine = alloca ptr, align 8
-  %wanted = alloca %95, align 8
+  %wanted = alloca %97, align 8
   %4 = getelementptr inbounds i8, ptr %wanted, i64 8
   %5 = getelementptr inbounds i8, ptr %wanted, i64 24
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(152) %5, i8 0, i64 128, i1 false)
@@ -64788,7 +64799,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11488) ptr @calloc(i64 1, i64 11488)
+  %9 = tail call dereferenceable_or_null(11496) ptr @calloc(i64 1, i64 11496)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -64889,12 +64900,12 @@ or.lhs.false.i.i.i.i:                             ; preds = %merge.i100.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %"$Library.open.exit.i.i"
-  %40 = getelementptr i8, ptr %9, i64 10816
+  %40 = getelementptr i8, ptr %9, i64 10824
   store i32 1, ptr %40, align 4
   %41 = getelementptr i8, ptr %0, i64 116
   %42 = load i32, ptr %41, align 4
   %.not.i101.i.i = icmp eq i32 %42, 0
-  %43 = getelementptr i8, ptr %9, i64 4320
+  %43 = getelementptr i8, ptr %9, i64 4136
   %44 = getelementptr i8, ptr %0, i64 8
   %45 = load ptr, ptr %44, align 8
   br i1 %.not.i101.i.i, label %merge.i103.i.i, label %then.i.i.i
@@ -64911,7 +64922,7 @@ merge.i103.i.i:                                   ; preds = %merge7.i.i
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %then13
 
 merge.i.i.i.i:                                    ; preds = %merge.i103.i.i
-  %50 = getelementptr i8, ptr %9, i64 5088
+  %50 = getelementptr i8, ptr %9, i64 4904
   %51 = load i8, ptr %50, align 1
   %52 = trunc i8 %51 to i1
   br i1 %52, label %merge1.i.i.i.i, label %then2.i.i.i.i
@@ -64942,8 +64953,8 @@ then2.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i
   br label %then13
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %59 = getelementptr i8, ptr %9, i64 5040
-  %60 = getelementptr i8, ptr %9, i64 4328
+  %59 = getelementptr i8, ptr %9, i64 4856
+  %60 = getelementptr i8, ptr %9, i64 4144
   %61 = load ptr, ptr %60, align 8
   %62 = call fastcc i32 @"$Problems.report"(ptr %59, ptr %61, ptr %2)
   br label %"$Engine.open_model.exit.i.i"
@@ -64960,19 +64971,19 @@ merge12.i.i:                                      ; preds = %"$Engine.open_model
 
 merge17.i.i:                                      ; preds = %merge12.i.i
   store i32 2, ptr %40, align 4
-  %64 = getelementptr i8, ptr %9, i64 6296
+  %64 = getelementptr i8, ptr %9, i64 6304
   %65 = getelementptr i8, ptr %9, i64 8
   %66 = load ptr, ptr %65, align 8
-  %67 = getelementptr i8, ptr %9, i64 5300
+  %67 = getelementptr i8, ptr %9, i64 5308
   %68 = load i32, ptr %67, align 4
-  %69 = getelementptr i8, ptr %9, i64 5440
+  %69 = getelementptr i8, ptr %9, i64 5448
   %70 = load i32, ptr %69, align 4
   %71 = call fastcc i32 @"$RankGroup.init"(ptr %64, ptr %66, i32 %68, i32 %70, ptr %2)
   %.not94.i.i = icmp eq i32 %71, 0
   br i1 %.not94.i.i, label %merge22.i.i, label %then13
 
 merge22.i.i:                                      ; preds = %merge17.i.i
-  %72 = getelementptr i8, ptr %9, i64 5128
+  %72 = getelementptr i8, ptr %9, i64 4944
   %73 = call fastcc i32 @"$load.ranks"(ptr %64, ptr %72, ptr %2)
   %.not95.i.i = icmp eq i32 %73, 0
   br i1 %.not95.i.i, label %merge27.i.i, label %then13
@@ -64983,13 +64994,13 @@ merge27.i.i:                                      ; preds = %merge22.i.i
   br i1 %.not96.i.i, label %merge32.i.i, label %then13
 
 merge32.i.i:                                      ; preds = %merge27.i.i
-  %75 = getelementptr i8, ptr %9, i64 4172
+  %75 = getelementptr i8, ptr %9, i64 4996
   %76 = load i32, ptr %75, align 4
   %77 = icmp eq i32 %76, 0
   %78 = zext i1 %77 to i8
-  %79 = getelementptr i8, ptr %9, i64 6494
+  %79 = getelementptr i8, ptr %9, i64 6502
   store i8 %78, ptr %79, align 1
-  %80 = getelementptr i8, ptr %9, i64 6495
+  %80 = getelementptr i8, ptr %9, i64 6503
   store i8 1, ptr %80, align 1
   %81 = call fastcc i32 @"$Engine.measure_costs"(ptr nonnull %9, ptr %2)
   %.not97.i.i = icmp eq i32 %81, 0
@@ -65011,7 +65022,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %86, 1000000000
   %87 = extractelement <2 x i64> %85, i64 1
   %88 = add i64 %87, %reass.mul.i
-  %89 = getelementptr i8, ptr %9, i64 10824
+  %89 = getelementptr i8, ptr %9, i64 10832
   store i64 %88, ptr %89, align 8
   %90 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %90, ptr %1, align 8
@@ -65052,50 +65063,49 @@ then13:                                           ; preds = %then2.i, %"$printab
 define internal fastcc i32 @"$Engine.make_plan"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %3 = getelementptr i8, ptr %0, i64 5128
+  %3 = getelementptr i8, ptr %0, i64 4944
   %4 = getelementptr i8, ptr %0, i64 4136
-  %5 = getelementptr i8, ptr %0, i64 4320
-  %6 = tail call fastcc i32 @"$devices.plan"(ptr %3, ptr %4, ptr %5, ptr %0, ptr %1, ptr %2)
-  %.not = icmp eq i32 %6, 0
+  %5 = tail call fastcc i32 @"$world_size.plan"(ptr %3, ptr %4, ptr %0, ptr %1, ptr %2)
+  %.not = icmp eq i32 %5, 0
   br i1 %.not, label %merge, label %common.ret
 
 common.ret:                                       ; preds = %"$printable.clean.exit.i", %merge.i, %merge, %entry
-  %common.ret.op = phi i32 [ %6, %entry ], [ 0, %merge ], [ 3, %merge.i ], [ 3, %"$printable.clean.exit.i" ]
+  %common.ret.op = phi i32 [ %5, %entry ], [ 0, %merge ], [ 3, %merge.i ], [ 3, %"$printable.clean.exit.i" ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %7 = getelementptr i8, ptr %0, i64 5648
-  %8 = load i8, ptr %7, align 1
-  %9 = trunc i8 %8 to i1
-  br i1 %9, label %common.ret, label %merge.i
+  %6 = getelementptr i8, ptr %0, i64 5656
+  %7 = load i8, ptr %6, align 1
+  %8 = trunc i8 %7 to i1
+  br i1 %8, label %common.ret, label %merge.i
 
 merge.i:                                          ; preds = %merge
   %.not.i = icmp eq ptr %2, null
   br i1 %.not.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %merge.i
-  %10 = load ptr, ptr %3, align 8
-  %11 = getelementptr i8, ptr %10, i64 8
-  %12 = load ptr, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 5649
-  %14 = getelementptr i8, ptr %0, i64 6161
-  %15 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.899", ptr %12, ptr %13, ptr %14)
+  %9 = load ptr, ptr %3, align 8
+  %10 = getelementptr i8, ptr %9, i64 8
+  %11 = load ptr, ptr %10, align 8
+  %12 = getelementptr i8, ptr %0, i64 5657
+  %13 = getelementptr i8, ptr %0, i64 6169
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.899", ptr %11, ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %16 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %16, i64 1023)
-  %17 = icmp sgt i64 %16, 0
-  br i1 %17, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
+  %16 = icmp sgt i64 %15, 0
+  br i1 %16, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then2.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %2, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
-  %18 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %18, align 1
-  %19 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %20 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %20, i64 %19)
+  %17 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %17, align 1
+  %18 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %19 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %19, i64 %18)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 }
@@ -65104,10 +65114,10 @@ define internal fastcc i32 @"$RankGroup.init"(ptr %0, ptr %1, i32 %2, i32 %3, pt
 entry:
   %raw.i36.i = alloca [1024 x i8], align 1
   %raw.i.i = alloca [1024 x i8], align 1
-  %options.i = alloca %101, align 8
+  %options.i = alloca %102, align 8
   %devices.i = alloca [64 x i32], align 4
   %raw.i = alloca [1024 x i8], align 1
-  %attributes.i = alloca %114, align 8
+  %attributes.i = alloca %115, align 8
   %5 = getelementptr inbounds i8, ptr %0, i64 4
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(328) %5, i8 0, i64 324, i1 false)
   %6 = getelementptr i8, ptr %0, i64 16
@@ -65571,10 +65581,10 @@ merge:                                            ; preds = %"$RankGroup.wait_fo
 
 define internal fastcc i32 @"$load.ranks"(ptr %0, ptr %1, ptr %2) unnamed_addr {
 entry:
-  %loading = alloca %115, align 8
+  %loading = alloca %116, align 8
   %3 = getelementptr i8, ptr %0, i64 24
   %4 = load ptr, ptr %3, align 8
-  %5 = getelementptr i8, ptr %1, i64 220
+  %5 = getelementptr i8, ptr %1, i64 412
   %6 = load i32, ptr %5, align 4
   %7 = load i32, ptr %0, align 4
   %8 = sext i32 %6 to i64
@@ -65605,36 +65615,36 @@ declare dso_local i64 @sysconf(i32) local_unnamed_addr
 define internal i32 @"$load_rank"(ptr %0, ptr nocapture readonly %1, ptr %2) {
 entry:
   %cause.i.i63 = alloca %4, align 8
-  %args.i = alloca %116, align 8
+  %args.i = alloca %117, align 8
   %cause.i.i81.i = alloca %4, align 8
   %cause.i80.i = alloca %4, align 8
   %cause.i78.i = alloca %4, align 8
   %cause.i.i59 = alloca %4, align 8
   %cause.i.i.i = alloca %4, align 8
   %unbound.i.i = alloca %18, align 8
-  %shape.i = alloca %105, align 8
+  %shape.i = alloca %106, align 8
   %cause.i66.i = alloca %4, align 8
   %cause.i64.i = alloca %4, align 8
   %cause.i62.i = alloca %4, align 8
   %cause.i.i = alloca %4, align 8
-  %options.i = alloca %100, align 8
+  %options.i = alloca %101, align 8
   %3 = load ptr, ptr %1, align 8
   %4 = load ptr, ptr %3, align 8
   %5 = getelementptr i8, ptr %4, i64 40
   %6 = getelementptr i8, ptr %0, i64 32
   store ptr %5, ptr %6, align 8
   %7 = load ptr, ptr %1, align 8
-  %8 = getelementptr i8, ptr %7, i64 320
+  %8 = getelementptr i8, ptr %7, i64 512
   %9 = load i32, ptr %8, align 4
   %10 = getelementptr i8, ptr %0, i64 8
   store i32 %9, ptr %10, align 4
   %11 = load ptr, ptr %1, align 8
-  %12 = getelementptr i8, ptr %11, i64 340
+  %12 = getelementptr i8, ptr %11, i64 532
   %13 = load i32, ptr %12, align 4
   %14 = getelementptr i8, ptr %0, i64 12
   store i32 %13, ptr %14, align 4
   %15 = load ptr, ptr %1, align 8
-  %16 = getelementptr i8, ptr %15, i64 280
+  %16 = getelementptr i8, ptr %15, i64 472
   %17 = load i32, ptr %16, align 4
   %18 = icmp ne i32 %17, 0
   %19 = zext i1 %18 to i8
@@ -65917,10 +65927,10 @@ merge.i:                                          ; preds = %merge2
   %146 = getelementptr i8, ptr %145, i64 160
   %147 = load ptr, ptr %146, align 8
   %148 = load ptr, ptr %32, align 8
-  %149 = getelementptr i8, ptr %.val57, i64 424
+  %149 = getelementptr i8, ptr %.val57, i64 616
   %150 = getelementptr i8, ptr %0, i64 1872
   %151 = load ptr, ptr %150, align 8
-  %152 = getelementptr i8, ptr %.val57, i64 408
+  %152 = getelementptr i8, ptr %.val57, i64 600
   %153 = load i64, ptr %152, align 8
   %154 = call i32 %147(ptr %148, ptr %149, ptr %151, i64 %153)
   %.val76.i = load i8, ptr %38, align 1
@@ -65991,7 +66001,7 @@ then15.i:                                         ; preds = %merge6.i
   %180 = getelementptr i8, ptr %179, i64 96
   %181 = load ptr, ptr %180, align 8
   %182 = load ptr, ptr %32, align 8
-  %183 = getelementptr i8, ptr %.val57, i64 416
+  %183 = getelementptr i8, ptr %.val57, i64 608
   %184 = load i64, ptr %183, align 8
   %185 = getelementptr i8, ptr %0, i64 2144
   %186 = call i32 %181(ptr %182, i64 %184, ptr %185)
@@ -66022,16 +66032,16 @@ merge18.i:                                        ; preds = %then15.i
   br label %merge14.i
 
 merge14.i:                                        ; preds = %merge18.i, %merge6.i
-  %195 = getelementptr i8, ptr %.val57, i64 376
+  %195 = getelementptr i8, ptr %.val57, i64 568
   %196 = load i32, ptr %195, align 4
   %197 = load ptr, ptr %.val57, align 8, !noalias !134
-  %198 = getelementptr i8, ptr %.val57, i64 172
+  %198 = getelementptr i8, ptr %.val57, i64 364
   %199 = load i32, ptr %198, align 4, !noalias !137
-  %200 = getelementptr i8, ptr %.val57, i64 324
+  %200 = getelementptr i8, ptr %.val57, i64 516
   %201 = load i32, ptr %200, align 4, !noalias !134
   %202 = getelementptr i8, ptr %197, i64 108
   %203 = load i32, ptr %202, align 4, !noalias !134
-  %204 = getelementptr i8, ptr %.val57, i64 208
+  %204 = getelementptr i8, ptr %.val57, i64 400
   %205 = load i32, ptr %204, align 4, !noalias !134
   %206 = getelementptr i8, ptr %197, i64 120
   %layout.val.val.i.i = load i32, ptr %206, align 4, !noalias !134
@@ -66052,7 +66062,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   store i32 %209, ptr %.sroa.6.0..sroa_idx.i, align 4
   %.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 2096
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %.sroa.7.0..sroa_idx.i, i8 0, i64 24, i1 false)
-  %211 = getelementptr i8, ptr %.val57, i64 384
+  %211 = getelementptr i8, ptr %.val57, i64 576
   %212 = load i64, ptr %211, align 8
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
@@ -66093,7 +66103,7 @@ then.i85.i:                                       ; preds = %merge14.i
 merge7:                                           ; preds = %merge14.i
   call void @llvm.lifetime.end.p0(i64 168, ptr nonnull %shape.i)
   %228 = load ptr, ptr %1, align 8
-  %229 = getelementptr i8, ptr %228, i64 204
+  %229 = getelementptr i8, ptr %228, i64 396
   %.val58 = load i32, ptr %229, align 4
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i)
   %230 = load ptr, ptr %6, align 8
@@ -66148,7 +66158,7 @@ merge12:                                          ; preds = %merge7
 
 merge17:                                          ; preds = %merge12
   %254 = load ptr, ptr %1, align 8
-  %255 = getelementptr i8, ptr %254, i64 224
+  %255 = getelementptr i8, ptr %254, i64 416
   %256 = load i32, ptr %255, align 4
   call fastcc void @"$describe_rows"(ptr nonnull %0, i32 %256)
   br label %common.ret
@@ -66367,25 +66377,25 @@ merge:                                            ; preds = %forbody
 
 define internal fastcc i32 @"$place_weights"(ptr %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
-  %part.i.i = alloca %117, align 8
-  %part.i24.i46.i.i.i = alloca %117, align 8
-  %part.i19.i47.i.i.i = alloca %117, align 8
-  %part.i.i48.i.i.i = alloca %117, align 8
-  %part.i24.i.i.i.i.i = alloca %117, align 8
-  %part.i19.i.i.i.i.i = alloca %117, align 8
-  %part.i.i.i.i.i.i = alloca %117, align 8
-  %part.i.i40.i.i.i = alloca %117, align 8
+  %part.i.i = alloca %118, align 8
+  %part.i24.i46.i.i.i = alloca %118, align 8
+  %part.i19.i47.i.i.i = alloca %118, align 8
+  %part.i.i48.i.i.i = alloca %118, align 8
+  %part.i24.i.i.i.i.i = alloca %118, align 8
+  %part.i19.i.i.i.i.i = alloca %118, align 8
+  %part.i.i.i.i.i.i = alloca %118, align 8
+  %part.i.i40.i.i.i = alloca %118, align 8
   %down.i.i.i.i = alloca %20, align 8
   %gate_up.i.i.i.i = alloca %20, align 8
-  %part.i24.i.i.i.i = alloca %117, align 8
-  %part.i19.i.i.i.i = alloca %117, align 8
-  %part.i.i31.i.i.i = alloca %117, align 8
-  %part.i89.i.i.i.i = alloca %117, align 8
-  %part.i84.i.i.i.i = alloca %117, align 8
-  %part.i.i.i.i.i = alloca %117, align 8
-  %part.i56.i.i = alloca %117, align 8
-  %part.i.i.i = alloca %117, align 8
-  %placer.i107 = alloca %118, align 8
+  %part.i24.i.i.i.i = alloca %118, align 8
+  %part.i19.i.i.i.i = alloca %118, align 8
+  %part.i.i31.i.i.i = alloca %118, align 8
+  %part.i89.i.i.i.i = alloca %118, align 8
+  %part.i84.i.i.i.i = alloca %118, align 8
+  %part.i.i.i.i.i = alloca %118, align 8
+  %part.i56.i.i = alloca %118, align 8
+  %part.i.i.i = alloca %118, align 8
+  %placer.i107 = alloca %119, align 8
   %raw.i.i25.i = alloca [1024 x i8], align 1
   %cause.i.i103 = alloca %4, align 8
   %matrix.i34.i.i.i.i = alloca %20, align 8
@@ -66393,23 +66403,23 @@ entry:
   %matrix.i.i.i.i.i = alloca %20, align 8
   %.sroa.0.i.i.i.i = alloca { i32, i32, i32, i32 }, align 8
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %placer.i = alloca %119, align 8
+  %placer.i = alloca %120, align 8
   %raw.i = alloca [1024 x i8], align 1
   %cause.i.i = alloca %4, align 8
-  %progress = alloca %120, align 16
+  %progress = alloca %121, align 16
   %bytes = alloca i64, align 8
-  %layout = alloca %103, align 8
+  %layout = alloca %104, align 8
   %3 = load i32, ptr %0, align 4
   %4 = load ptr, ptr %1, align 8, !noalias !149
   %5 = getelementptr i8, ptr %1, i64 8
   %6 = load ptr, ptr %5, align 8, !noalias !149
-  %7 = getelementptr i8, ptr %1, i64 172
+  %7 = getelementptr i8, ptr %1, i64 364
   %8 = load i32, ptr %7, align 4, !noalias !149
-  %9 = getelementptr i8, ptr %1, i64 216
+  %9 = getelementptr i8, ptr %1, i64 408
   %10 = load i32, ptr %9, align 4, !noalias !149
-  %11 = getelementptr i8, ptr %1, i64 336
+  %11 = getelementptr i8, ptr %1, i64 528
   %12 = load i8, ptr %11, align 1, !noalias !149
-  %13 = getelementptr i8, ptr %1, i64 324
+  %13 = getelementptr i8, ptr %1, i64 516
   %14 = load i32, ptr %13, align 4, !noalias !149
   %15 = icmp eq i32 %14, 2
   br i1 %15, label %and.rhs.i, label %"$Plan.layout.exit"
@@ -66440,7 +66450,7 @@ and.rhs.i:                                        ; preds = %entry
   %.sroa.8.0.layout.sroa_idx = getelementptr inbounds i8, ptr %layout, i64 37
   store i8 %19, ptr %.sroa.8.0.layout.sroa_idx, align 1
   store i64 0, ptr %bytes, align 8
-  %22 = getelementptr i8, ptr %1, i64 392
+  %22 = getelementptr i8, ptr %1, i64 584
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr i8, ptr %0, i64 2120
   %25 = getelementptr i8, ptr %0, i64 2048
@@ -66534,13 +66544,13 @@ merge6:                                           ; preds = %merge2
   br i1 %58, label %then14, label %merge13
 
 then14:                                           ; preds = %merge6
-  %59 = getelementptr i8, ptr %1, i64 256
+  %59 = getelementptr i8, ptr %1, i64 448
   %60 = load <2 x ptr>, ptr %59, align 8
   store <2 x ptr> %60, ptr %progress, align 16
   br label %merge13
 
 merge13:                                          ; preds = %merge6, %then14
-  %61 = getelementptr i8, ptr %1, i64 284
+  %61 = getelementptr i8, ptr %1, i64 476
   %62 = load i32, ptr %61, align 4
   %.not96 = icmp eq i32 %62, 0
   br i1 %.not96, label %else18, label %then17
@@ -67760,7 +67770,7 @@ entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
   %bytes = alloca i64, align 8
-  %args = alloca %121, align 8
+  %args = alloca %122, align 8
   store ptr %1, ptr %args, align 8
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 20
@@ -67862,7 +67872,7 @@ define internal fastcc i32 @"$RandomPlacer.vector"(ptr nocapture readonly %0, pt
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
   %cause.i = alloca %4, align 8
-  %args = alloca %122, align 8
+  %args = alloca %123, align 8
   store ptr %3, ptr %args, align 8
   %4 = getelementptr inbounds i8, ptr %args, i64 8
   store i32 0, ptr %4, align 8
@@ -67931,7 +67941,7 @@ then2.i.i.i:                                      ; preds = %then.i
 define internal fastcc i32 @"$Placer.rows"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr nocapture readonly %2) unnamed_addr {
 entry:
   %view.i = alloca ptr, align 8
-  %args = alloca %123, align 8
+  %args = alloca %124, align 8
   %view = alloca ptr, align 8
   %3 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr nonnull @"$string.594", ptr nonnull %view)
   %.not = icmp eq i32 %3, 0
@@ -68297,7 +68307,7 @@ merge:                                            ; preds = %entry, %"$printable
 
 define internal fastcc i32 @"$Placer.vector"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2, ptr %3) unnamed_addr {
 entry:
-  %args = alloca %122, align 8
+  %args = alloca %123, align 8
   %view = alloca ptr, align 8
   %4 = call fastcc i32 @"$Placer.find"(ptr %0, ptr %1, ptr %2, ptr nonnull %view)
   %.not = icmp eq i32 %4, 0
@@ -68479,7 +68489,7 @@ merge1:                                           ; preds = %forbody
 
 define internal fastcc i32 @"$Placer.spread_scales"(ptr nocapture readonly %0, ptr nocapture readonly %1, ptr %2) unnamed_addr {
 entry:
-  %args = alloca %122, align 8
+  %args = alloca %123, align 8
   %3 = load ptr, ptr %0, align 8
   %.val = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %3, i64 24
@@ -68767,14 +68777,14 @@ entry:
 
 define internal fastcc i32 @"$Engine.capture"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %info.i17 = alloca %97, align 8
+  %info.i17 = alloca %96, align 8
   %time.i16 = alloca %6, align 8
-  %first.i.i.i = alloca %124, align 8
+  %first.i.i.i = alloca %125, align 8
   %time.i = alloca %6, align 8
-  %info.i = alloca %97, align 8
+  %info.i = alloca %96, align 8
   %2 = getelementptr i8, ptr %0, i64 8
   %.val13 = load ptr, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 6304
+  %3 = getelementptr i8, ptr %0, i64 6312
   %.val14 = load ptr, ptr %3, align 8
   %4 = getelementptr i8, ptr %.val13, i64 72
   %.val13.val = load ptr, ptr %4, align 8
@@ -68794,14 +68804,14 @@ entry:
   %11 = getelementptr inbounds i8, ptr %time.i, i64 8
   %12 = load i64, ptr %11, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %13 = getelementptr i8, ptr %0, i64 6296
-  %14 = getelementptr i8, ptr %0, i64 5457
+  %13 = getelementptr i8, ptr %0, i64 6304
+  %14 = getelementptr i8, ptr %0, i64 5464
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
   br i1 %16, label %merge.i, label %merge
 
 merge.i:                                          ; preds = %entry
-  %17 = getelementptr i8, ptr %0, i64 5612
+  %17 = getelementptr i8, ptr %0, i64 5620
   call void @llvm.lifetime.start.p0(i64 392, ptr nonnull %first.i.i.i)
   %18 = call fastcc i32 @"$Trial.init"(ptr nonnull %first.i.i.i, ptr readonly %17, i32 1, i32 1, ptr %1)
   %.not.i.i.i = icmp eq i32 %18, 0
@@ -68958,7 +68968,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %93 = sub i64 %92, %12
   %94 = add i64 %93, %reass.mul
-  %95 = getelementptr i8, ptr %0, i64 10832
+  %95 = getelementptr i8, ptr %0, i64 10840
   store i64 %94, ptr %95, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -68975,7 +68985,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %100, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %101 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %102 = getelementptr i8, ptr %0, i64 10840
+  %102 = getelementptr i8, ptr %0, i64 10848
   store i64 %101, ptr %102, align 8
   br label %common.ret
 }
@@ -69268,7 +69278,7 @@ entry:
   %cause.i.i = alloca %4, align 8
   %plan.sroa.7.i = alloca { i32, i32, i32, i32, i32, i32, %15 }, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %plan = alloca %125, align 16
+  %plan = alloca %126, align 16
   %.sroa.6 = alloca { i32, i32, i32, i32, i32, i32, %15 }, align 8
   %3 = getelementptr i8, ptr %1, i64 12
   %4 = load i32, ptr %3, align 4
@@ -69472,18 +69482,18 @@ entry:
   %short_ns.i.i.i = alloca i64, align 8
   %long_ns.i.i.i = alloca i64, align 8
   %ns.i.i.i = alloca i64, align 8
-  %self.i = alloca %126, align 8
+  %self.i = alloca %127, align 8
   %time.i = alloca %6, align 16
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i)
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 10848
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10856
+  %4 = getelementptr i8, ptr %0, i64 10856
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10864
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10872
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10880
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
-  %5 = getelementptr i8, ptr %0, i64 5460
+  %5 = getelementptr i8, ptr %0, i64 5468
   %6 = load i32, ptr %5, align 4
   %7 = sext i32 %6 to i64
   %8 = mul nsw i64 %7, 1000000
@@ -69492,13 +69502,13 @@ entry:
   br i1 %9, label %then, label %common.ret
 
 then:                                             ; preds = %entry
-  %10 = getelementptr i8, ptr %0, i64 6296
-  %11 = getelementptr i8, ptr %0, i64 5612
-  %12 = getelementptr i8, ptr %0, i64 5504
+  %10 = getelementptr i8, ptr %0, i64 6304
+  %11 = getelementptr i8, ptr %0, i64 5620
+  %12 = getelementptr i8, ptr %0, i64 5512
   %13 = load i32, ptr %12, align 4
-  %14 = getelementptr i8, ptr %0, i64 5332
+  %14 = getelementptr i8, ptr %0, i64 5340
   %.val15 = load i32, ptr %14, align 4
-  %15 = getelementptr i8, ptr %0, i64 5336
+  %15 = getelementptr i8, ptr %0, i64 5344
   %.val16 = load i32, ptr %15, align 4
   call void @llvm.lifetime.start.p0(i64 1192, ptr nonnull %self.i)
   store ptr %10, ptr %self.i, align 8
@@ -69516,7 +69526,7 @@ then:                                             ; preds = %entry
   br label %common.ret
 
 merge.i:                                          ; preds = %then
-  %20 = getelementptr i8, ptr %0, i64 6608
+  %20 = getelementptr i8, ptr %0, i64 6616
   %21 = load <2 x i64>, ptr %20, align 8
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %ns.i.i.i)
   %22 = getelementptr inbounds i8, ptr %self.i, i64 60
@@ -69644,7 +69654,7 @@ condition.i.i.i:                                  ; preds = %merge5.i.i.i, %merg
   %87 = phi i32 [ 0, %merge2.i.i ], [ %.pre.i.i, %merge5.i.i.i ]
   %num_tokens.0.i.i.i = phi i32 [ %83, %merge2.i.i ], [ %122, %merge5.i.i.i ]
   %88 = sext i32 %87 to i64
-  %89 = getelementptr %127, ptr %85, i64 %88
+  %89 = getelementptr %128, ptr %85, i64 %88
   %90 = load i32, ptr %23, align 8
   %91 = load i32, ptr %25, align 8
   %92 = call i32 @llvm.smin.i32(i32 %90, i32 %91)
@@ -69718,7 +69728,7 @@ merge7.i.i:                                       ; preds = %or.lhs.false8.i.i.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %long_ns.i39.i.i)
   %124 = add i32 %123, -1
   %125 = sext i32 %124 to i64
-  %126 = getelementptr %127, ptr %85, i64 %125
+  %126 = getelementptr %128, ptr %85, i64 %125
   %127 = load i32, ptr %17, align 8
   %128 = getelementptr i8, ptr %126, i64 4
   %129 = load i32, ptr %128, align 4
@@ -69783,7 +69793,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 11472
+  %158 = getelementptr i8, ptr %0, i64 11480
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -70333,7 +70343,7 @@ forbody.lr.ph:                                    ; preds = %entry
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %merge1 ]
-  %6 = getelementptr %127, ptr %4, i64 %indvars.iv
+  %6 = getelementptr %128, ptr %4, i64 %indvars.iv
   %7 = load i32, ptr %6, align 4
   %8 = getelementptr i8, ptr %6, i64 4
   %9 = load i32, ptr %8, align 4
@@ -70415,25 +70425,25 @@ entry:
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %chosen.sroa.17.i.i = alloca [629 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %attributes.i25.i = alloca %114, align 8
-  %attributes.i.i = alloca %114, align 8
+  %attributes.i25.i = alloca %115, align 8
+  %attributes.i.i = alloca %115, align 8
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.10 = alloca [629 x i8], align 1
   %chosen.sroa.12 = alloca [31 x i8], align 1
-  %2 = getelementptr i8, ptr %0, i64 5612
+  %2 = getelementptr i8, ptr %0, i64 5620
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
   %5 = shl nsw i64 %4, 2
   %6 = add nsw i64 %5, 63
   %7 = sdiv i64 %6, 64
   %8 = mul nsw i64 %7, 192
-  %9 = getelementptr i8, ptr %0, i64 5616
+  %9 = getelementptr i8, ptr %0, i64 5624
   %10 = load i32, ptr %9, align 4
   %11 = sext i32 %10 to i64
   %12 = shl nsw i64 %11, 2
   %13 = add nsw i64 %12, 63
   %14 = sdiv i64 %13, 64
-  %15 = getelementptr i8, ptr %0, i64 5624
+  %15 = getelementptr i8, ptr %0, i64 5632
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
   %18 = shl nsw i64 %17, 2
@@ -70449,16 +70459,16 @@ entry:
   %28 = shl nsw <2 x i64> %27, <i64 2, i64 2>
   %29 = add nsw <2 x i64> %28, <i64 63, i64 63>
   %30 = sdiv <2 x i64> %29, <i64 64, i64 64>
-  %31 = getelementptr i8, ptr %0, i64 5628
+  %31 = getelementptr i8, ptr %0, i64 5636
   %32 = load i32, ptr %31, align 4
   %33 = sext i32 %32 to i64
   %34 = shl nsw i64 %33, 2
   %35 = add nsw i64 %34, 63
   %36 = sdiv i64 %35, 64
-  %37 = getelementptr i8, ptr %0, i64 5632
+  %37 = getelementptr i8, ptr %0, i64 5640
   %38 = load i32, ptr %37, align 4
   %39 = sext i32 %38 to i64
-  %40 = getelementptr i8, ptr %0, i64 5636
+  %40 = getelementptr i8, ptr %0, i64 5644
   %.val.i = load i32, ptr %40, align 4
   %41 = sext i32 %.val.i to i64
   %42 = add nsw i64 %41, 31
@@ -70467,7 +70477,7 @@ entry:
   %45 = mul nsw i64 %44, %43
   %46 = add nsw i64 %45, 63
   %47 = sdiv i64 %46, 64
-  %48 = getelementptr i8, ptr %0, i64 5620
+  %48 = getelementptr i8, ptr %0, i64 5628
   %49 = load i32, ptr %48, align 4
   %50 = mul i32 %49, %10
   %51 = sext i32 %50 to i64
@@ -70499,7 +70509,7 @@ entry:
   %67 = add nsw i64 %66, %60
   %68 = add nsw i64 %67, %59
   %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 11480
+  %70 = getelementptr i8, ptr %0, i64 11488
   store ptr %69, ptr %70, align 8
   %71 = icmp eq ptr %69, null
   br i1 %71, label %then, label %merge
@@ -70534,88 +70544,88 @@ common.ret:                                       ; preds = %merge2.i, %"$Loop.i
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %77 = getelementptr i8, ptr %0, i64 5504
+  %77 = getelementptr i8, ptr %0, i64 5512
   %78 = load i32, ptr %77, align 4
-  %79 = getelementptr i8, ptr %0, i64 5332
-  %80 = getelementptr i8, ptr %0, i64 5328
+  %79 = getelementptr i8, ptr %0, i64 5340
+  %80 = getelementptr i8, ptr %0, i64 5336
   %81 = load i32, ptr %80, align 4
-  %82 = getelementptr i8, ptr %0, i64 5356
-  %83 = getelementptr i8, ptr %0, i64 5364
+  %82 = getelementptr i8, ptr %0, i64 5364
+  %83 = getelementptr i8, ptr %0, i64 5372
   %84 = load i32, ptr %83, align 4
   %85 = icmp ne i32 %84, 0
   %86 = zext i1 %85 to i8
-  %87 = getelementptr i8, ptr %0, i64 5472
+  %87 = getelementptr i8, ptr %0, i64 5480
   %88 = load i8, ptr %87, align 1
-  %89 = getelementptr i8, ptr %0, i64 5432
+  %89 = getelementptr i8, ptr %0, i64 5440
   %90 = load i32, ptr %89, align 4
   %91 = icmp ne i32 %90, 0
   %92 = zext i1 %91 to i8
-  %93 = getelementptr i8, ptr %0, i64 10848
+  %93 = getelementptr i8, ptr %0, i64 10856
   %chosen.sroa.10.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.10, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.10.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %93, i64 624, i1 false)
   %chosen.sroa.12.660.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.12, i64 3
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.12.660.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 5458
+  %94 = getelementptr i8, ptr %0, i64 5465
   %95 = load i8, ptr %94, align 1
   %96 = getelementptr i8, ptr %69, i64 %59
-  %97 = getelementptr i8, ptr %0, i64 6624
-  %98 = getelementptr i8, ptr %0, i64 4360
-  %99 = getelementptr i8, ptr %0, i64 6296
-  %100 = getelementptr i8, ptr %0, i64 7344
+  %97 = getelementptr i8, ptr %0, i64 6632
+  %98 = getelementptr i8, ptr %0, i64 4176
+  %99 = getelementptr i8, ptr %0, i64 6304
+  %100 = getelementptr i8, ptr %0, i64 7352
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4192) %100, i8 0, i64 3472, i1 false)
-  %101 = getelementptr i8, ptr %0, i64 6632
+  %101 = getelementptr i8, ptr %0, i64 6640
   store ptr %98, ptr %101, align 8
-  %102 = getelementptr i8, ptr %0, i64 6640
+  %102 = getelementptr i8, ptr %0, i64 6648
   store i32 %78, ptr %102, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6644
+  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6652
   %103 = load <2 x i32>, ptr %79, align 4
   %104 = shufflevector <2 x i32> %103, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
   store <2 x i32> %104, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6652
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6660
   store i32 %81, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6656
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6660
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6664
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6668
   %105 = load <2 x i32>, ptr %82, align 4
   store <2 x i32> %105, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6664
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6672
   store i8 %86, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6665
+  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6673
   store i8 %88, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6666
+  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6674
   store i8 %92, ptr %chosen.sroa.9.0..sroa_idx, align 2
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6667
+  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6675
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10, i64 629, i1 false)
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7296
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7304
   store i8 %95, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7297
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7305
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12, i64 31, i1 false)
-  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7328
+  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7336
   store ptr %69, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7336
+  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7344
   store ptr %96, ptr %chosen.sroa.14.0..sroa_idx, align 8
   store ptr %99, ptr %97, align 8
-  %106 = getelementptr i8, ptr %0, i64 10384
+  %106 = getelementptr i8, ptr %0, i64 10392
   store i32 -1, ptr %106, align 4
-  %107 = getelementptr i8, ptr %0, i64 10392
+  %107 = getelementptr i8, ptr %0, i64 10400
   store i64 1, ptr %107, align 8
-  %108 = getelementptr i8, ptr %0, i64 9237
+  %108 = getelementptr i8, ptr %0, i64 9245
   store i8 1, ptr %108, align 1
-  %109 = getelementptr i8, ptr %0, i64 8984
+  %109 = getelementptr i8, ptr %0, i64 8992
   %110 = tail call i32 @pthread_mutex_init(ptr %109, ptr null)
-  %111 = getelementptr i8, ptr %0, i64 9024
+  %111 = getelementptr i8, ptr %0, i64 9032
   %112 = tail call i32 @pthread_cond_init(ptr %111, ptr null)
-  %113 = getelementptr i8, ptr %0, i64 9072
+  %113 = getelementptr i8, ptr %0, i64 9080
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %113, i8 0, i64 16, i1 false)
-  %114 = getelementptr i8, ptr %0, i64 9088
+  %114 = getelementptr i8, ptr %0, i64 9096
   %115 = tail call i32 @pthread_mutex_init(ptr %114, ptr null)
-  %116 = getelementptr i8, ptr %0, i64 9128
+  %116 = getelementptr i8, ptr %0, i64 9136
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
   %117 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
   %118 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
   %119 = call i32 @pthread_cond_init(ptr %116, ptr nonnull %attributes.i.i)
   %120 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %121 = getelementptr i8, ptr %0, i64 9176
+  %121 = getelementptr i8, ptr %0, i64 9184
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
   %122 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
   %123 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
@@ -70625,16 +70635,16 @@ merge:                                            ; preds = %entry
   %126 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %127 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
   %128 = add i32 %127, %126
-  %129 = getelementptr i8, ptr %0, i64 10336
+  %129 = getelementptr i8, ptr %0, i64 10344
   store i32 %128, ptr %129, align 4
-  %130 = getelementptr i8, ptr %0, i64 7312
+  %130 = getelementptr i8, ptr %0, i64 7320
   %.val.i.i = load i32, ptr %130, align 4
   %131 = sext i32 %128 to i64
   %132 = shl nsw i64 %131, 1
   %133 = sext i32 %.val.i.i to i64
   %134 = add nsw i64 %132, %133
-  %135 = getelementptr i8, ptr %0, i64 10784
-  %136 = getelementptr i8, ptr %0, i64 10792
+  %135 = getelementptr i8, ptr %0, i64 10792
+  %136 = getelementptr i8, ptr %0, i64 10800
   %137 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %136, i8 0, i64 16, i1 false)
   store ptr %137, ptr %135, align 8
@@ -70648,15 +70658,15 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
   br i1 %138, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %140 = getelementptr i8, ptr %0, i64 10344
+  %140 = getelementptr i8, ptr %0, i64 10352
   %141 = shl nsw i64 %134, 2
-  %142 = getelementptr i8, ptr %0, i64 10352
+  %142 = getelementptr i8, ptr %0, i64 10360
   store i64 %power.0.i.i.i.i, ptr %142, align 8
   %143 = call i64 @llvm.smax.i64(i64 %141, i64 %power.0.i.i.i.i)
   %144 = call i64 @llvm.smax.i64(i64 %143, i64 65536)
-  %145 = getelementptr i8, ptr %0, i64 10360
+  %145 = getelementptr i8, ptr %0, i64 10368
   store i64 %144, ptr %145, align 8
-  %146 = getelementptr i8, ptr %0, i64 10368
+  %146 = getelementptr i8, ptr %0, i64 10376
   %147 = mul i64 %power.0.i.i.i.i, 480
   %148 = call ptr @malloc(i64 %147)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %146, i8 0, i64 16, i1 false)
@@ -70666,8 +70676,8 @@ condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.p
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i43.i.i, %and.lhs.true1.i.i
   %.pre-phi60.i.i = phi i64 [ %.pre59.i.i, %merge7.i43.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %149 = getelementptr i8, ptr %0, i64 10312
-  %150 = getelementptr i8, ptr %0, i64 10328
+  %149 = getelementptr i8, ptr %0, i64 10320
+  %150 = getelementptr i8, ptr %0, i64 10336
   %151 = load i64, ptr %150, align 8
   %.not.i.i.i = icmp slt i64 %151, %.pre-phi60.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %condition.i.i.i.i.preheader
@@ -70692,8 +70702,8 @@ merge7.i.i.i:                                     ; preds = %merge.i.i.i
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i50.i.i, %and.lhs.true2.i.i
   %.pre-phi.i.i = phi i64 [ %.pre58.i.i, %merge7.i50.i.i ], [ %131, %and.lhs.true2.i.i ]
-  %157 = getelementptr i8, ptr %0, i64 10288
-  %158 = getelementptr i8, ptr %0, i64 10304
+  %157 = getelementptr i8, ptr %0, i64 10296
+  %158 = getelementptr i8, ptr %0, i64 10312
   %159 = load i64, ptr %158, align 8
   %.not.i38.i.i = icmp slt i64 %159, %.pre-phi.i.i
   br i1 %.not.i38.i.i, label %merge.i40.i.i, label %and.lhs.true.i.i
@@ -70716,8 +70726,8 @@ merge7.i43.i.i:                                   ; preds = %merge.i40.i.i
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %165 = getelementptr i8, ptr %0, i64 10264
-  %166 = getelementptr i8, ptr %0, i64 10280
+  %165 = getelementptr i8, ptr %0, i64 10272
+  %166 = getelementptr i8, ptr %0, i64 10288
   %167 = load i64, ptr %166, align 8
   %.not.i45.i.i = icmp slt i64 %167, %131
   br i1 %.not.i45.i.i, label %merge.i47.i.i, label %and.lhs.true1.i.i
@@ -70801,18 +70811,18 @@ then2.i.i30.i:                                    ; preds = %then11.i.i
 
 merge.i:                                          ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %191 = getelementptr i8, ptr %0, i64 7300
-  %192 = getelementptr i8, ptr %0, i64 8624
-  %193 = getelementptr i8, ptr %0, i64 8668
+  %191 = getelementptr i8, ptr %0, i64 7308
+  %192 = getelementptr i8, ptr %0, i64 8632
+  %193 = getelementptr i8, ptr %0, i64 8676
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %193, ptr noundef nonnull align 4 dereferenceable(28) %191, i64 28, i1 false)
-  %194 = getelementptr i8, ptr %0, i64 8696
+  %194 = getelementptr i8, ptr %0, i64 8704
   %195 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
   call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %194, ptr %193, ptr %195)
-  %196 = getelementptr i8, ptr %0, i64 8920
+  %196 = getelementptr i8, ptr %0, i64 8928
   %197 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
-  %198 = getelementptr i8, ptr %0, i64 8936
+  %198 = getelementptr i8, ptr %0, i64 8944
   store ptr %197, ptr %198, align 8
-  %199 = getelementptr i8, ptr %0, i64 8680
+  %199 = getelementptr i8, ptr %0, i64 8688
   %200 = load i32, ptr %199, align 4
   %201 = sext i32 %200 to i64
   %202 = shl nsw i64 %201, 2
@@ -70820,16 +70830,16 @@ merge.i:                                          ; preds = %merge.i.i
   %204 = sdiv i64 %203, 64
   %205 = shl nsw i64 %204, 6
   %206 = getelementptr i8, ptr %197, i64 %205
-  %207 = getelementptr i8, ptr %0, i64 8944
+  %207 = getelementptr i8, ptr %0, i64 8952
   store ptr %206, ptr %207, align 8
   %208 = shl nsw i64 %204, 7
   %209 = getelementptr i8, ptr %197, i64 %208
-  %210 = getelementptr i8, ptr %0, i64 8952
+  %210 = getelementptr i8, ptr %0, i64 8960
   store ptr %209, ptr %210, align 8
   %211 = mul nsw i64 %204, 3
   %212 = mul nsw i64 %204, 192
   %213 = getelementptr i8, ptr %197, i64 %212
-  %214 = getelementptr i8, ptr %0, i64 8960
+  %214 = getelementptr i8, ptr %0, i64 8968
   store ptr %213, ptr %214, align 8
   %215 = mul i32 %200, 20
   %216 = sext i32 %215 to i64
@@ -70839,20 +70849,20 @@ merge.i:                                          ; preds = %merge.i.i
   %220 = add nsw i64 %219, %211
   %221 = shl nsw i64 %220, 6
   %222 = getelementptr i8, ptr %197, i64 %221
-  %223 = getelementptr i8, ptr %0, i64 8968
+  %223 = getelementptr i8, ptr %0, i64 8976
   store ptr %222, ptr %223, align 8
   %224 = add nsw i64 %220, %219
   %225 = shl i64 %224, 6
   store ptr %197, ptr %196, align 8
-  %226 = getelementptr i8, ptr %0, i64 8928
+  %226 = getelementptr i8, ptr %0, i64 8936
   store i64 %225, ptr %226, align 8
-  %227 = getelementptr i8, ptr %0, i64 8976
+  %227 = getelementptr i8, ptr %0, i64 8984
   store ptr null, ptr %227, align 8
-  %228 = getelementptr i8, ptr %0, i64 8744
+  %228 = getelementptr i8, ptr %0, i64 8752
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %192, i8 0, i64 44, i1 false)
   %229 = load ptr, ptr %228, align 8
   store i32 0, ptr %229, align 4
-  %230 = getelementptr i8, ptr %0, i64 8880
+  %230 = getelementptr i8, ptr %0, i64 8888
   %231 = load ptr, ptr %230, align 8
   store i32 0, ptr %231, align 4
   %232 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
@@ -70860,33 +70870,33 @@ merge.i:                                          ; preds = %merge.i.i
   %234 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
   %235 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %236 = load i8, ptr %chosen.sroa.9.0..sroa_idx, align 1
-  %237 = getelementptr i8, ptr %0, i64 6672
+  %237 = getelementptr i8, ptr %0, i64 6680
   %chosen.sroa.17.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.17.i.i, i64 5
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.17.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %237, i64 624, i1 false)
-  %238 = getelementptr i8, ptr %0, i64 7344
-  %239 = getelementptr i8, ptr %0, i64 8000
+  %238 = getelementptr i8, ptr %0, i64 7352
+  %239 = getelementptr i8, ptr %0, i64 8008
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %239, i8 0, i64 624, i1 false)
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7356
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7364
   %240 = load <4 x i32>, ptr %102, align 4
   store <4 x i32> %240, ptr %238, align 8
-  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7360
+  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7368
   store i32 %232, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7364
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7372
   store i32 %233, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7368
+  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7376
   store i8 %234, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
-  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7369
+  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7377
   store i8 %235, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7370
+  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7378
   store i8 %236, ptr %chosen.sroa.15.0..sroa_idx.i.i, align 2
-  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7371
+  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7379
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.0..sroa_idx.i.i, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.i.i, i64 629, i1 false)
-  %241 = getelementptr i8, ptr %0, i64 8216
+  %241 = getelementptr i8, ptr %0, i64 8224
   store ptr %192, ptr %241, align 8
-  %242 = getelementptr i8, ptr %0, i64 8536
+  %242 = getelementptr i8, ptr %0, i64 8544
   %243 = extractelement <4 x i32> %240, i64 3
   store i32 %243, ptr %242, align 4
-  %244 = getelementptr i8, ptr %0, i64 8672
+  %244 = getelementptr i8, ptr %0, i64 8680
   %245 = load i32, ptr %244, align 4
   %246 = icmp sgt i32 %243, %245
   br i1 %246, label %then.i.i.i, label %merge.i.i26.i
@@ -70952,9 +70962,9 @@ then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
 
 merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
   store i32 %253, ptr %239, align 4
-  %263 = getelementptr i8, ptr %0, i64 8004
+  %263 = getelementptr i8, ptr %0, i64 8012
   store i32 %253, ptr %263, align 4
-  %264 = getelementptr i8, ptr %0, i64 8008
+  %264 = getelementptr i8, ptr %0, i64 8016
   store i32 %255, ptr %264, align 4
   %265 = shl nuw i32 %253, 1
   %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %265, i32 536870912)
@@ -70967,43 +70977,43 @@ condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %267 = getelementptr i8, ptr %0, i64 8024
+  %267 = getelementptr i8, ptr %0, i64 8032
   store i32 %count.0.i.i.i.i.i, ptr %267, align 4
-  %268 = getelementptr i8, ptr %0, i64 8040
+  %268 = getelementptr i8, ptr %0, i64 8048
   store i64 -1, ptr %268, align 8
-  %269 = getelementptr i8, ptr %0, i64 8028
+  %269 = getelementptr i8, ptr %0, i64 8036
   store i32 -1, ptr %269, align 4
-  %270 = getelementptr i8, ptr %0, i64 8032
+  %270 = getelementptr i8, ptr %0, i64 8040
   store i32 -1, ptr %270, align 4
   %271 = call i32 @llvm.umax.i32(i32 %253, i32 1)
   %272 = zext nneg i32 %271 to i64
   %273 = call ptr @calloc(i64 %272, i64 40)
-  %274 = getelementptr i8, ptr %0, i64 8064
+  %274 = getelementptr i8, ptr %0, i64 8072
   store ptr %273, ptr %274, align 8
   %275 = zext nneg i32 %253 to i64
   %276 = zext nneg i32 %255 to i64
   %277 = mul nuw nsw i64 %276, %275
   %278 = call i64 @llvm.umax.i64(i64 %277, i64 1)
   %279 = call noalias noundef ptr @calloc(i64 %278, i64 4)
-  %280 = getelementptr i8, ptr %0, i64 8072
+  %280 = getelementptr i8, ptr %0, i64 8080
   store ptr %279, ptr %280, align 8
   %281 = call i64 @llvm.umax.i64(i64 %275, i64 1)
   %282 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %283 = getelementptr i8, ptr %0, i64 8080
+  %283 = getelementptr i8, ptr %0, i64 8088
   store ptr %282, ptr %283, align 8
   %284 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
   %285 = zext nneg i32 %284 to i64
   %286 = call noalias noundef ptr @calloc(i64 %285, i64 4)
-  %287 = getelementptr i8, ptr %0, i64 8088
+  %287 = getelementptr i8, ptr %0, i64 8096
   store ptr %286, ptr %287, align 8
   %288 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %289 = getelementptr i8, ptr %0, i64 8096
+  %289 = getelementptr i8, ptr %0, i64 8104
   store ptr %288, ptr %289, align 8
   %290 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %291 = getelementptr i8, ptr %0, i64 8104
+  %291 = getelementptr i8, ptr %0, i64 8112
   store ptr %290, ptr %291, align 8
   %292 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %293 = getelementptr i8, ptr %0, i64 8112
+  %293 = getelementptr i8, ptr %0, i64 8120
   store ptr %292, ptr %293, align 8
   %294 = icmp eq ptr %273, null
   br i1 %294, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
@@ -71104,7 +71114,7 @@ merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
   %324 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %253, %forcond.preheader.i.i.i.i ]
-  %325 = getelementptr i8, ptr %0, i64 8012
+  %325 = getelementptr i8, ptr %0, i64 8020
   store i32 0, ptr %325, align 4
   %326 = icmp sgt i32 %324, 0
   br i1 %326, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
@@ -71221,31 +71231,31 @@ merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopex
   br i1 %380, label %then9.i.i.i, label %merge8.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %381 = getelementptr i8, ptr %0, i64 8120
+  %381 = getelementptr i8, ptr %0, i64 8128
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %381, i8 0, i64 96, i1 false)
-  %382 = getelementptr i8, ptr %0, i64 8176
+  %382 = getelementptr i8, ptr %0, i64 8184
   %383 = call i32 @pthread_mutex_init(ptr %382, ptr null)
   %384 = shl nuw nsw i64 %275, 1
   %385 = add nuw nsw i64 %384, 2
   store i64 %385, ptr %381, align 8
-  %386 = getelementptr i8, ptr %0, i64 8144
+  %386 = getelementptr i8, ptr %0, i64 8152
   store i32 %255, ptr %386, align 4
   %387 = mul nuw nsw i64 %385, 24
   %388 = call ptr @malloc(i64 %387)
-  %389 = getelementptr i8, ptr %0, i64 8152
+  %389 = getelementptr i8, ptr %0, i64 8160
   store ptr %388, ptr %389, align 8
   %390 = shl nuw nsw i64 %276, 2
   %391 = mul i64 %390, %385
   %392 = call ptr @malloc(i64 %391)
-  %393 = getelementptr i8, ptr %0, i64 8160
+  %393 = getelementptr i8, ptr %0, i64 8168
   store ptr %392, ptr %393, align 8
   %394 = shl nuw nsw i64 %275, 2
   %395 = or disjoint i64 %394, 1
   %396 = call ptr @malloc(i64 %395)
-  %397 = getelementptr i8, ptr %0, i64 8168
+  %397 = getelementptr i8, ptr %0, i64 8176
   store ptr %396, ptr %397, align 8
   %398 = call i32 @eventfd(i32 0, i32 526336)
-  %399 = getelementptr i8, ptr %0, i64 8148
+  %399 = getelementptr i8, ptr %0, i64 8156
   store i32 %398, ptr %399, align 4
   %400 = load ptr, ptr %389, align 8
   %401 = icmp eq ptr %400, null
@@ -71324,9 +71334,9 @@ merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merg
   br i1 %423, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %424 = getelementptr i8, ptr %0, i64 8416
-  %425 = getelementptr i8, ptr %0, i64 8424
-  %426 = getelementptr i8, ptr %0, i64 8432
+  %424 = getelementptr i8, ptr %0, i64 8424
+  %425 = getelementptr i8, ptr %0, i64 8432
+  %426 = getelementptr i8, ptr %0, i64 8440
   %.pre.i69.i.i.i = load i64, ptr %425, align 8
   br label %forbody.i70.i.i.i
 
@@ -71370,10 +71380,10 @@ merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i,
   br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
 
 merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %443 = getelementptr i8, ptr %0, i64 8224
+  %443 = getelementptr i8, ptr %0, i64 8232
   %444 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %445 = sext i32 %444 to i64
-  %446 = getelementptr i8, ptr %0, i64 8240
+  %446 = getelementptr i8, ptr %0, i64 8248
   %447 = load i64, ptr %446, align 8
   %.not.i.i.i.i.i = icmp slt i64 %447, %445
   br i1 %.not.i.i.i.i.i, label %merge.i34.i.i.i.i, label %and.lhs.true8.i.i.i.i
@@ -71394,21 +71404,21 @@ merge7.i.i.i.i.i:                                 ; preds = %merge.i34.i.i.i.i
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %453 = getelementptr i8, ptr %0, i64 8440
+  %453 = getelementptr i8, ptr %0, i64 8448
   %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %455 = sext i32 %454 to i64
   %456 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %453, i64 %455)
   br i1 %456, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %457 = getelementptr i8, ptr %0, i64 8392
+  %457 = getelementptr i8, ptr %0, i64 8400
   %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %459 = sext i32 %458 to i64
   %460 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %457, i64 %459)
   br i1 %460, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %461 = getelementptr i8, ptr %0, i64 8368
+  %461 = getelementptr i8, ptr %0, i64 8376
   %462 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %463 = sext i32 %462 to i64
   %464 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %461, i64 %463)
@@ -71416,9 +71426,9 @@ and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %an
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i40.i.i.i.i, %and.lhs.true5.i.i.i.i
   %465 = phi i32 [ %.pre71.i.i.i.i, %merge7.i40.i.i.i.i ], [ %475, %and.lhs.true5.i.i.i.i ]
-  %466 = getelementptr i8, ptr %0, i64 8344
+  %466 = getelementptr i8, ptr %0, i64 8352
   %467 = sext i32 %465 to i64
-  %468 = getelementptr i8, ptr %0, i64 8360
+  %468 = getelementptr i8, ptr %0, i64 8368
   %469 = load i64, ptr %468, align 8
   %.not.i77.i.i.i = icmp slt i64 %469, %467
   br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
@@ -71440,7 +71450,7 @@ merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i46.i.i.i.i, %and.lhs.true6.i.i.i.i
   %475 = phi i32 [ %.pre70.i.i.i.i, %merge7.i46.i.i.i.i ], [ %492, %and.lhs.true6.i.i.i.i ]
-  %476 = getelementptr i8, ptr %0, i64 8320
+  %476 = getelementptr i8, ptr %0, i64 8328
   %477 = shl i32 %475, 2
   %478 = load ptr, ptr %241, align 8
   %479 = getelementptr i8, ptr %478, i64 56
@@ -71448,7 +71458,7 @@ and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i46.i.i.i.i,
   %481 = shl i32 %480, 1
   %482 = add i32 %481, %477
   %483 = sext i32 %482 to i64
-  %484 = getelementptr i8, ptr %0, i64 8336
+  %484 = getelementptr i8, ptr %0, i64 8344
   %485 = load i64, ptr %484, align 8
   %.not.i35.i.i.i.i = icmp slt i64 %485, %483
   br i1 %.not.i35.i.i.i.i, label %merge.i37.i.i.i.i, label %and.lhs.true4.i.i.i.i
@@ -71470,10 +71480,10 @@ merge7.i40.i.i.i.i:                               ; preds = %merge.i37.i.i.i.i
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i53.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %491 = getelementptr i8, ptr %0, i64 8296
+  %491 = getelementptr i8, ptr %0, i64 8304
   %492 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   %493 = sext i32 %492 to i64
-  %494 = getelementptr i8, ptr %0, i64 8312
+  %494 = getelementptr i8, ptr %0, i64 8320
   %495 = load i64, ptr %494, align 8
   %.not.i41.i.i.i.i = icmp slt i64 %495, %493
   br i1 %.not.i41.i.i.i.i, label %merge.i43.i.i.i.i, label %and.lhs.true5.i.i.i.i
@@ -71496,8 +71506,8 @@ merge7.i46.i.i.i.i:                               ; preds = %merge.i43.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i60.i.i.i.i, %and.lhs.true8.i.i.i.i
   %.pre-phi.i.i.i.i = phi i64 [ %.pre72.i.i.i.i, %merge7.i60.i.i.i.i ], [ %511, %and.lhs.true8.i.i.i.i ]
-  %501 = getelementptr i8, ptr %0, i64 8272
-  %502 = getelementptr i8, ptr %0, i64 8288
+  %501 = getelementptr i8, ptr %0, i64 8280
+  %502 = getelementptr i8, ptr %0, i64 8296
   %503 = load i64, ptr %502, align 8
   %.not.i48.i.i.i.i = icmp slt i64 %503, %.pre-phi.i.i.i.i
   br i1 %.not.i48.i.i.i.i, label %merge.i50.i.i.i.i, label %and.lhs.true6.i.i.i.i
@@ -71518,10 +71528,10 @@ merge7.i53.i.i.i.i:                               ; preds = %merge.i50.i.i.i.i
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %509 = getelementptr i8, ptr %0, i64 8248
+  %509 = getelementptr i8, ptr %0, i64 8256
   %510 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %511 = sext i32 %510 to i64
-  %512 = getelementptr i8, ptr %0, i64 8264
+  %512 = getelementptr i8, ptr %0, i64 8272
   %513 = load i64, ptr %512, align 8
   %.not.i55.i.i.i.i = icmp slt i64 %513, %511
   br i1 %.not.i55.i.i.i.i, label %merge.i57.i.i.i.i, label %and.lhs.true7.i.i.i.i
@@ -71544,7 +71554,7 @@ merge7.i60.i.i.i.i:                               ; preds = %merge.i57.i.i.i.i
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %519 = getelementptr i8, ptr %0, i64 8464
+  %519 = getelementptr i8, ptr %0, i64 8472
   %520 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %521 = sext i32 %520 to i64
   %522 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %519, i64 %521)
@@ -71582,39 +71592,39 @@ then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %529 = getelementptr i8, ptr %0, i64 10416
-  %530 = getelementptr i8, ptr %0, i64 8560
+  %529 = getelementptr i8, ptr %0, i64 10424
+  %530 = getelementptr i8, ptr %0, i64 8568
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %529, ptr noundef nonnull align 8 dereferenceable(64) %530, i64 64, i1 false)
   %531 = load i32, ptr %263, align 4
-  %532 = getelementptr i8, ptr %0, i64 10480
+  %532 = getelementptr i8, ptr %0, i64 10488
   store i32 %531, ptr %532, align 4
-  %533 = getelementptr i8, ptr %0, i64 10484
+  %533 = getelementptr i8, ptr %0, i64 10492
   %534 = load <2 x i32>, ptr %325, align 4
   store <2 x i32> %534, ptr %533, align 4
-  %535 = getelementptr i8, ptr %0, i64 8020
+  %535 = getelementptr i8, ptr %0, i64 8028
   %536 = load i32, ptr %535, align 4
-  %537 = getelementptr i8, ptr %0, i64 10492
+  %537 = getelementptr i8, ptr %0, i64 10500
   store i32 %536, ptr %537, align 4
-  %538 = getelementptr i8, ptr %0, i64 8056
+  %538 = getelementptr i8, ptr %0, i64 8064
   %539 = load i64, ptr %538, align 8
-  %540 = getelementptr i8, ptr %0, i64 10496
+  %540 = getelementptr i8, ptr %0, i64 10504
   store i64 %539, ptr %540, align 8
-  %541 = getelementptr i8, ptr %0, i64 8232
+  %541 = getelementptr i8, ptr %0, i64 8240
   %542 = load i64, ptr %541, align 8
   %543 = trunc i64 %542 to i32
-  %544 = getelementptr i8, ptr %0, i64 10504
+  %544 = getelementptr i8, ptr %0, i64 10512
   store i32 %543, ptr %544, align 4
-  %545 = getelementptr i8, ptr %0, i64 8256
+  %545 = getelementptr i8, ptr %0, i64 8264
   %546 = load i64, ptr %545, align 8
   %547 = trunc i64 %546 to i32
-  %548 = getelementptr i8, ptr %0, i64 10508
+  %548 = getelementptr i8, ptr %0, i64 10516
   store i32 %547, ptr %548, align 4
-  %549 = getelementptr i8, ptr %0, i64 8544
+  %549 = getelementptr i8, ptr %0, i64 8552
   %550 = load i32, ptr %549, align 4
-  %551 = getelementptr i8, ptr %0, i64 10512
+  %551 = getelementptr i8, ptr %0, i64 10520
   store i32 %550, ptr %551, align 4
-  %552 = getelementptr i8, ptr %0, i64 10552
-  %553 = getelementptr i8, ptr %0, i64 10520
+  %552 = getelementptr i8, ptr %0, i64 10560
+  %553 = getelementptr i8, ptr %0, i64 10528
   %554 = load <4 x i64>, ptr %552, align 8
   store <4 x i64> %554, ptr %553, align 8
   br label %common.ret
@@ -71687,7 +71697,7 @@ entry:
   %raw.i41.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i47.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %limits.i.i = alloca %111, align 8
+  %limits.i.i = alloca %112, align 8
   %own.i = alloca %4, align 8
   %raw.i49 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
@@ -71799,25 +71809,25 @@ then2.i.i51:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %45 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %46 = getelementptr i8, ptr %35, i64 6624
+  %46 = getelementptr i8, ptr %35, i64 6632
   %47 = icmp ne i32 %3, 0
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i)
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 8984
+  %49 = getelementptr i8, ptr %35, i64 8992
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 9072
+  %51 = getelementptr i8, ptr %35, i64 9080
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 9080
+  %54 = getelementptr i8, ptr %35, i64 9088
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 9024
+  %56 = getelementptr i8, ptr %35, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -71830,15 +71840,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 9088
+  %60 = getelementptr i8, ptr %35, i64 9096
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 9237
+  %62 = getelementptr i8, ptr %35, i64 9245
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 9238
+  %65 = getelementptr i8, ptr %35, i64 9246
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -71862,17 +71872,17 @@ then2.i.i.i.i:                                    ; preds = %then.i.i
 
 merge.i.i:                                        ; preds = %"$Loop.enter_turn.exit.i"
   %73 = tail call i32 @pthread_mutex_unlock(ptr %60)
-  %74 = getelementptr i8, ptr %35, i64 6632
+  %74 = getelementptr i8, ptr %35, i64 6640
   %75 = load ptr, ptr %74, align 8, !noalias !164
   %76 = getelementptr i8, ptr %75, i64 72
   %77 = load i32, ptr %76, align 4, !noalias !164
-  %78 = getelementptr i8, ptr %35, i64 6648
+  %78 = getelementptr i8, ptr %35, i64 6656
   %79 = load i32, ptr %78, align 4, !noalias !164
-  %80 = getelementptr i8, ptr %35, i64 7316
+  %80 = getelementptr i8, ptr %35, i64 7324
   %81 = load i32, ptr %80, align 4, !noalias !164
-  %82 = getelementptr i8, ptr %35, i64 6644
+  %82 = getelementptr i8, ptr %35, i64 6652
   %83 = load i32, ptr %82, align 4, !noalias !164
-  %84 = getelementptr i8, ptr %35, i64 10480
+  %84 = getelementptr i8, ptr %35, i64 10488
   %85 = load i32, ptr %84, align 4, !noalias !164
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -71888,7 +71898,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 7348
+  %87 = getelementptr i8, ptr %35, i64 7356
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -71918,13 +71928,13 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 8424
+  %98 = getelementptr i8, ptr %35, i64 8432
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 6652
+  %101 = getelementptr i8, ptr %35, i64 6660
   %102 = load i32, ptr %101, align 4
   %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.939", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
@@ -72004,7 +72014,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %126, ptr %128, align 8
   %129 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %129, align 4
-  %130 = getelementptr i8, ptr %35, i64 8416
+  %130 = getelementptr i8, ptr %35, i64 8424
   %131 = load i64, ptr %98, align 8
   %132 = add i64 %131, -1
   store i64 %132, ptr %98, align 8
@@ -72012,9 +72022,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %134 = getelementptr i32, ptr %133, i64 %132
   %135 = load i32, ptr %134, align 4
   store i32 %135, ptr %109, align 4
-  %136 = getelementptr i8, ptr %35, i64 8272
+  %136 = getelementptr i8, ptr %35, i64 8280
   %137 = load ptr, ptr %136, align 8
-  %138 = getelementptr i8, ptr %35, i64 8280
+  %138 = getelementptr i8, ptr %35, i64 8288
   %139 = load i64, ptr %138, align 8
   %140 = getelementptr ptr, ptr %137, i64 %139
   store ptr %calloc.i.i.i.i, ptr %140, align 8
@@ -72035,16 +72045,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %144 = call i32 @pthread_mutex_lock(ptr %60)
-  %145 = getelementptr i8, ptr %35, i64 9235
+  %145 = getelementptr i8, ptr %35, i64 9243
   store i8 1, ptr %145, align 1
-  %146 = getelementptr i8, ptr %35, i64 9128
+  %146 = getelementptr i8, ptr %35, i64 9136
   %147 = call i32 @pthread_cond_signal(ptr %146)
   %148 = call i32 @pthread_mutex_unlock(ptr %60)
   %149 = call i32 @pthread_mutex_lock(ptr %49)
   %150 = load i64, ptr %54, align 8
   %151 = add i64 %150, 1
   store i64 %151, ptr %54, align 8
-  %152 = getelementptr i8, ptr %35, i64 9024
+  %152 = getelementptr i8, ptr %35, i64 9032
   %153 = call i32 @pthread_cond_broadcast(ptr %152)
   %154 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -72488,8 +72498,8 @@ define dso_local i32 @run_batch_decode(ptr %0, i32 %1, ptr %2, ptr %3, i32 %4, p
 entry:
   %raw.i42.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i116.i.i = alloca [1024 x i8], align 1
-  %args.i19.i.i.i.i = alloca %107, align 8
-  %args.i.i.i.i.i = alloca %107, align 8
+  %args.i19.i.i.i.i = alloca %108, align 8
+  %args.i.i.i.i.i = alloca %108, align 8
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i91.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i.i = alloca [1024 x i8], align 1
@@ -72574,7 +72584,7 @@ common.ret:                                       ; preds = %merge, %"$printable
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %38 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %39 = getelementptr i8, ptr %28, i64 6624
+  %39 = getelementptr i8, ptr %28, i64 6632
   %40 = tail call fastcc i32 @"$Loop.check_batch_arguments"(ptr %39, i32 %1, ptr %2, ptr %3, i32 %4, ptr %5, ptr %6)
   %.not = icmp eq i32 %40, 0
   br i1 %.not, label %merge5, label %common.ret
@@ -72687,19 +72697,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 8984
+  %83 = getelementptr i8, ptr %28, i64 8992
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 9072
+  %85 = getelementptr i8, ptr %28, i64 9080
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 9080
+  %88 = getelementptr i8, ptr %28, i64 9088
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 9024
+  %90 = getelementptr i8, ptr %28, i64 9032
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -72711,15 +72721,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 9088
+  %94 = getelementptr i8, ptr %28, i64 9096
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 9237
+  %96 = getelementptr i8, ptr %28, i64 9245
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 9238
+  %99 = getelementptr i8, ptr %28, i64 9246
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -72806,7 +72816,7 @@ merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge3.i.i.i, label %forbody.i.i.i.i
 
 merge3.i.i.i:                                     ; preds = %merge2.i.i.i.i, %forcond.preheader.i.i.i.i
-  %124 = getelementptr %128, ptr %3, i64 %indvars.iv.i.i.i
+  %124 = getelementptr %129, ptr %3, i64 %indvars.iv.i.i.i
   %125 = call fastcc i32 @"$request.check_sampling"(ptr %124, ptr nonnull %spec.select.i)
   %.not30.i.i.i = icmp eq i32 %125, 0
   br i1 %.not30.i.i.i, label %merge8.i.i.i, label %"$Loop.run_batch_decode.exit"
@@ -72821,7 +72831,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 7348
+  %127 = getelementptr i8, ptr %28, i64 7356
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -72894,18 +72904,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 8012
+  %167 = getelementptr i8, ptr %28, i64 8020
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 8020
+  %168 = getelementptr i8, ptr %28, i64 8028
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 8012
+  %171 = getelementptr i8, ptr %28, i64 8020
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 8020
+  %172 = getelementptr i8, ptr %28, i64 8028
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -72929,7 +72939,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 8004
+  %188 = getelementptr i8, ptr %28, i64 8012
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.34", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -72956,34 +72966,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 8624
-  %198 = getelementptr i8, ptr %28, i64 8976
-  %199 = getelementptr i8, ptr %28, i64 8744
-  %200 = getelementptr i8, ptr %28, i64 8880
-  %201 = getelementptr i8, ptr %28, i64 6644
-  %202 = getelementptr i8, ptr %28, i64 8736
-  %203 = getelementptr i8, ptr %28, i64 8676
-  %204 = getelementptr i8, ptr %28, i64 8912
-  %205 = getelementptr i8, ptr %28, i64 8712
-  %206 = getelementptr i8, ptr %28, i64 8720
-  %207 = getelementptr i8, ptr %28, i64 8728
-  %208 = getelementptr i8, ptr %28, i64 8752
-  %209 = getelementptr i8, ptr %28, i64 8632
-  %210 = getelementptr i8, ptr %28, i64 8760
-  %211 = getelementptr i8, ptr %28, i64 8636
-  %212 = getelementptr i8, ptr %28, i64 8628
-  %213 = getelementptr i8, ptr %28, i64 7344
+  %197 = getelementptr i8, ptr %28, i64 8632
+  %198 = getelementptr i8, ptr %28, i64 8984
+  %199 = getelementptr i8, ptr %28, i64 8752
+  %200 = getelementptr i8, ptr %28, i64 8888
+  %201 = getelementptr i8, ptr %28, i64 6652
+  %202 = getelementptr i8, ptr %28, i64 8744
+  %203 = getelementptr i8, ptr %28, i64 8684
+  %204 = getelementptr i8, ptr %28, i64 8920
+  %205 = getelementptr i8, ptr %28, i64 8720
+  %206 = getelementptr i8, ptr %28, i64 8728
+  %207 = getelementptr i8, ptr %28, i64 8736
+  %208 = getelementptr i8, ptr %28, i64 8760
+  %209 = getelementptr i8, ptr %28, i64 8640
+  %210 = getelementptr i8, ptr %28, i64 8768
+  %211 = getelementptr i8, ptr %28, i64 8644
+  %212 = getelementptr i8, ptr %28, i64 8636
+  %213 = getelementptr i8, ptr %28, i64 7352
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 8536
-  %215 = getelementptr i8, ptr %28, i64 8540
-  %216 = getelementptr i8, ptr %28, i64 8216
-  %217 = getelementptr i8, ptr %28, i64 8920
-  %218 = getelementptr i8, ptr %28, i64 8560
-  %219 = getelementptr i8, ptr %28, i64 7356
-  %220 = getelementptr i8, ptr %28, i64 8576
-  %221 = getelementptr i8, ptr %28, i64 8568
-  %222 = getelementptr i8, ptr %28, i64 8944
-  %223 = getelementptr i8, ptr %28, i64 8936
+  %214 = getelementptr i8, ptr %28, i64 8544
+  %215 = getelementptr i8, ptr %28, i64 8548
+  %216 = getelementptr i8, ptr %28, i64 8224
+  %217 = getelementptr i8, ptr %28, i64 8928
+  %218 = getelementptr i8, ptr %28, i64 8568
+  %219 = getelementptr i8, ptr %28, i64 7364
+  %220 = getelementptr i8, ptr %28, i64 8584
+  %221 = getelementptr i8, ptr %28, i64 8576
+  %222 = getelementptr i8, ptr %28, i64 8952
+  %223 = getelementptr i8, ptr %28, i64 8944
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -72991,7 +73001,7 @@ forbody18.i.i:                                    ; preds = %merge21.i.i, %forbo
   %indvars.iv172.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next173.i.i, %merge21.i.i ]
   %224 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
   %225 = load ptr, ptr %224, align 8
-  %226 = getelementptr %128, ptr %3, i64 %indvars.iv172.i.i
+  %226 = getelementptr %129, ptr %3, i64 %indvars.iv172.i.i
   %227 = getelementptr i8, ptr %225, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
   %228 = getelementptr i8, ptr %225, i64 172
@@ -73305,7 +73315,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 9238
+  %402 = getelementptr i8, ptr %28, i64 9246
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -73469,16 +73479,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 9235
+  %475 = getelementptr i8, ptr %28, i64 9243
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 9128
+  %476 = getelementptr i8, ptr %28, i64 9136
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 9024
+  %482 = getelementptr i8, ptr %28, i64 9032
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)

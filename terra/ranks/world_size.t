@@ -6,35 +6,37 @@ local options = require("terra.plan.options")
 local status = require("terra.base.status")
 local C = abi.C
 
-local devices = {}
+local world_size = {}
 
 local most_automatic = 8
 
 local struct Planning {
   made : &plan.Plan
-  info : &C.glm_device_info
   source : &model.Model
   library : &device.Library
   given : &C.engine_options
   ranks_per_device : int32
 }
 
-terra Planning:describe(world_size : int32, message : &C.glm_message) : int32
+terra Planning:describe(world_size : int32, facts : &plan.DeviceFacts, message : &C.glm_message) : int32
+  facts.backend = self.library.backend
+  facts.shares_memory = self.library:shares_memory()
   if self.given.device_memory_bytes > 0 then
-    return self.library:describe_kind(world_size, self.ranks_per_device, self.given.device_memory_bytes, self.info, message)
+    return self.library:describe_kind(world_size, self.ranks_per_device, self.given.device_memory_bytes, &facts.info, message)
   end
-  return self.library:describe(world_size, self.ranks_per_device, self.info, message)
+  return self.library:describe(world_size, self.ranks_per_device, &facts.info, message)
 end
 
-terra Planning:make(world_size : int32, made : &plan.Plan, message : &C.glm_message) : int32
+terra Planning:make(world_size : int32, facts : &plan.DeviceFacts, made : &plan.Plan, message : &C.glm_message) : int32
   var wanted = @self.given
   wanted.world_size = world_size
-  return made:make(self.source, self.library.backend, self.info, self.library:shares_memory(), &wanted, message)
+  return made:make(self.source, facts, &wanted, message)
 end
 
 terra Planning:plan_for(world_size : int32, message : &C.glm_message) : int32
-  status.try(self:describe(world_size, message))
-  return self:make(world_size, self.made, message)
+  var facts : plan.DeviceFacts
+  status.try(self:describe(world_size, &facts, message))
+  return self:make(world_size, &facts, self.made, message)
 end
 
 terra Planning:most_devices(most : &int32, message : &C.glm_message) : int32
@@ -55,10 +57,11 @@ terra Planning:grow(begin : int32, message : &C.glm_message) : int32
   status.try(self:most_devices(&most, message))
   var world_size = 2 * begin
   while not self.made.fits and world_size <= most do
-    status.try(self:describe(world_size, message))
+    var facts : plan.DeviceFacts
+    status.try(self:describe(world_size, &facts, message))
     var larger : plan.Plan
     var refusal : C.glm_message
-    if self:make(world_size, &larger, &refusal) ~= C.GLM_OK then
+    if self:make(world_size, &facts, &larger, &refusal) ~= C.GLM_OK then
       self.made:refuse_also(&refusal.text[0])
       return C.GLM_OK
     end
@@ -87,9 +90,8 @@ terra Planning:fewest_that_run(world_size : &int32, message : &C.glm_message) : 
   return first
 end
 
-terra devices.plan(
+terra world_size.plan(
   made : &plan.Plan,
-  info : &C.glm_device_info,
   source : &model.Model,
   library : &device.Library,
   given : &C.engine_options,
@@ -100,13 +102,13 @@ terra devices.plan(
     first.world_size = 1
   end
   status.try(options.resolve(&first, &source.config, &checked, message))
-  var planning = Planning { made, info, source, library, given, checked.ranks_per_device }
+  var planning = Planning { made, source, library, given, checked.ranks_per_device }
   if given.world_size > 0 or library:shares_memory() then
     return planning:plan_for(first.world_size, message)
   end
-  var world_size : int32
-  status.try(planning:fewest_that_run(&world_size, message))
-  return planning:grow(world_size, message)
+  var fewest : int32
+  status.try(planning:fewest_that_run(&fewest, message))
+  return planning:grow(fewest, message)
 end
 
-return devices
+return world_size
