@@ -1,38 +1,6 @@
 local abi = require("terra.base.abi")
-local advance = require("terra.scheduling.advance")
-local scheduler = require("terra.scheduling.scheduler")
-local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
 local C = abi.C
-
-local Scheduler = advance.Scheduler
-local Sequence = sequence.Sequence
-
-terra Scheduler:rename_pages(list : &scheduler.SequenceList)
-  for i = 0, list.size do
-    var item = list.data[i]
-    for index = 0, item.pages.size do
-      var page = item.pages.data[index]
-      if self.pool.renamed[page] ~= page then
-        item.pages.data[index] = self.pool.renamed[page]
-        self:set_page(item, index, item.pages.data[index])
-      end
-    end
-  end
-end
-
-terra Scheduler:preempt_down_to(num_pages : int32) : bool
-  while self.pool.num_owned > num_pages and self.running.size > 0 do
-    self:preempt(@self.running:last())
-  end
-  return self.pool.num_owned <= num_pages
-end
-
-terra Scheduler:commit_resize(num_pages : int32, num_moves : int32)
-  self.pool:commit_resize(num_pages, num_moves)
-  self:rename_pages(&self.running)
-  self:rename_pages(&self.states)
-end
 
 return function(Loop)
   terra Loop:check_live_fit(num_pages : int32, message : &C.glm_message) : int32

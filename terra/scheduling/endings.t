@@ -97,6 +97,13 @@ terra Scheduler:preempt(item : &Sequence)
   self.counters.num_preemptions = self.counters.num_preemptions + 1
 end
 
+terra Scheduler:preempt_down_to(num_pages : int32) : bool
+  while self.pool.num_owned > num_pages and self.running.size > 0 do
+    self:preempt(@self.running:last())
+  end
+  return self.pool.num_owned <= num_pages
+end
+
 terra Scheduler:expire_list(list : &SequenceList)
   var i : int64 = 0
   while i < list.size do

@@ -302,4 +302,56 @@ terra PagePool:drop_cache()
   end
 end
 
+terra PagePool:count_cached_list() : int32
+  var count, page, newer = 0, self.newest, none
+  while page ~= none do
+    check.invariant(self:is_cached(page), "the cached page list contains a page that is not cached")
+    check.invariant(self:at(page).newer == newer, "the cached page list has inconsistent links")
+    count = count + 1
+    newer = page
+    page = self:at(page).older
+  end
+  check.invariant(self.oldest == newer, "the cached page list has the wrong last page")
+  return count
+end
+
+terra PagePool:count_registered() : int32
+  var count = 0
+  for bucket = 0, self.num_buckets do
+    var page = self.buckets[bucket]
+    while page ~= none do
+      check.invariant(self:at(page).is_registered, "a page in the prefix cache is not registered")
+      check.invariant(self:find(self:at(page).parent, self:tokens_of(page)) == page, "a lookup by tokens did not find a cached page")
+      count = count + 1
+      page = self:at(page).bucket_next
+    end
+  end
+  return count
+end
+
+terra PagePool:is_consistent() : bool
+  var num_free, num_owned, num_cached, num_registered, num_children, num_with_parent = 0, 0, 0, 0, 0, 0
+  for page = 0, self.num_pages do
+    var entry = self:at(page)
+    if entry.reference_count > 0 then
+      num_owned = num_owned + 1
+    elseif entry.is_registered then
+      num_cached = num_cached + 1
+    else
+      num_free = num_free + 1
+    end
+    if entry.is_registered then
+      num_registered = num_registered + 1
+      num_children = num_children + entry.num_children
+      if entry.parent ~= none then
+        num_with_parent = num_with_parent + 1
+      end
+    end
+  end
+  return num_free == self.num_free and num_owned == self.num_owned and num_cached == self.num_cached
+    and num_free + num_owned + num_cached == self.num_pages
+    and self:count_cached_list() == num_cached and self:count_registered() == num_registered
+    and num_children == num_with_parent
+end
+
 return { PagePool = PagePool, Page = Page, none = none }

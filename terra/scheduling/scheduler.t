@@ -215,6 +215,25 @@ terra Scheduler:push_page(item : &Sequence, page : int32)
   self:set_page(item, item.pages.size - 1, page)
 end
 
+terra Scheduler:rename_pages(list : &SequenceList)
+  for i = 0, list.size do
+    var item = list.data[i]
+    for index = 0, item.pages.size do
+      var page = item.pages.data[index]
+      if self.pool.renamed[page] ~= page then
+        item.pages.data[index] = self.pool.renamed[page]
+        self:set_page(item, index, item.pages.data[index])
+      end
+    end
+  end
+end
+
+terra Scheduler:commit_resize(num_pages : int32, num_moves : int32)
+  self.pool:commit_resize(num_pages, num_moves)
+  self:rename_pages(&self.running)
+  self:rename_pages(&self.states)
+end
+
 terra Scheduler:release_pages(item : &Sequence)
   while item.pages.size > 0 do
     self.pool:release(item.pages:pop())
