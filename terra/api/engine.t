@@ -36,11 +36,12 @@ local model_open, ranks_open, loop_open = 1, 2, 3
 
 terra Engine:start_loop(message : &C.glm_message) : int32
   var planned = &self.plan
-  var input_bytes = batch.StepInputs.bytes_for(&planned.shape)
-  self.plan_memory = [&int8](C.calloc(1, input_bytes + batch.StepOutputs.bytes_for(&planned.shape)))
+  self.plan_memory = [&int8](C.calloc(1, planned.shape:host_bytes()))
   if self.plan_memory == nil then
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to plan a forward pass")
   end
+  var step : batch.StepPlan
+  step:bind(&planned.shape, self.plan_memory)
   var chosen : loop.LoopOptions
   chosen.num_pages = planned.num_pages
   chosen.page_size = planned.options.page_size
@@ -52,11 +53,8 @@ terra Engine:start_loop(message : &C.glm_message) : int32
   chosen.caches_answers = planned.caches_answers
   chosen.kv_events = planned.options.kv_events ~= 0
   chosen.costs = self.step_costs
-  chosen.shape = planned.shape
   chosen.plans_ahead = planned.plans_ahead
-  chosen.host_inputs = self.plan_memory
-  chosen.host_outputs = self.plan_memory + input_bytes
-  return self.loop:init(&self.model.config, &chosen, &self.ranks, message)
+  return self.loop:init(&self.model.config, &chosen, &step, &self.ranks, message)
 end
 
 terra Engine:make_plan(wanted : &C.engine_options, message : &C.glm_message) : int32

@@ -28,9 +28,6 @@ local struct LoopOptions {
   kv_events : bool
   costs : costs.StepCosts
   plans_ahead : bool
-  shape : batch.StepShape
-  host_inputs : &int8
-  host_outputs : &int8
 }
 
 local struct Published {
@@ -107,7 +104,7 @@ local Loop = terralib.memoize(function(RankGroup)
     return request.Limits {
       vocab_size = self.model.vocab_size,
       max_seq = self.options.max_seq,
-      max_biases = self.options.shape.max_biases,
+      max_biases = self.step.shape.max_biases,
       page_size = self.options.page_size,
       num_pages = self.published.num_pages,
     }
@@ -131,7 +128,7 @@ local Loop = terralib.memoize(function(RankGroup)
   end
 
   terra Loop:most_events() : int64
-    return 2 * [int64](self.max_live) + self.options.shape.max_logit_rows
+    return 2 * [int64](self.max_live) + self.step.shape.max_logit_rows
   end
 
   terra Loop:init_lists(message : &C.glm_message) : int32
@@ -151,10 +148,6 @@ local Loop = terralib.memoize(function(RankGroup)
 
   terra Loop:init_scheduler(message : &C.glm_message) : int32
     var o = &self.options
-    self.step.shape = o.shape
-    self.step.inputs:bind(&self.step.shape, o.host_inputs)
-    self.step.outputs:bind(&self.step.shape, o.host_outputs)
-    self.step:begin()
     var chosen : scheduler.SchedulerOptions
     chosen.num_pages = o.num_pages
     chosen.page_size = o.page_size
@@ -169,10 +162,11 @@ local Loop = terralib.memoize(function(RankGroup)
     return self.scheduler:init(&chosen, &self.step, message)
   end
 
-  terra Loop:init(model : &config.ModelConfig, options : &LoopOptions, ranks : &RankGroup, message : &C.glm_message) : int32
+  terra Loop:init(model : &config.ModelConfig, options : &LoopOptions, step : &batch.StepPlan, ranks : &RankGroup, message : &C.glm_message) : int32
     C.memset(self, 0, sizeof(Loop))
     self.model = model
     self.options = @options
+    self.step = @step
     self.ranks = ranks
     self.event_fd = -1
     self.next_id = 1

@@ -36,10 +36,10 @@ return function(Loop)
     if self.captured_logits ~= nil then
       return C.GLM_OK
     end
-    var count = [int64](self.options.shape.max_logit_rows) * self.options.shape.vocab_size
+    var count = [int64](self.step.shape.max_logit_rows) * self.step.shape.vocab_size
     self.captured_logits = [&float](C.malloc(count * sizeof(float)))
     if self.captured_logits == nil then
-      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d rows of logits", self.options.shape.max_logit_rows)
+      return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for %d rows of logits", self.step.shape.max_logit_rows)
     end
     return C.GLM_OK
   end

@@ -153,12 +153,9 @@ local terra shape_of(o : &LedgerOptions) : batch.StepShape
   }
 end
 
-local terra bind_memory(target : &loop.LoopOptions, shape : &batch.StepShape) : &int8
-  var input_bytes = [batch.StepInputs.methods.bytes_for](shape)
-  var memory = [&int8](C.calloc(1, input_bytes + [batch.StepOutputs.methods.bytes_for](shape)))
-  target.shape = @shape
-  target.host_inputs = memory
-  target.host_outputs = memory + input_bytes
+local terra bind_step(step : &batch.StepPlan, shape : batch.StepShape) : &int8
+  var memory = [&int8](C.calloc(1, shape:host_bytes()))
+  step:bind(&shape, memory)
   return memory
 end
 
@@ -186,9 +183,10 @@ terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
   chosen.plans_ahead = o.plans_ahead ~= 0
   chosen.kv_events = o.kv_events ~= 0
   chosen.costs = costs_of(o)
-  self.memory = bind_memory(&chosen, &shape)
+  var step : batch.StepPlan
+  self.memory = bind_step(&step, shape)
   self.is_manual = o.is_manual ~= 0
-  var code = self.loop:init(&self.model, &chosen, &self.ranks, message)
+  var code = self.loop:init(&self.model, &chosen, &step, &self.ranks, message)
   self.loop.is_started = self.is_manual
   if code ~= C.GLM_OK then
     return nil
@@ -318,16 +316,6 @@ local terra measured_options(num_sequences : int32, max_seq : int32) : LedgerOpt
   o.max_logit_rows = num_sequences
   o.vocab_size = 151552
   return o
-end
-
-local terra bind_step(step : &batch.StepPlan, shape : batch.StepShape) : &int8
-  var bound : loop.LoopOptions
-  var memory = bind_memory(&bound, &shape)
-  step.shape = shape
-  step.inputs:bind(&shape, bound.host_inputs)
-  step.outputs:bind(&shape, bound.host_outputs)
-  step:begin()
-  return memory
 end
 
 local terra measure_on(self : &Scheduler, o : &LedgerOptions, context : int32, num_outputs : int32, num_steps : int32, times_ns : &int64, message : &C.glm_message) : int32

@@ -27,19 +27,16 @@ end
 
 terra Trial:init(shape : &batch.StepShape, page_size : int32, num_pages : int32, message : &C.glm_message) : int32
   C.memset(self, 0, sizeof(Trial))
-  self.plan.shape = @shape
   self.page_size = page_size
   self.num_pages = num_pages
   self.num_tokens = shape.max_pages_per_sequence * page_size + shape.max_sequences
-  var input_bytes = batch.StepInputs.bytes_for(shape)
-  self.memory = [&int8](C.calloc(1, input_bytes + batch.StepOutputs.bytes_for(shape)))
+  self.memory = [&int8](C.calloc(1, shape:host_bytes()))
   self.tokens = [&int32](C.calloc(self.num_tokens, sizeof(int32)))
   if self.memory == nil or self.tokens == nil then
     self:free()
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory to plan a forward pass")
   end
-  self.plan.inputs:bind(shape, self.memory)
-  self.plan.outputs:bind(shape, self.memory + input_bytes)
+  self.plan:bind(shape, self.memory)
   self:fill_tokens()
   return C.GLM_OK
 end

@@ -216,6 +216,17 @@ terra StepPlan:begin()
   self.inputs.bias_begin[0] = 0
 end
 
+terra StepShape:host_bytes() : int64
+  return batch.StepInputs.bytes_for(self) + batch.StepOutputs.bytes_for(self)
+end
+
+terra StepPlan:bind(shape : &StepShape, memory : &int8)
+  self.shape = @shape
+  self.inputs:bind(shape, memory)
+  self.outputs:bind(shape, memory + self.inputs.bytes)
+  self:begin()
+end
+
 terra StepPlan:room() : int32
   return self.shape.max_step_tokens - self.num_tokens
 end

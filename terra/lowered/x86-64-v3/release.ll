@@ -1107,19 +1107,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 8992
+  %65 = getelementptr i8, ptr %26, i64 8952
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 9080
+  %67 = getelementptr i8, ptr %26, i64 9040
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 9088
+  %70 = getelementptr i8, ptr %26, i64 9048
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 9032
+  %72 = getelementptr i8, ptr %26, i64 8992
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -1131,15 +1131,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 9096
+  %76 = getelementptr i8, ptr %26, i64 9056
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 9245
+  %78 = getelementptr i8, ptr %26, i64 9205
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 9246
+  %81 = getelementptr i8, ptr %26, i64 9206
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -1246,16 +1246,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 9243
+  %124 = getelementptr i8, ptr %26, i64 9203
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 9136
+  %125 = getelementptr i8, ptr %26, i64 9096
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 9032
+  %131 = getelementptr i8, ptr %26, i64 8992
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -1277,8 +1277,8 @@ entry:
   %time.i = alloca %6, align 8
   %message = alloca %4, align 8
   tail call fastcc void @"$Loop.sample"(ptr %0)
-  %1 = getelementptr i8, ptr %0, i64 720
-  %2 = getelementptr i8, ptr %0, i64 1848
+  %1 = getelementptr i8, ptr %0, i64 680
+  %2 = getelementptr i8, ptr %0, i64 1808
   %.val = load i64, ptr %2, align 8
   %3 = icmp sgt i64 %.val, 0
   br i1 %3, label %merge, label %common.ret
@@ -1299,7 +1299,7 @@ merge:                                            ; preds = %entry
   %7 = load i64, ptr %6, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
   %8 = load ptr, ptr %0, align 8
-  %9 = getelementptr i8, ptr %0, i64 2296
+  %9 = getelementptr i8, ptr %0, i64 2256
   %10 = call fastcc i32 @"$RankGroup.land"(ptr %8, ptr %9, ptr nonnull %message)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18)
   %11 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18)
@@ -1309,7 +1309,7 @@ merge:                                            ; preds = %entry
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %13, %15
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18)
-  %17 = getelementptr i8, ptr %0, i64 3928
+  %17 = getelementptr i8, ptr %0, i64 3888
   %18 = load i64, ptr %17, align 8
   %.neg = mul i64 %5, -1000000000
   %.neg28 = sub i64 %.neg, %7
@@ -1322,19 +1322,19 @@ merge:                                            ; preds = %entry
 then2:                                            ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %step.sroa.7.i)
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %step.sroa.10.i)
-  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4104
+  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4064
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.0..sroa_idx.i, i64 16, i1 false)
-  %step.sroa.728.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4120
+  %step.sroa.728.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4080
   %step.sroa.728.0.copyload.i = load i32, ptr %step.sroa.728.0..sroa_idx.i, align 8
-  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4124
+  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4084
   %step.sroa.8.0.copyload.i = load i32, ptr %step.sroa.8.0..sroa_idx.i, align 4
-  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4128
+  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4088
   %22 = load i64, ptr %step.sroa.9.0..sroa_idx.i, align 8
-  %step.sroa.10.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4140
+  %step.sroa.10.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4100
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.i, ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.0..sroa_idx.i, i64 12, i1 false)
-  %step.sroa.1038.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4152
+  %step.sroa.1038.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4112
   %step.sroa.1038.0.copyload.i = load i64, ptr %step.sroa.1038.0..sroa_idx.i, align 8
-  %23 = getelementptr i8, ptr %0, i64 3976
+  %23 = getelementptr i8, ptr %0, i64 3936
   store i64 %16, ptr %23, align 8
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 248
@@ -1346,7 +1346,7 @@ then2:                                            ; preds = %merge
   %30 = load i64, ptr %29, align 8
   %31 = getelementptr %7, ptr %25, i64 %28, i32 3
   %32 = load i8, ptr %31, align 1
-  %33 = getelementptr i8, ptr %0, i64 4184
+  %33 = getelementptr i8, ptr %0, i64 4144
   %34 = load i8, ptr %33, align 1
   %35 = trunc i8 %34 to i1
   br i1 %35, label %merge.thread.i, label %then.i
@@ -1369,7 +1369,7 @@ merge.thread42.i:                                 ; preds = %then.i
   %43 = select i1 %42, double 2.500000e-01, double %41
   %44 = fcmp ogt double %43, 1.000000e+00
   %45 = select i1 %44, double 1.000000e+00, double %43
-  %46 = getelementptr i8, ptr %0, i64 768
+  %46 = getelementptr i8, ptr %0, i64 728
   %47 = load double, ptr %46, align 8
   %48 = fsub double %45, %47
   %49 = fmul double %48, 6.250000e-02
@@ -1383,7 +1383,7 @@ merge.thread.i:                                   ; preds = %then2
   br i1 %52, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %merge.thread.i, %merge.thread42.i, %merge.i
-  %53 = getelementptr i8, ptr %0, i64 3984
+  %53 = getelementptr i8, ptr %0, i64 3944
   store i64 %30, ptr %53, align 8
   br label %merge1.i
 
@@ -1392,7 +1392,7 @@ merge.i20.i:                                      ; preds = %merge.thread42.i
   %55 = select i1 %54, double 8.000000e-01, double %41
   %56 = fcmp ogt double %55, 1.250000e+00
   %57 = select i1 %56, double 1.250000e+00, double %55
-  %58 = getelementptr i8, ptr %0, i64 760
+  %58 = getelementptr i8, ptr %0, i64 720
   %59 = load double, ptr %58, align 8
   %60 = fsub double %57, %59
   %61 = fmul double %60, 6.250000e-02
@@ -1401,12 +1401,12 @@ merge.i20.i:                                      ; preds = %merge.thread42.i
   br label %merge1.i
 
 merge1.i:                                         ; preds = %merge.i20.i, %then2.i, %merge.thread.i, %merge.i
-  %63 = getelementptr i8, ptr %0, i64 2464
+  %63 = getelementptr i8, ptr %0, i64 2424
   %64 = call i32 @pthread_mutex_lock(ptr %63)
-  %65 = getelementptr i8, ptr %0, i64 4176
+  %65 = getelementptr i8, ptr %0, i64 4136
   %66 = load i64, ptr %65, align 8
   %67 = icmp eq i64 %66, 4096
-  %68 = getelementptr i8, ptr %0, i64 4168
+  %68 = getelementptr i8, ptr %0, i64 4128
   %69 = load i64, ptr %68, align 8
   br i1 %67, label %then.i.i, label %"$Loop.record_step.exit"
 
@@ -1420,7 +1420,7 @@ then.i.i:                                         ; preds = %merge1.i
 "$Loop.record_step.exit":                         ; preds = %merge1.i, %then.i.i
   %72 = phi i64 [ 4095, %then.i.i ], [ %66, %merge1.i ]
   %73 = phi i64 [ %71, %then.i.i ], [ %69, %merge1.i ]
-  %74 = getelementptr i8, ptr %0, i64 4160
+  %74 = getelementptr i8, ptr %0, i64 4120
   %75 = and i8 %32, 1
   %76 = zext nneg i8 %75 to i32
   %77 = load ptr, ptr %74, align 8
@@ -1450,41 +1450,41 @@ then.i.i:                                         ; preds = %merge1.i
   %83 = call i32 @pthread_mutex_unlock(ptr %63)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %step.sroa.7.i)
   call void @llvm.lifetime.end.p0(i64 12, ptr nonnull %step.sroa.10.i)
-  %84 = getelementptr i8, ptr %0, i64 1928
+  %84 = getelementptr i8, ptr %0, i64 1888
   store i64 %16, ptr %84, align 8
-  %85 = getelementptr i8, ptr %0, i64 1936
+  %85 = getelementptr i8, ptr %0, i64 1896
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %0, i64 1840
+  %88 = getelementptr i8, ptr %0, i64 1800
   %89 = load i64, ptr %2, align 8
   %90 = icmp sgt i64 %89, 0
   br i1 %90, label %forbody.lr.ph.i, label %common.ret.sink.split
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.exit"
-  %91 = getelementptr i8, ptr %0, i64 744
-  %92 = getelementptr i8, ptr %0, i64 724
-  %93 = getelementptr i8, ptr %0, i64 745
-  %94 = getelementptr i8, ptr %0, i64 1440
-  %95 = getelementptr i8, ptr %0, i64 1376
-  %96 = getelementptr i8, ptr %0, i64 1384
-  %97 = getelementptr i8, ptr %0, i64 1416
-  %98 = getelementptr i8, ptr %0, i64 1400
-  %99 = getelementptr i8, ptr %0, i64 1464
-  %100 = getelementptr i8, ptr %0, i64 1448
-  %101 = getelementptr i8, ptr %0, i64 1424
-  %102 = getelementptr i8, ptr %0, i64 1404
-  %103 = getelementptr i8, ptr %0, i64 1408
-  %104 = getelementptr i8, ptr %0, i64 1396
-  %105 = getelementptr i8, ptr %0, i64 1392
-  %106 = getelementptr i8, ptr %0, i64 1456
-  %107 = getelementptr i8, ptr %0, i64 1388
-  %108 = getelementptr i8, ptr %0, i64 1592
-  %109 = getelementptr i8, ptr %0, i64 1912
-  %110 = getelementptr i8, ptr %0, i64 1916
-  %111 = getelementptr i8, ptr %0, i64 1696
-  %112 = getelementptr i8, ptr %0, i64 1704
-  %113 = getelementptr i8, ptr %0, i64 1992
+  %91 = getelementptr i8, ptr %0, i64 704
+  %92 = getelementptr i8, ptr %0, i64 684
+  %93 = getelementptr i8, ptr %0, i64 705
+  %94 = getelementptr i8, ptr %0, i64 1400
+  %95 = getelementptr i8, ptr %0, i64 1336
+  %96 = getelementptr i8, ptr %0, i64 1344
+  %97 = getelementptr i8, ptr %0, i64 1376
+  %98 = getelementptr i8, ptr %0, i64 1360
+  %99 = getelementptr i8, ptr %0, i64 1424
+  %100 = getelementptr i8, ptr %0, i64 1408
+  %101 = getelementptr i8, ptr %0, i64 1384
+  %102 = getelementptr i8, ptr %0, i64 1364
+  %103 = getelementptr i8, ptr %0, i64 1368
+  %104 = getelementptr i8, ptr %0, i64 1356
+  %105 = getelementptr i8, ptr %0, i64 1352
+  %106 = getelementptr i8, ptr %0, i64 1416
+  %107 = getelementptr i8, ptr %0, i64 1348
+  %108 = getelementptr i8, ptr %0, i64 1552
+  %109 = getelementptr i8, ptr %0, i64 1872
+  %110 = getelementptr i8, ptr %0, i64 1876
+  %111 = getelementptr i8, ptr %0, i64 1656
+  %112 = getelementptr i8, ptr %0, i64 1664
+  %113 = getelementptr i8, ptr %0, i64 1952
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i22, %forbody.lr.ph.i
@@ -2803,20 +2803,20 @@ merge1.i22:                                       ; preds = %then3.i.i, %"$Seque
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %772 = getelementptr i8, ptr %0, i64 1928
+  %772 = getelementptr i8, ptr %0, i64 1888
   store i64 %16, ptr %772, align 8
-  %773 = getelementptr i8, ptr %0, i64 2614
+  %773 = getelementptr i8, ptr %0, i64 2574
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %773, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %774 = getelementptr i8, ptr %0, i64 1864
+  %774 = getelementptr i8, ptr %0, i64 1824
   store i8 0, ptr %774, align 1
-  %775 = getelementptr i8, ptr %0, i64 1840
+  %775 = getelementptr i8, ptr %0, i64 1800
   %776 = load i64, ptr %2, align 8
   %777 = icmp sgt i64 %776, 0
   br i1 %777, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %778 = getelementptr i8, ptr %0, i64 1696
-  %779 = getelementptr i8, ptr %0, i64 1704
+  %778 = getelementptr i8, ptr %0, i64 1656
+  %779 = getelementptr i8, ptr %0, i64 1664
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
@@ -2887,8 +2887,8 @@ entry:
   %time.i.i = alloca %6, align 8
   %index.i.i = alloca i32, align 4
   %message = alloca %4, align 8
-  %1 = getelementptr i8, ptr %0, i64 720
-  %2 = getelementptr i8, ptr %0, i64 1864
+  %1 = getelementptr i8, ptr %0, i64 680
+  %2 = getelementptr i8, ptr %0, i64 1824
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %merge, label %common.ret
@@ -2903,7 +2903,7 @@ common.ret:                                       ; preds = %common.ret.sink.spl
 
 merge:                                            ; preds = %entry
   store i8 0, ptr %message, align 8
-  %5 = getelementptr i8, ptr %0, i64 4000
+  %5 = getelementptr i8, ptr %0, i64 3960
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %then.i, label %merge.i
@@ -2933,16 +2933,16 @@ then.i:                                           ; preds = %merge
   br label %then2
 
 merge.i:                                          ; preds = %"$RankGroup.await_forward.exit.thread.i", %merge
-  %17 = getelementptr i8, ptr %0, i64 2464
+  %17 = getelementptr i8, ptr %0, i64 2424
   %18 = call i32 @pthread_mutex_lock(ptr %17)
-  %19 = getelementptr i8, ptr %0, i64 3688
-  %20 = getelementptr i8, ptr %0, i64 3696
+  %19 = getelementptr i8, ptr %0, i64 3648
+  %20 = getelementptr i8, ptr %0, i64 3656
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.lr.ph.i.i, label %"$Loop.take_masks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %23 = getelementptr i8, ptr %0, i64 3984
+  %23 = getelementptr i8, ptr %0, i64 3944
   %xtraiter = and i64 %21, 1
   %24 = icmp eq i64 %21, 1
   br i1 %24, label %"$Loop.take_masks.exit.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.new
@@ -3056,32 +3056,32 @@ then.i.i32.i.epil:                                ; preds = %and.lhs.true.i.i.i.
   br label %"$Loop.take_masks.exit.i"
 
 "$Loop.take_masks.exit.i":                        ; preds = %"$Sequence.take_mask.exit.i.i.epil", %"$Loop.take_masks.exit.i.loopexit.unr-lcssa", %merge.i
-  %78 = getelementptr i8, ptr %0, i64 2612
+  %78 = getelementptr i8, ptr %0, i64 2572
   store i8 0, ptr %78, align 1
   %79 = call i32 @pthread_mutex_unlock(ptr %17)
   %80 = load i8, ptr %5, align 1
   %.not.i = icmp eq i8 %80, 0
-  %81 = getelementptr i8, ptr %0, i64 1840
-  %82 = getelementptr i8, ptr %0, i64 1848
+  %81 = getelementptr i8, ptr %0, i64 1800
+  %82 = getelementptr i8, ptr %0, i64 1808
   %83 = load i64, ptr %82, align 8
   %84 = icmp sgt i64 %83, 0
   br i1 %84, label %forbody.lr.ph.i33.i, label %"$Scheduler.write_awaited_masks.exit.i"
 
 forbody.lr.ph.i33.i:                              ; preds = %"$Loop.take_masks.exit.i"
-  %85 = getelementptr i8, ptr %0, i64 1592
-  %86 = getelementptr i8, ptr %0, i64 1984
-  %87 = getelementptr i8, ptr %0, i64 1816
-  %88 = getelementptr i8, ptr %0, i64 1824
-  %89 = getelementptr i8, ptr %0, i64 1976
-  %90 = getelementptr i8, ptr %0, i64 724
-  %91 = getelementptr i8, ptr %0, i64 1440
-  %92 = getelementptr i8, ptr %0, i64 1424
-  %93 = getelementptr i8, ptr %0, i64 1392
-  %94 = getelementptr i8, ptr %0, i64 1456
-  %95 = getelementptr i8, ptr %0, i64 1388
-  %96 = getelementptr i8, ptr %0, i64 1404
-  %97 = getelementptr i8, ptr %0, i64 1408
-  %98 = getelementptr i8, ptr %0, i64 1396
+  %85 = getelementptr i8, ptr %0, i64 1552
+  %86 = getelementptr i8, ptr %0, i64 1944
+  %87 = getelementptr i8, ptr %0, i64 1776
+  %88 = getelementptr i8, ptr %0, i64 1784
+  %89 = getelementptr i8, ptr %0, i64 1936
+  %90 = getelementptr i8, ptr %0, i64 684
+  %91 = getelementptr i8, ptr %0, i64 1400
+  %92 = getelementptr i8, ptr %0, i64 1384
+  %93 = getelementptr i8, ptr %0, i64 1352
+  %94 = getelementptr i8, ptr %0, i64 1416
+  %95 = getelementptr i8, ptr %0, i64 1348
+  %96 = getelementptr i8, ptr %0, i64 1364
+  %97 = getelementptr i8, ptr %0, i64 1368
+  %98 = getelementptr i8, ptr %0, i64 1356
   br label %forbody.i34.i
 
 forbody.i34.i:                                    ; preds = %merge1.i.i, %forbody.lr.ph.i33.i
@@ -3557,7 +3557,7 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   %316 = add i64 %313, %315
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
   %317 = load ptr, ptr %0, align 8
-  %318 = getelementptr i8, ptr %0, i64 2000
+  %318 = getelementptr i8, ptr %0, i64 1960
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %launch.i.i)
   %319 = getelementptr i8, ptr %317, i64 296
   %320 = load i64, ptr %319, align 8
@@ -3582,13 +3582,13 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   br i1 %331, label %and.lhs.true.i.i42.i, label %"$StepPlan.is_decode.exit.thread.i.i"
 
 and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_awaited_masks.exit.i"
-  %332 = getelementptr i8, ptr %0, i64 2004
+  %332 = getelementptr i8, ptr %0, i64 1964
   %333 = load i32, ptr %332, align 4
   %334 = icmp eq i32 %330, %333
   br i1 %334, label %"$StepPlan.is_decode.exit.i.i", label %"$StepPlan.is_decode.exit.thread.i.i"
 
 "$StepPlan.is_decode.exit.i.i":                   ; preds = %and.lhs.true.i.i42.i
-  %335 = getelementptr i8, ptr %0, i64 2020
+  %335 = getelementptr i8, ptr %0, i64 1980
   %336 = load i32, ptr %335, align 4
   %337 = icmp eq i32 %336, %330
   %cond.fr.i.i = freeze i1 %337
@@ -3600,16 +3600,16 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   %339 = getelementptr i8, ptr %327, i64 %338
   %340 = getelementptr i8, ptr %339, i64 152
   %341 = load ptr, ptr %340, align 8
-  %342 = getelementptr i8, ptr %0, i64 2224
+  %342 = getelementptr i8, ptr %0, i64 2184
   %343 = load ptr, ptr %342, align 8
-  %344 = getelementptr i8, ptr %0, i64 2020
+  %344 = getelementptr i8, ptr %0, i64 1980
   %345 = load i32, ptr %344, align 4
   %346 = sext i32 %345 to i64
   %347 = shl nsw i64 %346, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %341, ptr align 1 %343, i64 %347, i1 false)
   %348 = getelementptr i8, ptr %339, i64 160
   %349 = load ptr, ptr %348, align 8
-  %350 = getelementptr i8, ptr %0, i64 2232
+  %350 = getelementptr i8, ptr %0, i64 2192
   %351 = load ptr, ptr %350, align 8
   %352 = load i32, ptr %344, align 4
   %353 = sext i32 %352 to i64
@@ -3617,11 +3617,11 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %349, ptr align 1 %351, i64 %354, i1 false)
   %355 = getelementptr i8, ptr %339, i64 208
   %356 = load ptr, ptr %355, align 8
-  %357 = getelementptr i8, ptr %0, i64 2280
+  %357 = getelementptr i8, ptr %0, i64 2240
   %358 = load ptr, ptr %357, align 8
-  %359 = getelementptr i8, ptr %0, i64 2028
+  %359 = getelementptr i8, ptr %0, i64 1988
   %.val.i.i38.i = load i32, ptr %359, align 4
-  %360 = getelementptr i8, ptr %0, i64 2068
+  %360 = getelementptr i8, ptr %0, i64 2028
   %.val8.i.i.i = load i32, ptr %360, align 4
   %361 = sext i32 %.val.i.i38.i to i64
   %362 = sext i32 %.val8.i.i.i to i64
@@ -3658,16 +3658,16 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
 
 "$Loop.sample_launched.exit":                     ; preds = %"$RankGroup.run_launch.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %launch.i.i)
-  %377 = getelementptr i8, ptr %0, i64 3960
+  %377 = getelementptr i8, ptr %0, i64 3920
   %378 = load i64, ptr %377, align 8
   %379 = sub i64 %316, %378
-  %380 = getelementptr i8, ptr %0, i64 4144
+  %380 = getelementptr i8, ptr %0, i64 4104
   store i64 %379, ptr %380, align 8
-  %381 = getelementptr i8, ptr %0, i64 3952
+  %381 = getelementptr i8, ptr %0, i64 3912
   %382 = load i64, ptr %381, align 8
   %383 = add i64 %382, %379
   store i64 %383, ptr %381, align 8
-  %384 = getelementptr i8, ptr %0, i64 3928
+  %384 = getelementptr i8, ptr %0, i64 3888
   %385 = load i64, ptr %384, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i43.i)
   %386 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i43.i)
@@ -3681,27 +3681,27 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
   %393 = add i64 %392, %388
   store i64 %393, ptr %384, align 8
   store i8 0, ptr %5, align 1
-  %394 = getelementptr i8, ptr %0, i64 3992
+  %394 = getelementptr i8, ptr %0, i64 3952
   br label %common.ret.sink.split
 
 then2:                                            ; preds = %"$RankGroup.await_forward.exit.i", %"$RankGroup.sample.exit.i"
   %common.ret.op.i.ph = phi i32 [ %374, %"$RankGroup.sample.exit.i" ], [ %14, %"$RankGroup.await_forward.exit.i" ]
   store i8 0, ptr %5, align 1
-  %395 = getelementptr i8, ptr %0, i64 3992
+  %395 = getelementptr i8, ptr %0, i64 3952
   store i64 0, ptr %395, align 8
-  %396 = getelementptr i8, ptr %0, i64 2614
+  %396 = getelementptr i8, ptr %0, i64 2574
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %396, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
   store i8 0, ptr %2, align 1
-  %397 = getelementptr i8, ptr %0, i64 1840
-  %398 = getelementptr i8, ptr %0, i64 1848
+  %397 = getelementptr i8, ptr %0, i64 1800
+  %398 = getelementptr i8, ptr %0, i64 1808
   %399 = load i64, ptr %398, align 8
   %400 = icmp sgt i64 %399, 0
   br i1 %400, label %forbody.lr.ph.i.i10, label %common.ret.sink.split
 
 forbody.lr.ph.i.i10:                              ; preds = %then2
-  %401 = getelementptr i8, ptr %0, i64 1696
-  %402 = getelementptr i8, ptr %0, i64 1704
-  %403 = getelementptr i8, ptr %0, i64 1928
+  %401 = getelementptr i8, ptr %0, i64 1656
+  %402 = getelementptr i8, ptr %0, i64 1664
+  %403 = getelementptr i8, ptr %0, i64 1888
   br label %forbody.i.i11
 
 forbody.i.i11:                                    ; preds = %merge1.i.i15, %forbody.lr.ph.i.i10
@@ -7874,7 +7874,7 @@ merge5:                                           ; preds = %forbody
 define internal fastcc noundef i32 @"$Loop.grow_state"(ptr %0, ptr nocapture %1, i32 %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 724
+  %4 = getelementptr i8, ptr %0, i64 684
   %.val = load i32, ptr %4, align 4
   %5 = getelementptr i8, ptr %1, i64 88
   %.val9 = load i64, ptr %5, align 8
@@ -7884,9 +7884,9 @@ entry:
   %9 = trunc i64 %.val9 to i32
   %10 = sub i32 %8, %9
   %11 = tail call i32 @llvm.smax.i32(i32 %10, i32 0)
-  %12 = getelementptr i8, ptr %0, i64 1388
+  %12 = getelementptr i8, ptr %0, i64 1348
   %.val12.i = load i32, ptr %12, align 4
-  %13 = getelementptr i8, ptr %0, i64 1396
+  %13 = getelementptr i8, ptr %0, i64 1356
   %.val13.i = load i32, ptr %13, align 4
   %14 = add i32 %.val13.i, %.val12.i
   %15 = icmp slt i32 %14, %11
@@ -7897,15 +7897,15 @@ forcond.preheader:                                ; preds = %entry
   br i1 %16, label %forbody.lr.ph, label %common.ret
 
 forbody.lr.ph:                                    ; preds = %forcond.preheader
-  %17 = getelementptr i8, ptr %0, i64 1376
-  %18 = getelementptr i8, ptr %0, i64 1456
-  %19 = getelementptr i8, ptr %0, i64 1440
-  %20 = getelementptr i8, ptr %0, i64 1392
+  %17 = getelementptr i8, ptr %0, i64 1336
+  %18 = getelementptr i8, ptr %0, i64 1416
+  %19 = getelementptr i8, ptr %0, i64 1400
+  %20 = getelementptr i8, ptr %0, i64 1352
   %21 = getelementptr i8, ptr %1, i64 80
-  %22 = getelementptr i8, ptr %0, i64 1592
+  %22 = getelementptr i8, ptr %0, i64 1552
   %23 = getelementptr i8, ptr %1, i64 72
-  %24 = getelementptr i8, ptr %0, i64 1912
-  %25 = getelementptr i8, ptr %0, i64 1916
+  %24 = getelementptr i8, ptr %0, i64 1872
+  %25 = getelementptr i8, ptr %0, i64 1876
   br label %forbody
 
 then.i:                                           ; preds = %entry
@@ -7913,7 +7913,7 @@ then.i:                                           ; preds = %entry
   br i1 %.not.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = getelementptr i8, ptr %0, i64 1380
+  %26 = getelementptr i8, ptr %0, i64 1340
   %27 = load i32, ptr %26, align 4
   %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.34", i32 %11, i32 %14, i32 %27)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
@@ -8110,14 +8110,14 @@ then.i:                                           ; preds = %merge.i
 define internal fastcc i32 @"$Loop.decode_last_token"(ptr %0, ptr nocapture %1, ptr %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 2000
-  %5 = getelementptr i8, ptr %0, i64 2352
+  %4 = getelementptr i8, ptr %0, i64 1960
+  %5 = getelementptr i8, ptr %0, i64 2312
   store ptr null, ptr %5, align 8
-  %6 = getelementptr i8, ptr %0, i64 2120
+  %6 = getelementptr i8, ptr %0, i64 2080
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %4, i8 0, i64 44, i1 false)
   %7 = load ptr, ptr %6, align 8
   store i32 0, ptr %7, align 4
-  %8 = getelementptr i8, ptr %0, i64 2256
+  %8 = getelementptr i8, ptr %0, i64 2216
   %9 = load ptr, ptr %8, align 8
   store i32 0, ptr %9, align 4
   %10 = getelementptr i8, ptr %1, i64 72
@@ -8128,23 +8128,23 @@ entry:
   %15 = load ptr, ptr %14, align 8
   %16 = getelementptr i8, ptr %0, i64 20
   %17 = load i32, ptr %16, align 4
-  %18 = getelementptr i8, ptr %0, i64 2112
+  %18 = getelementptr i8, ptr %0, i64 2072
   %19 = load ptr, ptr %18, align 8
   %20 = load i32, ptr %4, align 4
   %21 = sext i32 %20 to i64
   %22 = getelementptr i32, ptr %19, i64 %21
   store i32 -1, ptr %22, align 4
-  %23 = getelementptr i8, ptr %0, i64 2052
+  %23 = getelementptr i8, ptr %0, i64 2012
   %.val.i.i = load i32, ptr %23, align 4
-  %24 = getelementptr i8, ptr %0, i64 2288
+  %24 = getelementptr i8, ptr %0, i64 2248
   %.val29.i.i = load ptr, ptr %24, align 8
   %25 = sext i32 %11 to i64
   %26 = sext i32 %.val.i.i to i64
   %27 = mul nsw i64 %26, %25
   %28 = getelementptr i32, ptr %.val29.i.i, i64 %27
-  %29 = getelementptr i8, ptr %0, i64 2088
-  %30 = getelementptr i8, ptr %0, i64 2096
-  %31 = getelementptr i8, ptr %0, i64 2104
+  %29 = getelementptr i8, ptr %0, i64 2048
+  %30 = getelementptr i8, ptr %0, i64 2056
+  %31 = getelementptr i8, ptr %0, i64 2064
   %32 = load i32, ptr %4, align 4
   %33 = sext i32 %13 to i64
   %34 = getelementptr i32, ptr %15, i64 %33
@@ -8170,14 +8170,14 @@ entry:
   %51 = add i32 %50, 1
   store i32 %51, ptr %4, align 4
   %52 = add i32 %13, 1
-  %53 = getelementptr i8, ptr %0, i64 2128
+  %53 = getelementptr i8, ptr %0, i64 2088
   %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr i8, ptr %0, i64 2008
+  %55 = getelementptr i8, ptr %0, i64 1968
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
   %58 = getelementptr i32, ptr %54, i64 %57
   store i32 %52, ptr %58, align 4
-  %59 = getelementptr i8, ptr %0, i64 2136
+  %59 = getelementptr i8, ptr %0, i64 2096
   %60 = load ptr, ptr %59, align 8
   %61 = load i32, ptr %55, align 4
   %62 = sext i32 %61 to i64
@@ -8191,11 +8191,11 @@ entry:
   %68 = sext i32 %65 to i64
   %69 = getelementptr i32, ptr %67, i64 %68
   store i32 %66, ptr %69, align 4
-  %70 = getelementptr i8, ptr %0, i64 2012
+  %70 = getelementptr i8, ptr %0, i64 1972
   %71 = load i32, ptr %70, align 4
   %72 = add i32 %71, 1
   store i32 %72, ptr %70, align 4
-  %73 = getelementptr i8, ptr %0, i64 2004
+  %73 = getelementptr i8, ptr %0, i64 1964
   %74 = load i32, ptr %73, align 4
   %75 = add i32 %74, 1
   store i32 %75, ptr %73, align 4
@@ -8203,9 +8203,9 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %76 = getelementptr i8, ptr %0, i64 2016
+  %76 = getelementptr i8, ptr %0, i64 1976
   %77 = load i32, ptr %76, align 4
-  %78 = getelementptr i8, ptr %0, i64 2144
+  %78 = getelementptr i8, ptr %0, i64 2104
   %79 = load ptr, ptr %78, align 8
   %80 = sext i32 %77 to i64
   %81 = getelementptr i32, ptr %79, i64 %80
@@ -8216,15 +8216,15 @@ then:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %83 = getelementptr i8, ptr %0, i64 1912
+  %83 = getelementptr i8, ptr %0, i64 1872
   %84 = load i32, ptr %83, align 4
-  %85 = getelementptr i8, ptr %0, i64 1916
+  %85 = getelementptr i8, ptr %0, i64 1876
   %86 = load i32, ptr %85, align 4
   %87 = icmp slt i32 %84, %86
   br i1 %87, label %then.i.i, label %"$Scheduler.write_table_range.exit.i"
 
 then.i.i:                                         ; preds = %merge
-  %88 = getelementptr i8, ptr %0, i64 1592
+  %88 = getelementptr i8, ptr %0, i64 1552
   %89 = load ptr, ptr %88, align 8
   %90 = getelementptr i8, ptr %89, i64 36
   store i32 %84, ptr %90, align 4
@@ -8241,7 +8241,7 @@ then.i.i:                                         ; preds = %merge
   br i1 %.not.i.i, label %"$RankGroup.step.exit.i", label %then.i
 
 "$RankGroup.step.exit.i":                         ; preds = %"$Scheduler.write_table_range.exit.i"
-  %96 = getelementptr i8, ptr %0, i64 2296
+  %96 = getelementptr i8, ptr %0, i64 2256
   %97 = tail call fastcc i32 @"$RankGroup.land"(ptr %94, ptr %96, ptr %3)
   %.not.i = icmp eq i32 %97, 0
   br i1 %.not.i, label %merge1, label %then.i
@@ -8252,7 +8252,7 @@ then.i:                                           ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i, label %"$Loop.run_step.exit", label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %98 = getelementptr i8, ptr %0, i64 2614
+  %98 = getelementptr i8, ptr %0, i64 2574
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %98, ptr noundef nonnull align 1 dereferenceable(1024) %3, i64 1024, i1 false)
   br label %"$Loop.run_step.exit"
 
@@ -8265,21 +8265,21 @@ common.ret:                                       ; preds = %forcond1.merge3_cri
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %"$RankGroup.step.exit.i"
-  %99 = getelementptr i8, ptr %0, i64 1936
-  %100 = getelementptr i8, ptr %0, i64 732
+  %99 = getelementptr i8, ptr %0, i64 1896
+  %100 = getelementptr i8, ptr %0, i64 692
   %101 = load i32, ptr %100, align 4
   store i32 %101, ptr %83, align 4
   store i32 0, ptr %85, align 4
   %102 = load i64, ptr %99, align 8
   %103 = add i64 %102, 1
   store i64 %103, ptr %99, align 8
-  %104 = getelementptr i8, ptr %0, i64 1952
+  %104 = getelementptr i8, ptr %0, i64 1912
   %105 = load i64, ptr %104, align 8
   %106 = load i32, ptr %73, align 4
   %107 = sext i32 %106 to i64
   %108 = add i64 %105, %107
   store i64 %108, ptr %104, align 8
-  %109 = getelementptr i8, ptr %0, i64 1944
+  %109 = getelementptr i8, ptr %0, i64 1904
   %110 = load i64, ptr %109, align 8
   %111 = load i32, ptr %4, align 4
   %112 = sext i32 %111 to i64
@@ -8291,9 +8291,9 @@ merge1:                                           ; preds = %"$RankGroup.step.ex
   store i32 %116, ptr %12, align 4
   %117 = getelementptr i8, ptr %1, i64 499
   store i8 0, ptr %117, align 1
-  %118 = getelementptr i8, ptr %0, i64 2016
+  %118 = getelementptr i8, ptr %0, i64 1976
   %119 = load i32, ptr %118, align 4
-  %120 = getelementptr i8, ptr %0, i64 2068
+  %120 = getelementptr i8, ptr %0, i64 2028
   %.val = load i32, ptr %120, align 4
   %121 = icmp sgt i32 %119, 0
   br i1 %121, label %forbody.lr.ph.i.i, label %common.ret
@@ -12567,31 +12567,31 @@ common.ret:                                       ; preds = %entry, %then2, %"$S
   ret void
 
 merge:                                            ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 720
-  %6 = getelementptr i8, ptr %0, i64 2614
-  %7 = getelementptr i8, ptr %0, i64 1632
+  %5 = getelementptr i8, ptr %0, i64 680
+  %6 = getelementptr i8, ptr %0, i64 2574
+  %7 = getelementptr i8, ptr %0, i64 1592
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %whilebody.lr.ph.i, label %condition1.preheader.i
 
 whilebody.lr.ph.i:                                ; preds = %merge
-  %10 = getelementptr i8, ptr %0, i64 1624
-  %11 = getelementptr i8, ptr %0, i64 1696
-  %12 = getelementptr i8, ptr %0, i64 1704
-  %13 = getelementptr i8, ptr %0, i64 1928
+  %10 = getelementptr i8, ptr %0, i64 1584
+  %11 = getelementptr i8, ptr %0, i64 1656
+  %12 = getelementptr i8, ptr %0, i64 1664
+  %13 = getelementptr i8, ptr %0, i64 1888
   br label %whilebody.i
 
 condition1.preheader.i:                           ; preds = %whilebody.i, %merge
-  %14 = getelementptr i8, ptr %0, i64 1608
+  %14 = getelementptr i8, ptr %0, i64 1568
   %15 = load i64, ptr %14, align 8
   %16 = icmp sgt i64 %15, 0
   br i1 %16, label %whilebody2.lr.ph.i, label %"$Scheduler.fail_all.exit"
 
 whilebody2.lr.ph.i:                               ; preds = %condition1.preheader.i
-  %17 = getelementptr i8, ptr %0, i64 1600
-  %18 = getelementptr i8, ptr %0, i64 1696
-  %19 = getelementptr i8, ptr %0, i64 1704
-  %20 = getelementptr i8, ptr %0, i64 1928
+  %17 = getelementptr i8, ptr %0, i64 1560
+  %18 = getelementptr i8, ptr %0, i64 1656
+  %19 = getelementptr i8, ptr %0, i64 1664
+  %20 = getelementptr i8, ptr %0, i64 1888
   br label %whilebody2.i
 
 whilebody.i:                                      ; preds = %whilebody.i, %whilebody.lr.ph.i
@@ -12701,13 +12701,13 @@ whilebody2.i:                                     ; preds = %whilebody2.i, %whil
   br i1 %84, label %whilebody2.i, label %"$Scheduler.fail_all.exit"
 
 "$Scheduler.fail_all.exit":                       ; preds = %whilebody2.i, %condition1.preheader.i
-  %85 = getelementptr i8, ptr %0, i64 2613
+  %85 = getelementptr i8, ptr %0, i64 2573
   %86 = load i8, ptr %85, align 1
   %87 = trunc i8 %86 to i1
   br i1 %87, label %then2, label %common.ret
 
 then2:                                            ; preds = %"$Scheduler.fail_all.exit"
-  %88 = getelementptr i8, ptr %0, i64 2464
+  %88 = getelementptr i8, ptr %0, i64 2424
   %89 = tail call i32 @pthread_mutex_lock(ptr %88)
   store i8 0, ptr %85, align 1
   %90 = tail call i32 @pthread_mutex_unlock(ptr %88)
@@ -12718,20 +12718,20 @@ define internal fastcc void @"$Loop.publish"(ptr %0) unnamed_addr {
 entry:
   %time.i.i = alloca %6, align 8
   %one.i.i = alloca i64, align 8
-  %1 = getelementptr i8, ptr %0, i64 2464
+  %1 = getelementptr i8, ptr %0, i64 2424
   %2 = tail call i32 @pthread_mutex_lock(ptr %1)
-  %3 = getelementptr i8, ptr %0, i64 1696
-  %4 = getelementptr i8, ptr %0, i64 3736
-  %5 = getelementptr i8, ptr %0, i64 1704
+  %3 = getelementptr i8, ptr %0, i64 1656
+  %4 = getelementptr i8, ptr %0, i64 3696
+  %5 = getelementptr i8, ptr %0, i64 1664
   %6 = load i64, ptr %5, align 8
   %7 = icmp sgt i64 %6, 0
   br i1 %7, label %and.lhs.true.lr.ph.i, label %merge.i
 
 and.lhs.true.lr.ph.i:                             ; preds = %entry
-  %8 = getelementptr i8, ptr %0, i64 3720
-  %9 = getelementptr i8, ptr %0, i64 3752
-  %10 = getelementptr i8, ptr %0, i64 3728
-  %11 = getelementptr i8, ptr %0, i64 3744
+  %8 = getelementptr i8, ptr %0, i64 3680
+  %9 = getelementptr i8, ptr %0, i64 3712
+  %10 = getelementptr i8, ptr %0, i64 3688
+  %11 = getelementptr i8, ptr %0, i64 3704
   %.pre.i = load i64, ptr %9, align 8
   br label %and.lhs.true.i
 
@@ -12876,26 +12876,26 @@ merge1.i.i.i:                                     ; preds = %merge1.i.i.i.loopex
 then.i:                                           ; preds = %merge.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %one.i.i)
   store i64 1, ptr %one.i.i, align 8
-  %73 = getelementptr i8, ptr %0, i64 3760
+  %73 = getelementptr i8, ptr %0, i64 3720
   %74 = load i32, ptr %73, align 4
   %75 = call i64 @write(i32 %74, ptr nonnull %one.i.i, i64 8)
-  %76 = getelementptr i8, ptr %0, i64 2552
+  %76 = getelementptr i8, ptr %0, i64 2512
   %77 = tail call i32 @pthread_cond_broadcast(ptr %76)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %one.i.i)
   br label %"$Loop.publish_events.exit"
 
 "$Loop.publish_events.exit":                      ; preds = %merge.i, %then.i
-  %78 = getelementptr i8, ptr %0, i64 1672
-  %79 = getelementptr i8, ptr %0, i64 1680
+  %78 = getelementptr i8, ptr %0, i64 1632
+  %79 = getelementptr i8, ptr %0, i64 1640
   %80 = load i64, ptr %79, align 8
   %81 = icmp sgt i64 %80, 0
   br i1 %81, label %forbody.lr.ph.i, label %"$Loop.remove_ended.exit"
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.publish_events.exit"
-  %82 = getelementptr i8, ptr %0, i64 3672
-  %83 = getelementptr i8, ptr %0, i64 3664
-  %84 = getelementptr i8, ptr %0, i64 3696
-  %85 = getelementptr i8, ptr %0, i64 3688
+  %82 = getelementptr i8, ptr %0, i64 3632
+  %83 = getelementptr i8, ptr %0, i64 3624
+  %84 = getelementptr i8, ptr %0, i64 3656
+  %85 = getelementptr i8, ptr %0, i64 3648
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$remove.exit13.i", %forbody.lr.ph.i
@@ -12986,8 +12986,8 @@ merge.i12.i:                                      ; preds = %forbody.i.i8.i
   %123 = load i64, ptr %122, align 8
   %124 = add i64 %121, %123
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
-  %125 = getelementptr i8, ptr %0, i64 3688
-  %126 = getelementptr i8, ptr %0, i64 3696
+  %125 = getelementptr i8, ptr %0, i64 3648
+  %126 = getelementptr i8, ptr %0, i64 3656
   %127 = load i64, ptr %126, align 8
   %128 = icmp sgt i64 %127, 0
   br i1 %128, label %forbody.i21.preheader, label %"$Loop.publish_outputs.exit"
@@ -13131,51 +13131,51 @@ then.i.i.epil:                                    ; preds = %forbody.i21.epil
   br i1 %epil.iter49.cmp.not, label %"$Loop.publish_outputs.exit", label %forbody.i21.epil, !llvm.loop !49
 
 "$Loop.publish_outputs.exit":                     ; preds = %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", %"$Sequence.publish_outputs.exit.i.epil", %"$Loop.remove_ended.exit"
-  %185 = getelementptr i8, ptr %0, i64 3792
-  %186 = getelementptr i8, ptr %0, i64 1936
+  %185 = getelementptr i8, ptr %0, i64 3752
+  %186 = getelementptr i8, ptr %0, i64 1896
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %185, ptr noundef nonnull align 8 dereferenceable(64) %186, i64 64, i1 false)
-  %187 = getelementptr i8, ptr %0, i64 1380
+  %187 = getelementptr i8, ptr %0, i64 1340
   %188 = load i32, ptr %187, align 4
-  %189 = getelementptr i8, ptr %0, i64 3856
+  %189 = getelementptr i8, ptr %0, i64 3816
   store i32 %188, ptr %189, align 4
-  %190 = getelementptr i8, ptr %0, i64 1388
-  %191 = getelementptr i8, ptr %0, i64 3860
+  %190 = getelementptr i8, ptr %0, i64 1348
+  %191 = getelementptr i8, ptr %0, i64 3820
   %192 = load <2 x i32>, ptr %190, align 4
   store <2 x i32> %192, ptr %191, align 4
-  %193 = getelementptr i8, ptr %0, i64 1396
+  %193 = getelementptr i8, ptr %0, i64 1356
   %194 = load i32, ptr %193, align 4
-  %195 = getelementptr i8, ptr %0, i64 3868
+  %195 = getelementptr i8, ptr %0, i64 3828
   store i32 %194, ptr %195, align 4
-  %196 = getelementptr i8, ptr %0, i64 1432
+  %196 = getelementptr i8, ptr %0, i64 1392
   %197 = load i64, ptr %196, align 8
-  %198 = getelementptr i8, ptr %0, i64 3872
+  %198 = getelementptr i8, ptr %0, i64 3832
   store i64 %197, ptr %198, align 8
-  %199 = getelementptr i8, ptr %0, i64 1608
+  %199 = getelementptr i8, ptr %0, i64 1568
   %200 = load i64, ptr %199, align 8
   %201 = trunc i64 %200 to i32
-  %202 = getelementptr i8, ptr %0, i64 3880
+  %202 = getelementptr i8, ptr %0, i64 3840
   store i32 %201, ptr %202, align 4
-  %203 = getelementptr i8, ptr %0, i64 1632
+  %203 = getelementptr i8, ptr %0, i64 1592
   %204 = load i64, ptr %203, align 8
   %205 = trunc i64 %204 to i32
-  %206 = getelementptr i8, ptr %0, i64 3884
+  %206 = getelementptr i8, ptr %0, i64 3844
   store i32 %205, ptr %206, align 4
-  %207 = getelementptr i8, ptr %0, i64 1920
+  %207 = getelementptr i8, ptr %0, i64 1880
   %208 = load i32, ptr %207, align 4
-  %209 = getelementptr i8, ptr %0, i64 3888
+  %209 = getelementptr i8, ptr %0, i64 3848
   store i32 %208, ptr %209, align 4
-  %210 = getelementptr i8, ptr %0, i64 3928
-  %211 = getelementptr i8, ptr %0, i64 3896
+  %210 = getelementptr i8, ptr %0, i64 3888
+  %211 = getelementptr i8, ptr %0, i64 3856
   %212 = load <4 x i64>, ptr %210, align 8
   store <4 x i64> %212, ptr %211, align 8
-  %213 = getelementptr i8, ptr %0, i64 1924
+  %213 = getelementptr i8, ptr %0, i64 1884
   %214 = load i32, ptr %213, align 4
   %215 = icmp eq i32 %214, 0
   br i1 %215, label %"$Scheduler.nearest_deadline.exit.thread.i", label %merge.i.i24
 
 merge.i.i24:                                      ; preds = %"$Loop.publish_outputs.exit"
-  %216 = getelementptr i8, ptr %0, i64 1624
-  %217 = getelementptr i8, ptr %0, i64 1600
+  %216 = getelementptr i8, ptr %0, i64 1584
+  %217 = getelementptr i8, ptr %0, i64 1560
   %218 = add i64 %204, %200
   %219 = icmp sgt i64 %218, 0
   br i1 %219, label %forbody.i.i.preheader, label %"$Scheduler.nearest_deadline.exit.thread.i"
@@ -13251,7 +13251,7 @@ merge2.i.i.1:                                     ; preds = %then3.i.i.1, %else4
   br i1 %niter58.ncmp.1, label %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", label %forbody.i.i
 
 "$Scheduler.nearest_deadline.exit.thread.i":      ; preds = %merge.i.i24, %"$Loop.publish_outputs.exit"
-  %246 = getelementptr i8, ptr %0, i64 3992
+  %246 = getelementptr i8, ptr %0, i64 3952
   %247 = load i64, ptr %246, align 8
   br label %"$Loop.next_wake.exit"
 
@@ -13292,7 +13292,7 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
 
 "$Scheduler.nearest_deadline.exit.i":             ; preds = %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", %merge2.i.i.epil
   %nearest.1.i.fr.i.lcssa = phi i64 [ %nearest.1.i.fr.i.lcssa.ph, %"$Scheduler.nearest_deadline.exit.i.unr-lcssa" ], [ %nearest.1.i.fr.i.epil, %merge2.i.i.epil ]
-  %259 = getelementptr i8, ptr %0, i64 3992
+  %259 = getelementptr i8, ptr %0, i64 3952
   %260 = load i64, ptr %259, align 8
   %261 = icmp eq i64 %nearest.1.i.fr.i.lcssa, 0
   %262 = call i64 @llvm.smin.i64(i64 %260, i64 %nearest.1.i.fr.i.lcssa)
@@ -13305,25 +13305,25 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
   %263 = phi i64 [ %247, %"$Scheduler.nearest_deadline.exit.thread.i" ], [ %spec.select.i, %"$Scheduler.nearest_deadline.exit.i" ]
   %264 = icmp sgt i64 %.in.i, 0
   %common.ret.op.i = select i1 %264, i64 %263, i64 %common.ret.op.i10.i
-  %265 = getelementptr i8, ptr %0, i64 3776
+  %265 = getelementptr i8, ptr %0, i64 3736
   store i64 %common.ret.op.i, ptr %265, align 8
-  %266 = getelementptr i8, ptr %0, i64 1848
+  %266 = getelementptr i8, ptr %0, i64 1808
   %.val.i = load i64, ptr %266, align 8
   %267 = icmp sgt i64 %.val.i, 0
   br i1 %267, label %or.lhs.false.i, label %"$Loop.next_plan.exit"
 
 or.lhs.false.i:                                   ; preds = %"$Loop.next_wake.exit"
-  %268 = getelementptr i8, ptr %0, i64 1864
+  %268 = getelementptr i8, ptr %0, i64 1824
   %269 = load i8, ptr %268, align 1
   %270 = trunc i8 %269 to i1
   br i1 %270, label %"$Loop.next_plan.exit", label %merge.i26
 
 merge.i26:                                        ; preds = %or.lhs.false.i
-  %271 = getelementptr i8, ptr %0, i64 3960
+  %271 = getelementptr i8, ptr %0, i64 3920
   %272 = load i64, ptr %271, align 8
-  %273 = getelementptr i8, ptr %0, i64 4152
+  %273 = getelementptr i8, ptr %0, i64 4112
   %274 = load i64, ptr %273, align 8
-  %275 = getelementptr i8, ptr %0, i64 768
+  %275 = getelementptr i8, ptr %0, i64 728
   %.val6.i = load double, ptr %275, align 8
   %276 = sitofp i64 %274 to double
   %277 = fmul double %.val6.i, %276
@@ -13338,7 +13338,7 @@ merge.i26:                                        ; preds = %or.lhs.false.i
 
 "$Loop.next_plan.exit":                           ; preds = %"$Loop.next_wake.exit", %or.lhs.false.i, %merge.i26
   %common.ret.op.i25 = phi i64 [ %284, %merge.i26 ], [ 0, %or.lhs.false.i ], [ 0, %"$Loop.next_wake.exit" ]
-  %285 = getelementptr i8, ptr %0, i64 3968
+  %285 = getelementptr i8, ptr %0, i64 3928
   store i64 %common.ret.op.i25, ptr %285, align 8
   %286 = call i32 @pthread_mutex_unlock(ptr %1)
   %287 = load i64, ptr %79, align 8
@@ -13528,15 +13528,15 @@ then.i:                                           ; preds = %entry
   br label %"$status.clear.exit"
 
 "$status.clear.exit":                             ; preds = %entry, %then.i
-  %4 = getelementptr i8, ptr %0, i64 2464
+  %4 = getelementptr i8, ptr %0, i64 2424
   %5 = tail call i32 @pthread_mutex_lock(ptr %4)
-  %6 = getelementptr i8, ptr %0, i64 3672
+  %6 = getelementptr i8, ptr %0, i64 3632
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   br i1 %8, label %forbody.lr.ph.i, label %then
 
 forbody.lr.ph.i:                                  ; preds = %"$status.clear.exit"
-  %9 = getelementptr i8, ptr %0, i64 3664
+  %9 = getelementptr i8, ptr %0, i64 3624
   %10 = load ptr, ptr %9, align 8
   br label %forbody.i
 
@@ -13586,9 +13586,9 @@ merge:                                            ; preds = %forbody.i
   %. = select i1 %2, i64 497, i64 498
   %23 = getelementptr i8, ptr %13, i64 %.
   store i8 1, ptr %23, align 1
-  %24 = getelementptr i8, ptr %0, i64 2611
+  %24 = getelementptr i8, ptr %0, i64 2571
   store i8 1, ptr %24, align 1
-  %25 = getelementptr i8, ptr %0, i64 2504
+  %25 = getelementptr i8, ptr %0, i64 2464
   %26 = tail call i32 @pthread_cond_signal(ptr %25)
   %27 = tail call i32 @pthread_mutex_unlock(ptr %4)
   br label %common.ret
@@ -13724,7 +13724,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 10392
+  %28 = getelementptr i8, ptr %22, i64 10352
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -40523,13 +40523,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 8128
+  %28 = getelementptr i8, ptr %22, i64 8088
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 8156
+  %30 = getelementptr i8, ptr %22, i64 8116
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -50580,10 +50580,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9096
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9056
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10352
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10384
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10312
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10344
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -50593,8 +50593,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10376
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10360
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10336
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10320
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -50654,11 +50654,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10376
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10336
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10360
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10320
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -50671,13 +50671,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10392
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10352
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 9136
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 9096
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -50854,19 +50854,19 @@ common.ret:                                       ; preds = %"$printable.clean.e
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %34 = getelementptr i8, ptr %23, i64 6632
-  %35 = getelementptr i8, ptr %23, i64 8992
+  %35 = getelementptr i8, ptr %23, i64 8952
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 9080
+  %37 = getelementptr i8, ptr %23, i64 9040
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 9088
+  %40 = getelementptr i8, ptr %23, i64 9048
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 9032
+  %42 = getelementptr i8, ptr %23, i64 8992
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51104,21 +51104,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 10816
+  %115 = getelementptr i8, ptr %23, i64 10776
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 9096
+  %116 = getelementptr i8, ptr %23, i64 9056
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 9243
+  %118 = getelementptr i8, ptr %23, i64 9203
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 9136
+  %119 = getelementptr i8, ptr %23, i64 9096
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 9032
+  %125 = getelementptr i8, ptr %23, i64 8992
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -51325,19 +51325,19 @@ then2.i.i29:                                      ; preds = %then10
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %42 = getelementptr i8, ptr %31, i64 6632
-  %43 = getelementptr i8, ptr %31, i64 8992
+  %43 = getelementptr i8, ptr %31, i64 8952
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 9080
+  %45 = getelementptr i8, ptr %31, i64 9040
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 9088
+  %48 = getelementptr i8, ptr %31, i64 9048
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 9032
+  %50 = getelementptr i8, ptr %31, i64 8992
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51971,21 +51971,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 10816
+  %228 = getelementptr i8, ptr %31, i64 10776
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 9096
+  %229 = getelementptr i8, ptr %31, i64 9056
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 9243
+  %231 = getelementptr i8, ptr %31, i64 9203
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 9136
+  %232 = getelementptr i8, ptr %31, i64 9096
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 9032
+  %238 = getelementptr i8, ptr %31, i64 8992
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -52102,19 +52102,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 8992
+  %42 = getelementptr i8, ptr %31, i64 8952
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 9080
+  %44 = getelementptr i8, ptr %31, i64 9040
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 9088
+  %47 = getelementptr i8, ptr %31, i64 9048
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 9032
+  %49 = getelementptr i8, ptr %31, i64 8992
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52130,18 +52130,18 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %54 = getelementptr i8, ptr %31, i64 6304
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 9096
+  %56 = getelementptr i8, ptr %31, i64 9056
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 9243
+  %58 = getelementptr i8, ptr %31, i64 9203
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 9136
+  %59 = getelementptr i8, ptr %31, i64 9096
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 9032
+  %65 = getelementptr i8, ptr %31, i64 8992
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -52293,19 +52293,19 @@ merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 8992
+  %37 = getelementptr i8, ptr %24, i64 8952
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 9080
+  %39 = getelementptr i8, ptr %24, i64 9040
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 9088
+  %42 = getelementptr i8, ptr %24, i64 9048
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 9032
+  %44 = getelementptr i8, ptr %24, i64 8992
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52317,7 +52317,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 9096
+  %48 = getelementptr i8, ptr %24, i64 9056
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
   %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6648
@@ -52348,13 +52348,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 8288
+  %58 = getelementptr i8, ptr %24, i64 8248
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 8280
+  %61 = getelementptr i8, ptr %24, i64 8240
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -52525,15 +52525,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 10352
-  %179 = getelementptr i8, ptr %24, i64 10344
+  %178 = getelementptr i8, ptr %24, i64 10312
+  %179 = getelementptr i8, ptr %24, i64 10304
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 10384
+  %183 = getelementptr i8, ptr %24, i64 10344
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 10360
+  %186 = getelementptr i8, ptr %24, i64 10320
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -52545,7 +52545,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 10368
+  %190 = getelementptr i8, ptr %24, i64 10328
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -52562,7 +52562,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 10376
+  %195 = getelementptr i8, ptr %24, i64 10336
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -52626,7 +52626,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 10376
+  %224 = getelementptr i8, ptr %24, i64 10336
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
@@ -52652,13 +52652,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 9245
+  %231 = getelementptr i8, ptr %24, i64 9205
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 9246
+  %234 = getelementptr i8, ptr %24, i64 9206
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -52680,13 +52680,13 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 10304
+  %241 = getelementptr i8, ptr %24, i64 10264
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 10296
+  %244 = getelementptr i8, ptr %24, i64 10256
   %245 = load ptr, ptr %244, align 8
   %246 = getelementptr i8, ptr %24, i64 6652
   %247 = load i32, ptr %246, align 4
@@ -52742,7 +52742,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %268 = getelementptr i8, ptr %24, i64 10488
+  %268 = getelementptr i8, ptr %24, i64 10448
   %269 = load i32, ptr %268, align 4
   %270 = icmp sgt i32 %269, %1
   br i1 %270, label %then.i.i.i15, label %merge.i.i
@@ -52754,15 +52754,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %272 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %273 = getelementptr i8, ptr %24, i64 7352
-  %274 = getelementptr i8, ptr %24, i64 8264
-  %275 = getelementptr i8, ptr %24, i64 8024
+  %273 = getelementptr i8, ptr %24, i64 7312
+  %274 = getelementptr i8, ptr %24, i64 8224
+  %275 = getelementptr i8, ptr %24, i64 7984
   %276 = load i32, ptr %275, align 4
   %277 = icmp sgt i32 %276, %1
   br i1 %277, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %278 = getelementptr i8, ptr %24, i64 8256
+  %278 = getelementptr i8, ptr %24, i64 8216
   %279 = load i64, ptr %274, align 8
   %280 = icmp sgt i64 %279, 0
   br i1 %280, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -52811,8 +52811,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %296 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %297 = getelementptr i8, ptr %24, i64 8008
-  %298 = getelementptr i8, ptr %24, i64 8028
+  %297 = getelementptr i8, ptr %24, i64 7968
+  %298 = getelementptr i8, ptr %24, i64 7988
   %299 = load i32, ptr %275, align 4
   %300 = load i32, ptr %298, align 4
   %301 = add i32 %300, %299
@@ -52828,15 +52828,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %306, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %307 = getelementptr i8, ptr %24, i64 8012
+  %307 = getelementptr i8, ptr %24, i64 7972
   %308 = load i32, ptr %307, align 4
   %309 = icmp sgt i32 %308, %1
   br i1 %309, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %310 = getelementptr i8, ptr %24, i64 8072
-  %311 = getelementptr i8, ptr %24, i64 8112
-  %312 = getelementptr i8, ptr %24, i64 8120
+  %310 = getelementptr i8, ptr %24, i64 8032
+  %311 = getelementptr i8, ptr %24, i64 8072
+  %312 = getelementptr i8, ptr %24, i64 8080
   %313 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %308 to i64
   br label %forbody.i.i.i
@@ -52924,7 +52924,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %342, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %343 = getelementptr i8, ptr %24, i64 8104
+  %343 = getelementptr i8, ptr %24, i64 8064
   %wide.trip.count.i.i.i.i = zext nneg i32 %341 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %344 = icmp ult i32 %341, 8
@@ -52955,12 +52955,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %340, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %348 = getelementptr i8, ptr %24, i64 8112
-  %349 = getelementptr i8, ptr %24, i64 8120
-  %350 = getelementptr i8, ptr %24, i64 8104
-  %351 = getelementptr i8, ptr %24, i64 8072
-  %352 = getelementptr i8, ptr %24, i64 8016
-  %353 = getelementptr i8, ptr %24, i64 8080
+  %348 = getelementptr i8, ptr %24, i64 8072
+  %349 = getelementptr i8, ptr %24, i64 8080
+  %350 = getelementptr i8, ptr %24, i64 8064
+  %351 = getelementptr i8, ptr %24, i64 8032
+  %352 = getelementptr i8, ptr %24, i64 7976
+  %353 = getelementptr i8, ptr %24, i64 8040
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -53050,8 +53050,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %400, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %401 = getelementptr i8, ptr %24, i64 8072
-  %402 = getelementptr i8, ptr %24, i64 8104
+  %401 = getelementptr i8, ptr %24, i64 8032
+  %402 = getelementptr i8, ptr %24, i64 8064
   %wide.trip.count74.i.i.i.i = zext nneg i32 %399 to i64
   br label %forbody6.i.i.i.i
 
@@ -53138,14 +53138,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 8032
+  %438 = getelementptr i8, ptr %24, i64 7992
   %439 = load i32, ptr %438, align 4
   %440 = icmp sgt i32 %439, 0
   br i1 %440, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %441 = getelementptr i8, ptr %24, i64 8096
-  %442 = getelementptr i8, ptr %24, i64 8104
+  %441 = getelementptr i8, ptr %24, i64 8056
+  %442 = getelementptr i8, ptr %24, i64 8064
   %wide.trip.count79.i.i.i.i = zext nneg i32 %439 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %443 = icmp ult i32 %439, 4
@@ -53260,13 +53260,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !120
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 8036
+  %484 = getelementptr i8, ptr %24, i64 7996
   %485 = load i32, ptr %484, align 4
   %486 = icmp eq i32 %485, -1
   br i1 %486, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %487 = getelementptr i8, ptr %24, i64 8104
+  %487 = getelementptr i8, ptr %24, i64 8064
   %488 = load ptr, ptr %487, align 8
   %489 = sext i32 %485 to i64
   %490 = getelementptr i32, ptr %488, i64 %489
@@ -53276,13 +53276,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %491, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %484, align 4
-  %492 = getelementptr i8, ptr %24, i64 8040
+  %492 = getelementptr i8, ptr %24, i64 8000
   %493 = load i32, ptr %492, align 4
   %494 = icmp eq i32 %493, -1
   br i1 %494, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %495 = getelementptr i8, ptr %24, i64 8104
+  %495 = getelementptr i8, ptr %24, i64 8064
   %496 = load ptr, ptr %495, align 8
   %497 = sext i32 %493 to i64
   %498 = getelementptr i32, ptr %496, i64 %497
@@ -53293,18 +53293,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %499, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %492, align 4
   store i32 %1, ptr %307, align 4
-  %500 = getelementptr i8, ptr %24, i64 8056
+  %500 = getelementptr i8, ptr %24, i64 8016
   %501 = load i64, ptr %500, align 8
   %502 = add i64 %501, 1
   store i64 %502, ptr %500, align 8
-  %503 = getelementptr i8, ptr %24, i64 8020
+  %503 = getelementptr i8, ptr %24, i64 7980
   store i32 0, ptr %503, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %504 = getelementptr i8, ptr %24, i64 8072
-  %505 = getelementptr i8, ptr %24, i64 8088
+  %504 = getelementptr i8, ptr %24, i64 8032
+  %505 = getelementptr i8, ptr %24, i64 8048
   %xtraiter61 = and i32 %1, 1
   %506 = icmp eq i32 %1, 1
   br i1 %506, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -53415,16 +53415,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 8256
+  %559 = getelementptr i8, ptr %24, i64 8216
   %560 = load i64, ptr %274, align 8
   %561 = icmp sgt i64 %560, 0
   br i1 %561, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %562 = getelementptr i8, ptr %24, i64 8104
-  %563 = getelementptr i8, ptr %24, i64 8224
-  %564 = getelementptr i8, ptr %24, i64 8544
-  %565 = getelementptr i8, ptr %24, i64 8548
+  %562 = getelementptr i8, ptr %24, i64 8064
+  %563 = getelementptr i8, ptr %24, i64 8184
+  %564 = getelementptr i8, ptr %24, i64 8504
+  %565 = getelementptr i8, ptr %24, i64 8508
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -53494,16 +53494,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 8280
+  %602 = getelementptr i8, ptr %24, i64 8240
   %603 = load i64, ptr %58, align 8
   %604 = icmp sgt i64 %603, 0
   br i1 %604, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %605 = getelementptr i8, ptr %24, i64 8104
-  %606 = getelementptr i8, ptr %24, i64 8224
-  %607 = getelementptr i8, ptr %24, i64 8544
-  %608 = getelementptr i8, ptr %24, i64 8548
+  %605 = getelementptr i8, ptr %24, i64 8064
+  %606 = getelementptr i8, ptr %24, i64 8184
+  %607 = getelementptr i8, ptr %24, i64 8504
+  %608 = getelementptr i8, ptr %24, i64 8508
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -53576,16 +53576,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %339, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %645 = call i32 @pthread_mutex_lock(ptr %48)
-  %646 = getelementptr i8, ptr %24, i64 9243
+  %646 = getelementptr i8, ptr %24, i64 9203
   store i8 1, ptr %646, align 1
-  %647 = getelementptr i8, ptr %24, i64 9136
+  %647 = getelementptr i8, ptr %24, i64 9096
   %648 = call i32 @pthread_cond_signal(ptr %647)
   %649 = call i32 @pthread_mutex_unlock(ptr %48)
   %650 = call i32 @pthread_mutex_lock(ptr %37)
   %651 = load i64, ptr %42, align 8
   %652 = add i64 %651, 1
   store i64 %652, ptr %42, align 8
-  %653 = getelementptr i8, ptr %24, i64 9032
+  %653 = getelementptr i8, ptr %24, i64 8992
   %654 = call i32 @pthread_cond_broadcast(ptr %653)
   %655 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -53922,9 +53922,9 @@ entry:
   %message23 = alloca %4, align 8
   %message10 = alloca %4, align 8
   %message = alloca %4, align 8
-  %1 = getelementptr i8, ptr %0, i64 720
-  %2 = getelementptr i8, ptr %0, i64 1720
-  %3 = getelementptr i8, ptr %0, i64 1728
+  %1 = getelementptr i8, ptr %0, i64 680
+  %2 = getelementptr i8, ptr %0, i64 1680
+  %3 = getelementptr i8, ptr %0, i64 1688
   %4 = load i64, ptr %3, align 8
   %5 = icmp sgt i64 %4, 0
   br i1 %5, label %forbody.lr.ph, label %merge
@@ -53936,10 +53936,10 @@ forbody.lr.ph:                                    ; preds = %entry
   %6 = getelementptr inbounds i8, ptr %transfer.i.i.i, i64 32
   %7 = getelementptr inbounds i8, ptr %transfer.i.i.i, i64 40
   %8 = ptrtoint ptr %raw.i.i to i64
-  %9 = getelementptr i8, ptr %0, i64 1696
-  %10 = getelementptr i8, ptr %0, i64 1704
-  %11 = getelementptr i8, ptr %0, i64 1928
-  %12 = getelementptr i8, ptr %0, i64 2614
+  %9 = getelementptr i8, ptr %0, i64 1656
+  %10 = getelementptr i8, ptr %0, i64 1664
+  %11 = getelementptr i8, ptr %0, i64 1888
+  %12 = getelementptr i8, ptr %0, i64 2574
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
@@ -54090,8 +54090,8 @@ merge1:                                           ; preds = %forbody, %then3, %"
 
 merge:                                            ; preds = %merge1, %entry
   %num_failed.0.lcssa = phi i32 [ 0, %entry ], [ %num_failed.1, %merge1 ]
-  %82 = getelementptr i8, ptr %0, i64 1744
-  %83 = getelementptr i8, ptr %0, i64 1752
+  %82 = getelementptr i8, ptr %0, i64 1704
+  %83 = getelementptr i8, ptr %0, i64 1712
   %84 = load i64, ptr %83, align 8
   %85 = icmp sgt i64 %84, 0
   br i1 %85, label %forbody7.lr.ph, label %merge8
@@ -54102,10 +54102,10 @@ forbody7.lr.ph:                                   ; preds = %merge
   %.sroa.45.0..sroa_idx.i.i.i73 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 24
   %86 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 32
   %87 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 40
-  %88 = getelementptr i8, ptr %0, i64 1696
-  %89 = getelementptr i8, ptr %0, i64 1704
-  %90 = getelementptr i8, ptr %0, i64 1928
-  %91 = getelementptr i8, ptr %0, i64 2614
+  %88 = getelementptr i8, ptr %0, i64 1656
+  %89 = getelementptr i8, ptr %0, i64 1664
+  %90 = getelementptr i8, ptr %0, i64 1888
+  %91 = getelementptr i8, ptr %0, i64 2574
   br label %forbody7
 
 forbody7:                                         ; preds = %forbody7.lr.ph, %merge11
@@ -54212,8 +54212,8 @@ merge11:                                          ; preds = %forbody7, %then16, 
 
 merge8:                                           ; preds = %merge11, %merge
   %num_failed.2.lcssa = phi i32 [ %num_failed.0.lcssa, %merge ], [ %num_failed.3, %merge11 ]
-  %141 = getelementptr i8, ptr %0, i64 1768
-  %142 = getelementptr i8, ptr %0, i64 1776
+  %141 = getelementptr i8, ptr %0, i64 1728
+  %142 = getelementptr i8, ptr %0, i64 1736
   %143 = load i64, ptr %142, align 8
   %144 = icmp sgt i64 %143, 0
   br i1 %144, label %forbody20.lr.ph, label %merge21
@@ -54231,10 +54231,10 @@ forbody20.lr.ph:                                  ; preds = %merge8
   %154 = getelementptr inbounds i8, ptr %args.i19.i, i64 24
   %155 = getelementptr inbounds i8, ptr %args.i19.i, i64 32
   %156 = getelementptr inbounds i8, ptr %args.i19.i, i64 36
-  %157 = getelementptr i8, ptr %0, i64 1696
-  %158 = getelementptr i8, ptr %0, i64 1704
-  %159 = getelementptr i8, ptr %0, i64 1928
-  %160 = getelementptr i8, ptr %0, i64 2614
+  %157 = getelementptr i8, ptr %0, i64 1656
+  %158 = getelementptr i8, ptr %0, i64 1664
+  %159 = getelementptr i8, ptr %0, i64 1888
+  %160 = getelementptr i8, ptr %0, i64 2574
   br label %forbody20
 
 forbody20:                                        ; preds = %forbody20.lr.ph, %merge24
@@ -54748,7 +54748,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 9096
+  %37 = getelementptr i8, ptr %25, i64 9056
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -54757,15 +54757,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 9096
+  %40 = getelementptr i8, ptr %25, i64 9056
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 10304
-  %43 = getelementptr i8, ptr %25, i64 10296
+  %42 = getelementptr i8, ptr %25, i64 10264
+  %43 = getelementptr i8, ptr %25, i64 10256
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 9244
+  %47 = getelementptr i8, ptr %25, i64 9204
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -54990,9 +54990,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 9136
+  %122 = getelementptr i8, ptr %25, i64 9096
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 9096
+  %124 = getelementptr i8, ptr %25, i64 9056
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -55104,7 +55104,7 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 9096
+  %37 = getelementptr i8, ptr %25, i64 9056
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 6640
   %40 = load ptr, ptr %39, align 8, !noalias !121
@@ -55112,11 +55112,11 @@ then.i.i:                                         ; preds = %merge
   %42 = load i32, ptr %41, align 4, !noalias !121
   %43 = getelementptr i8, ptr %25, i64 6656
   %44 = load i32, ptr %43, align 4, !noalias !121
-  %45 = getelementptr i8, ptr %25, i64 7324
+  %45 = getelementptr i8, ptr %25, i64 8652
   %46 = load i32, ptr %45, align 4, !noalias !121
   %47 = getelementptr i8, ptr %25, i64 6652
   %48 = load i32, ptr %47, align 4, !noalias !121
-  %49 = getelementptr i8, ptr %25, i64 10488
+  %49 = getelementptr i8, ptr %25, i64 10448
   %50 = load i32, ptr %49, align 4, !noalias !121
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -56370,7 +56370,7 @@ then2.i.i64.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %550 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %551 = getelementptr i8, ptr %25, i64 9245
+  %551 = getelementptr i8, ptr %25, i64 9205
   %552 = load i8, ptr %551, align 1
   %553 = trunc i8 %552 to i1
   br i1 %553, label %merge.i33.i, label %then.i.i26.i
@@ -56379,7 +56379,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %554 = getelementptr i8, ptr %25, i64 9246
+  %554 = getelementptr i8, ptr %25, i64 9206
   %555 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.28", ptr %554)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %556 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -56440,9 +56440,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %577 = getelementptr i8, ptr %25, i64 10304
+  %577 = getelementptr i8, ptr %25, i64 10264
   %578 = load i64, ptr %577, align 8
-  %579 = getelementptr i8, ptr %25, i64 10344
+  %579 = getelementptr i8, ptr %25, i64 10304
   %580 = load i32, ptr %579, align 4
   %581 = sext i32 %580 to i64
   %.not.i74.i.i = icmp slt i64 %578, %581
@@ -56482,16 +56482,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %593, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %594 = getelementptr i8, ptr %25, i64 10416
+  %594 = getelementptr i8, ptr %25, i64 10376
   %595 = load ptr, ptr %594, align 8
   %.not.i82.i.i = icmp eq ptr %595, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %596 = getelementptr i8, ptr %25, i64 7320
+  %596 = getelementptr i8, ptr %25, i64 8648
   %597 = load i32, ptr %596, align 4
   %598 = sext i32 %597 to i64
-  %599 = getelementptr i8, ptr %25, i64 7332
+  %599 = getelementptr i8, ptr %25, i64 8660
   %600 = load i32, ptr %599, align 4
   %601 = sext i32 %600 to i64
   %602 = shl nsw i64 %598, 2
@@ -56528,7 +56528,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %612 = getelementptr i8, ptr %25, i64 9240
+  %612 = getelementptr i8, ptr %25, i64 9200
   %613 = load i8, ptr %612, align 1
   %614 = trunc i8 %613 to i1
   br i1 %614, label %merge20.i.i, label %merge.i89.i.i
@@ -56536,7 +56536,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %615 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %616 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %617 = getelementptr i8, ptr %25, i64 9232
+  %617 = getelementptr i8, ptr %25, i64 9192
   %618 = call i32 @pthread_create(ptr %617, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %619 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %618, 0
@@ -56579,21 +56579,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %627 = getelementptr i8, ptr %25, i64 10400
+  %627 = getelementptr i8, ptr %25, i64 10360
   %628 = load i64, ptr %627, align 8
   store i64 %628, ptr %calloc.i.i.i, align 8
   %629 = add i64 %628, 1
   store i64 %629, ptr %627, align 8
-  %630 = getelementptr i8, ptr %25, i64 10272
+  %630 = getelementptr i8, ptr %25, i64 10232
   %631 = load ptr, ptr %630, align 8
-  %632 = getelementptr i8, ptr %25, i64 10280
+  %632 = getelementptr i8, ptr %25, i64 10240
   %633 = load i64, ptr %632, align 8
   %634 = getelementptr ptr, ptr %631, i64 %633
   store ptr %calloc.i.i.i, ptr %634, align 8
   %635 = load i64, ptr %632, align 8
   %636 = add i64 %635, 1
   store i64 %636, ptr %632, align 8
-  %637 = getelementptr i8, ptr %25, i64 10296
+  %637 = getelementptr i8, ptr %25, i64 10256
   %638 = load ptr, ptr %637, align 8
   %639 = load i64, ptr %577, align 8
   %640 = getelementptr ptr, ptr %638, i64 %639
@@ -56607,9 +56607,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %644 = getelementptr i8, ptr %25, i64 10320
+  %644 = getelementptr i8, ptr %25, i64 10280
   %645 = load ptr, ptr %644, align 8
-  %646 = getelementptr i8, ptr %25, i64 10328
+  %646 = getelementptr i8, ptr %25, i64 10288
   %647 = load i64, ptr %646, align 8
   %648 = getelementptr ptr, ptr %645, i64 %647
   store ptr %calloc.i.i.i, ptr %648, align 8
@@ -56619,7 +56619,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %651 = getelementptr i8, ptr %25, i64 9136
+  %651 = getelementptr i8, ptr %25, i64 9096
   %652 = call i32 @pthread_cond_signal(ptr %651)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -57474,59 +57474,59 @@ entry:
   %time.i39.i.i = alloca %6, align 8
   %time.i20.i.i = alloca %6, align 8
   %time.i.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 2464
-  %2 = getelementptr i8, ptr %0, i64 3720
-  %3 = getelementptr i8, ptr %0, i64 688
-  %4 = getelementptr i8, ptr %0, i64 3712
-  %5 = getelementptr i8, ptr %0, i64 3752
-  %6 = getelementptr i8, ptr %0, i64 3728
-  %7 = getelementptr i8, ptr %0, i64 3736
-  %8 = getelementptr i8, ptr %0, i64 3744
+  %1 = getelementptr i8, ptr %0, i64 2424
+  %2 = getelementptr i8, ptr %0, i64 3680
+  %3 = getelementptr i8, ptr %0, i64 2016
+  %4 = getelementptr i8, ptr %0, i64 3672
+  %5 = getelementptr i8, ptr %0, i64 3712
+  %6 = getelementptr i8, ptr %0, i64 3688
+  %7 = getelementptr i8, ptr %0, i64 3696
+  %8 = getelementptr i8, ptr %0, i64 3704
   %9 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %10 = getelementptr i8, ptr %0, i64 3648
-  %11 = getelementptr i8, ptr %0, i64 2609
-  %12 = getelementptr i8, ptr %0, i64 3968
-  %13 = getelementptr i8, ptr %0, i64 2610
-  %14 = getelementptr i8, ptr %0, i64 2611
-  %15 = getelementptr i8, ptr %0, i64 2612
-  %16 = getelementptr i8, ptr %0, i64 3776
+  %10 = getelementptr i8, ptr %0, i64 3608
+  %11 = getelementptr i8, ptr %0, i64 2569
+  %12 = getelementptr i8, ptr %0, i64 3928
+  %13 = getelementptr i8, ptr %0, i64 2570
+  %14 = getelementptr i8, ptr %0, i64 2571
+  %15 = getelementptr i8, ptr %0, i64 2572
+  %16 = getelementptr i8, ptr %0, i64 3736
   %17 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %18 = getelementptr i8, ptr %0, i64 2504
+  %18 = getelementptr i8, ptr %0, i64 2464
   %19 = getelementptr inbounds i8, ptr %time.i20.i.i, i64 8
   %20 = getelementptr inbounds i8, ptr %time.i39.i.i, i64 8
-  %21 = getelementptr i8, ptr %0, i64 2360
-  %22 = getelementptr i8, ptr %0, i64 2448
-  %23 = getelementptr i8, ptr %0, i64 2456
-  %24 = getelementptr i8, ptr %0, i64 2400
+  %21 = getelementptr i8, ptr %0, i64 2320
+  %22 = getelementptr i8, ptr %0, i64 2408
+  %23 = getelementptr i8, ptr %0, i64 2416
+  %24 = getelementptr i8, ptr %0, i64 2360
   %25 = getelementptr inbounds i8, ptr %time.i.i.i8.i, i64 8
-  %26 = getelementptr i8, ptr %0, i64 720
-  %27 = getelementptr i8, ptr %0, i64 1928
-  %28 = getelementptr i8, ptr %0, i64 3640
-  %29 = getelementptr i8, ptr %0, i64 1924
-  %30 = getelementptr i8, ptr %0, i64 1600
-  %31 = getelementptr i8, ptr %0, i64 1608
-  %32 = getelementptr i8, ptr %0, i64 3880
-  %33 = getelementptr i8, ptr %0, i64 3688
-  %34 = getelementptr i8, ptr %0, i64 3696
-  %35 = getelementptr i8, ptr %0, i64 3984
-  %36 = getelementptr i8, ptr %0, i64 1848
-  %37 = getelementptr i8, ptr %0, i64 3664
-  %38 = getelementptr i8, ptr %0, i64 3672
-  %39 = getelementptr i8, ptr %0, i64 1696
-  %40 = getelementptr i8, ptr %0, i64 1704
-  %41 = getelementptr i8, ptr %0, i64 1992
-  %42 = getelementptr i8, ptr %0, i64 1864
+  %26 = getelementptr i8, ptr %0, i64 680
+  %27 = getelementptr i8, ptr %0, i64 1888
+  %28 = getelementptr i8, ptr %0, i64 3600
+  %29 = getelementptr i8, ptr %0, i64 1884
+  %30 = getelementptr i8, ptr %0, i64 1560
+  %31 = getelementptr i8, ptr %0, i64 1568
+  %32 = getelementptr i8, ptr %0, i64 3840
+  %33 = getelementptr i8, ptr %0, i64 3648
+  %34 = getelementptr i8, ptr %0, i64 3656
+  %35 = getelementptr i8, ptr %0, i64 3944
+  %36 = getelementptr i8, ptr %0, i64 1808
+  %37 = getelementptr i8, ptr %0, i64 3624
+  %38 = getelementptr i8, ptr %0, i64 3632
+  %39 = getelementptr i8, ptr %0, i64 1656
+  %40 = getelementptr i8, ptr %0, i64 1664
+  %41 = getelementptr i8, ptr %0, i64 1952
+  %42 = getelementptr i8, ptr %0, i64 1824
   %43 = getelementptr inbounds i8, ptr %time.i.i.i.i.i, i64 8
-  %44 = getelementptr i8, ptr %0, i64 1840
-  %45 = getelementptr i8, ptr %0, i64 3992
-  %46 = getelementptr i8, ptr %0, i64 1800
-  %47 = getelementptr i8, ptr %0, i64 1632
-  %48 = getelementptr i8, ptr %0, i64 1624
-  %49 = getelementptr i8, ptr %0, i64 4000
-  %50 = getelementptr i8, ptr %0, i64 3976
+  %44 = getelementptr i8, ptr %0, i64 1800
+  %45 = getelementptr i8, ptr %0, i64 3952
+  %46 = getelementptr i8, ptr %0, i64 1760
+  %47 = getelementptr i8, ptr %0, i64 1592
+  %48 = getelementptr i8, ptr %0, i64 1584
+  %49 = getelementptr i8, ptr %0, i64 3960
+  %50 = getelementptr i8, ptr %0, i64 3936
   %51 = getelementptr i8, ptr %0, i64 672
-  %52 = getelementptr i8, ptr %0, i64 4184
-  %53 = getelementptr i8, ptr %0, i64 2352
+  %52 = getelementptr i8, ptr %0, i64 4144
+  %53 = getelementptr i8, ptr %0, i64 2312
   br label %condition.i
 
 condition.i:                                      ; preds = %"$Loop.iterate.exit.i", %entry
@@ -58682,10 +58682,10 @@ entry:
   %message.i.i = alloca %4, align 8
   %time.i7.i = alloca %6, align 8
   %time.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 720
-  %2 = getelementptr i8, ptr %0, i64 1968
+  %1 = getelementptr i8, ptr %0, i64 680
+  %2 = getelementptr i8, ptr %0, i64 1928
   %3 = load i64, ptr %2, align 8
-  %4 = getelementptr i8, ptr %0, i64 1848
+  %4 = getelementptr i8, ptr %0, i64 1808
   %.val = load i64, ptr %4, align 8
   %5 = icmp sgt i64 %.val, 0
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i)
@@ -58699,7 +58699,7 @@ entry:
   call fastcc void @"$Scheduler.expire"(ptr %1, i64 %11)
   %.val.i.i = load i64, ptr %4, align 8
   %12 = icmp sgt i64 %.val.i.i, 0
-  %13 = getelementptr i8, ptr %0, i64 1632
+  %13 = getelementptr i8, ptr %0, i64 1592
   %14 = load i64, ptr %13, align 8
   br i1 %12, label %and.lhs.true.i.i, label %merge.i.i
 
@@ -58708,9 +58708,9 @@ and.lhs.true.i.i:                                 ; preds = %entry
   br i1 %15, label %forbody.lr.ph.i.i.i, label %"$Scheduler.can_plan_ahead.exit.i.i"
 
 forbody.lr.ph.i.i.i:                              ; preds = %and.lhs.true.i.i
-  %16 = getelementptr i8, ptr %0, i64 1624
+  %16 = getelementptr i8, ptr %0, i64 1584
   %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr i8, ptr %0, i64 724
+  %18 = getelementptr i8, ptr %0, i64 684
   %.val.i.i.i = load i32, ptr %18, align 4
   %19 = add i32 %.val.i.i.i, -1
   br label %forbody.i.i.i
@@ -58790,9 +58790,9 @@ merge.i.i.i.i:                                    ; preds = %"$Sequence.sits_out
 
 "$Scheduler.can_plan_ahead.exit.i.i":             ; preds = %"$Sequence.next_length.exit.i.i.i", %and.lhs.true.i.i
   %missing.0.lcssa.i.i.i = phi i64 [ 0, %and.lhs.true.i.i ], [ %spec.select.i.i.i, %"$Sequence.next_length.exit.i.i.i" ]
-  %54 = getelementptr i8, ptr %0, i64 1388
+  %54 = getelementptr i8, ptr %0, i64 1348
   %.val9.i.i.i = load i32, ptr %54, align 4
-  %55 = getelementptr i8, ptr %0, i64 1396
+  %55 = getelementptr i8, ptr %0, i64 1356
   %.val10.i.i.i = load i32, ptr %55, align 4
   %56 = add i32 %.val10.i.i.i, %.val9.i.i.i
   %57 = sext i32 %56 to i64
@@ -58805,22 +58805,22 @@ merge.i.i:                                        ; preds = %"$Scheduler.can_pla
   br i1 %59, label %whilebody.lr.ph.i.i.i, label %"$Scheduler.prepare_running.exit.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge.i.i
-  %60 = getelementptr i8, ptr %0, i64 1624
-  %61 = getelementptr i8, ptr %0, i64 724
-  %62 = getelementptr i8, ptr %0, i64 1376
-  %63 = getelementptr i8, ptr %0, i64 1388
-  %64 = getelementptr i8, ptr %0, i64 1396
-  %65 = getelementptr i8, ptr %0, i64 1456
-  %66 = getelementptr i8, ptr %0, i64 1440
-  %67 = getelementptr i8, ptr %0, i64 1392
-  %68 = getelementptr i8, ptr %0, i64 1592
-  %69 = getelementptr i8, ptr %0, i64 1912
-  %70 = getelementptr i8, ptr %0, i64 1916
-  %71 = getelementptr i8, ptr %0, i64 1408
-  %72 = getelementptr i8, ptr %0, i64 1404
-  %73 = getelementptr i8, ptr %0, i64 1400
-  %74 = getelementptr i8, ptr %0, i64 1464
-  %75 = getelementptr i8, ptr %0, i64 1432
+  %60 = getelementptr i8, ptr %0, i64 1584
+  %61 = getelementptr i8, ptr %0, i64 684
+  %62 = getelementptr i8, ptr %0, i64 1336
+  %63 = getelementptr i8, ptr %0, i64 1348
+  %64 = getelementptr i8, ptr %0, i64 1356
+  %65 = getelementptr i8, ptr %0, i64 1416
+  %66 = getelementptr i8, ptr %0, i64 1400
+  %67 = getelementptr i8, ptr %0, i64 1352
+  %68 = getelementptr i8, ptr %0, i64 1552
+  %69 = getelementptr i8, ptr %0, i64 1872
+  %70 = getelementptr i8, ptr %0, i64 1876
+  %71 = getelementptr i8, ptr %0, i64 1368
+  %72 = getelementptr i8, ptr %0, i64 1364
+  %73 = getelementptr i8, ptr %0, i64 1360
+  %74 = getelementptr i8, ptr %0, i64 1424
+  %75 = getelementptr i8, ptr %0, i64 1392
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %"$Scheduler.prepare_decode_page.exit.i.i.i", %whilebody.lr.ph.i.i.i
@@ -59076,7 +59076,7 @@ merge.loopexit.i.i.i:                             ; preds = %"$Scheduler.prepare
   %197 = phi i64 [ %195, %merge.loopexit.i.i.i ], [ %14, %merge.i.i ]
   %198 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %58, %merge.i.i ]
   %199 = icmp sgt i64 %198, %58
-  %200 = getelementptr i8, ptr %0, i64 752
+  %200 = getelementptr i8, ptr %0, i64 712
   %.val23.i.i.i = load i64, ptr %200, align 8
   %201 = icmp sgt i64 %.val23.i.i.i, 0
   br i1 %201, label %merge.i.i.i, label %"$Scheduler.open_budget.exit.thread.i.i"
@@ -59086,7 +59086,7 @@ merge.i.i.i:                                      ; preds = %"$Scheduler.prepare
   br i1 %202, label %forbody.lr.ph.i22.i.i, label %"$Scheduler.open_budget.exit.i.i"
 
 forbody.lr.ph.i22.i.i:                            ; preds = %merge.i.i.i
-  %203 = getelementptr i8, ptr %0, i64 1624
+  %203 = getelementptr i8, ptr %0, i64 1584
   %204 = load ptr, ptr %203, align 8
   br label %forbody.i23.i.i
 
@@ -59154,20 +59154,20 @@ merge1.i.i.i:                                     ; preds = %merge2.i.i.i
   br i1 %229, label %"$Scheduler.open_budget.exit.i.i", label %or.lhs.false.i.i.i29.i.i
 
 or.lhs.false.i.i.i29.i.i:                         ; preds = %merge1.i.i.i
-  %230 = getelementptr i8, ptr %0, i64 776
+  %230 = getelementptr i8, ptr %0, i64 736
   %231 = load i32, ptr %230, align 4
   %232 = icmp eq i32 %231, 0
   br i1 %232, label %"$Scheduler.open_budget.exit.i.i", label %else.i.i.i.i.i
 
 else.i.i.i.i.i:                                   ; preds = %or.lhs.false.i.i.i29.i.i
-  %233 = getelementptr i8, ptr %0, i64 780
+  %233 = getelementptr i8, ptr %0, i64 740
   %234 = load i32, ptr %233, align 4
   %235 = sext i32 %234 to i64
   %.not.i.i.i30.i.i = icmp slt i32 %234, %rows.1.i.i.i
   br i1 %.not.i.i.i30.i.i, label %else2.i.i.i.i.i, label %then1.i.i.i.i.i
 
 then1.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %236 = getelementptr i8, ptr %0, i64 976
+  %236 = getelementptr i8, ptr %0, i64 936
   %237 = load i64, ptr %236, align 8
   br label %"$Scheduler.open_budget.exit.i.i"
 
@@ -59176,7 +59176,7 @@ else2.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
   br i1 %238, label %then4.i.i.i.i.i, label %merge.i.i.i31.i.i
 
 then4.i.i.i.i.i:                                  ; preds = %else2.i.i.i.i.i
-  %239 = getelementptr i8, ptr %0, i64 976
+  %239 = getelementptr i8, ptr %0, i64 936
   %240 = load i64, ptr %239, align 8
   %241 = mul i64 %240, %228
   %242 = sdiv i64 %241, %235
@@ -59222,7 +59222,7 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %259 = sub i32 %258, %252
   %260 = sitofp i32 %259 to double
   %261 = fdiv double %255, %260
-  %262 = getelementptr i8, ptr %0, i64 976
+  %262 = getelementptr i8, ptr %0, i64 936
   %263 = getelementptr i64, ptr %262, i64 %250
   %264 = load i64, ptr %263, align 8
   %265 = getelementptr i64, ptr %262, i64 %256
@@ -59238,18 +59238,18 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %context.0.lcssa38.i.i.i = phi i64 [ %context.1.i.i.i, %then1.i.i.i.i.i ], [ %context.1.i.i.i, %then4.i.i.i.i.i ], [ %context.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %context.1.i.i.i, %or.lhs.false.i.i.i29.i.i ], [ %context.1.i.i.i, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
   %272 = phi i32 [ %rows.1.i.i.i, %then1.i.i.i.i.i ], [ %rows.1.i.i.i, %then4.i.i.i.i.i ], [ %rows.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %rows.1.i.i.i, %or.lhs.false.i.i.i29.i.i ], [ %rows.1.i.i.i, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
   %common.ret.op.i.i.i21.i.i = phi i64 [ %237, %then1.i.i.i.i.i ], [ %242, %then4.i.i.i.i.i ], [ %271, %"$CostTable.interval.exit.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i29.i.i ], [ 0, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
-  %273 = getelementptr i8, ptr %0, i64 1360
+  %273 = getelementptr i8, ptr %0, i64 1320
   %274 = load double, ptr %273, align 8
   %275 = sitofp i64 %context.0.lcssa38.i.i.i to double
   %276 = fmul double %274, %275
   %277 = fptosi double %276 to i64
   %278 = add i64 %common.ret.op.i.i.i21.i.i, %277
-  %279 = getelementptr i8, ptr %0, i64 1368
+  %279 = getelementptr i8, ptr %0, i64 1328
   %.val.i26.i.i.i = load double, ptr %279, align 8
   %280 = fmul double %.val.i26.i.i.i, 0.000000e+00
   %281 = fptosi double %280 to i64
   %282 = add i64 %278, %281
-  %283 = getelementptr i8, ptr %0, i64 760
+  %283 = getelementptr i8, ptr %0, i64 720
   %.val25.i.i.i = load double, ptr %283, align 8
   %284 = sitofp i64 %.val23.i.i.i to double
   %285 = fdiv double %284, %.val25.i.i.i
@@ -59257,13 +59257,13 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %287 = sdiv i64 %286, 4
   %288 = add i64 %282, %287
   %289 = call i64 @llvm.smax.i64(i64 %286, i64 %288)
-  %290 = getelementptr i8, ptr %0, i64 1872
+  %290 = getelementptr i8, ptr %0, i64 1832
   store i32 %272, ptr %290, align 8
-  %.sroa.220.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1880
+  %.sroa.220.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1840
   store i64 %context.0.lcssa38.i.i.i, ptr %.sroa.220.0..sroa_idx.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1888
+  %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1848
   store i64 %289, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
-  %.sroa.421.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1896
+  %.sroa.421.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1856
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.421.0..sroa_idx.i.i.i, i8 0, i64 16, i1 false)
   br i1 %199, label %merge1.i.i, label %then2.i.i
 
@@ -59271,14 +59271,14 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   br i1 %199, label %merge1.i.i, label %then2.thread.i.i
 
 then2.thread.i.i:                                 ; preds = %"$Scheduler.open_budget.exit.thread.i.i"
-  %291 = getelementptr i8, ptr %0, i64 1592
+  %291 = getelementptr i8, ptr %0, i64 1552
   %292 = load ptr, ptr %291, align 8
   %293 = getelementptr i8, ptr %292, i64 44
   %294 = load i32, ptr %293, align 4
   br label %"$Scheduler.most_step_tokens.exit.i.i.i"
 
 then2.i.i:                                        ; preds = %"$Scheduler.open_budget.exit.i.i"
-  %295 = getelementptr i8, ptr %0, i64 1592
+  %295 = getelementptr i8, ptr %0, i64 1552
   %296 = load ptr, ptr %295, align 8
   %297 = getelementptr i8, ptr %296, i64 44
   %298 = load i32, ptr %297, align 4
@@ -59303,7 +59303,7 @@ whilebody.i.i.i66.i.i:                            ; preds = %condition.preheader
 
 merge1.i.i.i64.i.i:                               ; preds = %whilebody.i.i.i66.i.i, %condition.preheader.i.i.i.i.i
   %fitting.0.lcssa.i.i.i.i.i = phi i32 [ 0, %condition.preheader.i.i.i.i.i ], [ %.fitting.0.i.i.i.i.i, %whilebody.i.i.i66.i.i ]
-  %306 = getelementptr i8, ptr %0, i64 724
+  %306 = getelementptr i8, ptr %0, i64 684
   %307 = load i32, ptr %306, align 4
   %308 = srem i32 %fitting.0.lcssa.i.i.i.i.i, %307
   %309 = sub nsw i32 %fitting.0.lcssa.i.i.i.i.i, %308
@@ -59328,9 +59328,9 @@ then6.i.i.i.i.i:                                  ; preds = %merge1.i.i.i64.i.i
   br i1 %316, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$Scheduler.most_step_tokens.exit.i.i.i"
-  %317 = getelementptr i8, ptr %0, i64 1624
+  %317 = getelementptr i8, ptr %0, i64 1584
   %318 = load ptr, ptr %317, align 8
-  %319 = getelementptr i8, ptr %0, i64 736
+  %319 = getelementptr i8, ptr %0, i64 696
   %320 = getelementptr i8, ptr %314, i64 56
   br label %forbody.i.i.i.i
 
@@ -59404,43 +59404,43 @@ then8.i.i.i.i.i:                                  ; preds = %merge4.i.i.i.i.i
 
 "$Scheduler.planned_tokens.exit.i.i.i":           ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i", %"$Scheduler.most_step_tokens.exit.i.i.i"
   %planned.0.lcssa.i.i.i.i = phi i32 [ 0, %"$Scheduler.most_step_tokens.exit.i.i.i" ], [ %346, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
-  %348 = getelementptr i8, ptr %0, i64 1600
-  %349 = getelementptr i8, ptr %0, i64 1608
+  %348 = getelementptr i8, ptr %0, i64 1560
+  %349 = getelementptr i8, ptr %0, i64 1568
   %350 = load i64, ptr %349, align 8
   %351 = icmp sgt i64 %350, 0
   br i1 %351, label %and.lhs.true1.lr.ph.i.i.i, label %merge1.i.i
 
 and.lhs.true1.lr.ph.i.i.i:                        ; preds = %"$Scheduler.planned_tokens.exit.i.i.i"
   %352 = call i32 @llvm.smin.i32(i32 %planned.0.lcssa.i.i.i.i, i32 %common.ret.op.i.i35.i.i)
-  %353 = getelementptr i8, ptr %0, i64 1800
-  %354 = getelementptr i8, ptr %0, i64 1376
-  %355 = getelementptr i8, ptr %0, i64 1424
-  %356 = getelementptr i8, ptr %0, i64 744
-  %357 = getelementptr i8, ptr %0, i64 724
-  %358 = getelementptr i8, ptr %0, i64 1440
-  %359 = getelementptr i8, ptr %0, i64 1384
-  %360 = getelementptr i8, ptr %0, i64 1416
-  %361 = getelementptr i8, ptr %0, i64 1400
-  %362 = getelementptr i8, ptr %0, i64 1464
-  %363 = getelementptr i8, ptr %0, i64 1448
-  %364 = getelementptr i8, ptr %0, i64 1388
-  %365 = getelementptr i8, ptr %0, i64 1396
-  %366 = getelementptr i8, ptr %0, i64 1792
-  %367 = getelementptr i8, ptr %0, i64 1920
-  %368 = getelementptr i8, ptr %0, i64 1744
-  %369 = getelementptr i8, ptr %0, i64 1752
-  %370 = getelementptr i8, ptr %0, i64 1768
-  %371 = getelementptr i8, ptr %0, i64 1776
-  %372 = getelementptr i8, ptr %0, i64 1928
-  %373 = getelementptr i8, ptr %0, i64 1624
-  %374 = getelementptr i8, ptr %0, i64 1404
-  %375 = getelementptr i8, ptr %0, i64 1408
-  %376 = getelementptr i8, ptr %0, i64 1392
-  %377 = getelementptr i8, ptr %0, i64 1912
-  %378 = getelementptr i8, ptr %0, i64 1916
-  %379 = getelementptr i8, ptr %0, i64 1960
-  %380 = getelementptr i8, ptr %0, i64 1456
-  %381 = getelementptr i8, ptr %0, i64 736
+  %353 = getelementptr i8, ptr %0, i64 1760
+  %354 = getelementptr i8, ptr %0, i64 1336
+  %355 = getelementptr i8, ptr %0, i64 1384
+  %356 = getelementptr i8, ptr %0, i64 704
+  %357 = getelementptr i8, ptr %0, i64 684
+  %358 = getelementptr i8, ptr %0, i64 1400
+  %359 = getelementptr i8, ptr %0, i64 1344
+  %360 = getelementptr i8, ptr %0, i64 1376
+  %361 = getelementptr i8, ptr %0, i64 1360
+  %362 = getelementptr i8, ptr %0, i64 1424
+  %363 = getelementptr i8, ptr %0, i64 1408
+  %364 = getelementptr i8, ptr %0, i64 1348
+  %365 = getelementptr i8, ptr %0, i64 1356
+  %366 = getelementptr i8, ptr %0, i64 1752
+  %367 = getelementptr i8, ptr %0, i64 1880
+  %368 = getelementptr i8, ptr %0, i64 1704
+  %369 = getelementptr i8, ptr %0, i64 1712
+  %370 = getelementptr i8, ptr %0, i64 1728
+  %371 = getelementptr i8, ptr %0, i64 1736
+  %372 = getelementptr i8, ptr %0, i64 1888
+  %373 = getelementptr i8, ptr %0, i64 1584
+  %374 = getelementptr i8, ptr %0, i64 1364
+  %375 = getelementptr i8, ptr %0, i64 1368
+  %376 = getelementptr i8, ptr %0, i64 1352
+  %377 = getelementptr i8, ptr %0, i64 1872
+  %378 = getelementptr i8, ptr %0, i64 1876
+  %379 = getelementptr i8, ptr %0, i64 1920
+  %380 = getelementptr i8, ptr %0, i64 1416
+  %381 = getelementptr i8, ptr %0, i64 696
   br label %and.lhs.true1.i.i.i
 
 whilebody.i36.i.i:                                ; preds = %and.lhs.true1.i.i.i
@@ -60260,7 +60260,7 @@ then8.i.i.i.i:                                    ; preds = %merge4.i.i.i.i
   br i1 %768, label %and.lhs.true1.i.i.i, label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.i.i.i, %whilebody.i36.i.i, %then2.i.i.i.i, %"$Scheduler.planned_tokens.exit.i.i.i", %"$Scheduler.open_budget.exit.thread.i.i", %"$Scheduler.open_budget.exit.i.i"
-  %769 = getelementptr i8, ptr %0, i64 1592
+  %769 = getelementptr i8, ptr %0, i64 1552
   %770 = load ptr, ptr %769, align 8
   %771 = getelementptr i8, ptr %770, i64 352
   store ptr null, ptr %771, align 8
@@ -60271,16 +60271,16 @@ merge1.i.i:                                       ; preds = %"$Scheduler.chunk_o
   %774 = getelementptr i8, ptr %770, i64 256
   %775 = load ptr, ptr %774, align 8
   store i32 0, ptr %775, align 4
-  %776 = getelementptr i8, ptr %0, i64 1816
-  %777 = getelementptr i8, ptr %0, i64 1824
+  %776 = getelementptr i8, ptr %0, i64 1776
+  %777 = getelementptr i8, ptr %0, i64 1784
   store i64 0, ptr %777, align 8
-  %778 = getelementptr i8, ptr %0, i64 1624
+  %778 = getelementptr i8, ptr %0, i64 1584
   %779 = load i64, ptr %13, align 8
   %780 = icmp sgt i64 %779, 0
   br i1 %780, label %forbody.lr.ph.i.i67.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i.i67.i.i:                          ; preds = %merge1.i.i
-  %781 = getelementptr i8, ptr %0, i64 724
+  %781 = getelementptr i8, ptr %0, i64 684
   br label %forbody.i.i68.i.i
 
 forbody.i.i68.i.i:                                ; preds = %merge1.i.i74.i.i, %forbody.lr.ph.i.i67.i.i
@@ -60564,12 +60564,12 @@ and.lhs.true2.i.i.i.i:                            ; preds = %"$Scheduler.wants_d
 
 "$Scheduler.write_decode_rows.exit.i.i.i":        ; preds = %merge1.i.i74.i.i
   %.pr.i.i.i = load i64, ptr %13, align 8
-  %940 = getelementptr i8, ptr %0, i64 1896
+  %940 = getelementptr i8, ptr %0, i64 1856
   %941 = icmp sgt i64 %.pr.i.i.i, 0
   br i1 %941, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i"
-  %942 = getelementptr i8, ptr %0, i64 736
+  %942 = getelementptr i8, ptr %0, i64 696
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge1.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -61263,9 +61263,9 @@ merge1.i7.i.i.i:                                  ; preds = %"$Scheduler.push_se
   br i1 %exitcond.not.i8.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.write_pieces.exit.i.i.i":             ; preds = %merge1.i7.i.i.i, %"$Scheduler.piece_of.exit.i.i83.i.i", %and.lhs.true.i.i.i94.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i", %merge1.i.i
-  %1344 = getelementptr i8, ptr %0, i64 1912
+  %1344 = getelementptr i8, ptr %0, i64 1872
   %1345 = load i32, ptr %1344, align 4
-  %1346 = getelementptr i8, ptr %0, i64 1916
+  %1346 = getelementptr i8, ptr %0, i64 1876
   %1347 = load i32, ptr %1346, align 4
   %1348 = icmp slt i32 %1345, %1347
   %.pre151.i.i = load ptr, ptr %769, align 8
@@ -61298,9 +61298,9 @@ then.i18.i.i.i:                                   ; preds = %"$Scheduler.write_p
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
   %1361 = sub i64 %1360, %11
   %1362 = add i64 %1361, %1358
-  %1363 = getelementptr i8, ptr %0, i64 4008
+  %1363 = getelementptr i8, ptr %0, i64 3968
   store i64 %1362, ptr %1363, align 8
-  %1364 = getelementptr i8, ptr %0, i64 3936
+  %1364 = getelementptr i8, ptr %0, i64 3896
   %1365 = load i64, ptr %1364, align 8
   %1366 = add i64 %1365, %1362
   store i64 %1366, ptr %1364, align 8
@@ -61315,7 +61315,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.end:                                           ; preds = %"$Loop.plan.exit", %or.rhs, %or.lhs.false
   %1370 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1369, %or.rhs ]
-  %1371 = getelementptr i8, ptr %0, i64 2610
+  %1371 = getelementptr i8, ptr %0, i64 2570
   store i8 %1370, ptr %1371, align 1
   %1372 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
   %1373 = icmp eq i32 %1372, 0
@@ -61325,16 +61325,16 @@ or.end:                                           ; preds = %"$Loop.plan.exit", 
 then.i:                                           ; preds = %or.end
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %message.i.i)
   store i8 0, ptr %message.i.i, align 8
-  %1375 = getelementptr i8, ptr %0, i64 2000
-  %1376 = getelementptr i8, ptr %0, i64 2352
+  %1375 = getelementptr i8, ptr %0, i64 1960
+  %1376 = getelementptr i8, ptr %0, i64 2312
   store ptr null, ptr %1376, align 8
-  %1377 = getelementptr i8, ptr %0, i64 1824
+  %1377 = getelementptr i8, ptr %0, i64 1784
   %1378 = load i64, ptr %1377, align 8
   %1379 = icmp sgt i64 %1378, 0
   br i1 %1379, label %forbody.lr.ph.i.i.i.i26, label %merge.i.i.i9
 
 forbody.lr.ph.i.i.i.i26:                          ; preds = %then.i
-  %1380 = getelementptr i8, ptr %0, i64 1816
+  %1380 = getelementptr i8, ptr %0, i64 1776
   %1381 = load ptr, ptr %1380, align 8
   br label %forbody.i.i.i.i27
 
@@ -61371,7 +61371,7 @@ merge1.i.i.i.i28:                                 ; preds = %and.lhs.true.i.i.i.
   br i1 %.lcssa.i.i.i.i, label %then.i.i.i, label %merge.i.i.i9
 
 then.i.i.i:                                       ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
-  %1394 = getelementptr i8, ptr %0, i64 3784
+  %1394 = getelementptr i8, ptr %0, i64 3744
   %1395 = load ptr, ptr %1394, align 8
   store ptr %1395, ptr %1376, align 8
   br label %merge.i.i.i9
@@ -61395,11 +61395,11 @@ merge.i.i.i9:                                     ; preds = %then.i.i.i, %"$Sche
   %reass.mul.i.i.i = mul i64 %reass.add.i.i.i, 1000000000
   %1406 = sub i64 %1405, %1399
   %1407 = add i64 %1406, %reass.mul.i.i.i
-  %1408 = getelementptr i8, ptr %0, i64 3928
+  %1408 = getelementptr i8, ptr %0, i64 3888
   %1409 = load i64, ptr %1408, align 8
   %1410 = add i64 %1409, %1407
   store i64 %1410, ptr %1408, align 8
-  %1411 = getelementptr i8, ptr %0, i64 3944
+  %1411 = getelementptr i8, ptr %0, i64 3904
   %1412 = load i64, ptr %1411, align 8
   %1413 = add i64 %1412, %1407
   store i64 %1413, ptr %1411, align 8
@@ -61407,58 +61407,58 @@ merge.i.i.i9:                                     ; preds = %then.i.i.i, %"$Sche
   br i1 %1414, label %then2.i.i.i, label %and.lhs.true.i.i10
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i9
-  %1415 = getelementptr i8, ptr %0, i64 732
+  %1415 = getelementptr i8, ptr %0, i64 692
   %1416 = load i32, ptr %1415, align 4
-  %1417 = getelementptr i8, ptr %0, i64 1912
+  %1417 = getelementptr i8, ptr %0, i64 1872
   store i32 %1416, ptr %1417, align 4
-  %1418 = getelementptr i8, ptr %0, i64 1916
+  %1418 = getelementptr i8, ptr %0, i64 1876
   store i32 0, ptr %1418, align 4
-  %1419 = getelementptr i8, ptr %0, i64 4048
+  %1419 = getelementptr i8, ptr %0, i64 4008
   %1420 = load <2 x i32>, ptr %1375, align 4
   store <2 x i32> %1420, ptr %1419, align 4
-  %1421 = getelementptr i8, ptr %0, i64 2020
+  %1421 = getelementptr i8, ptr %0, i64 1980
   %1422 = load i32, ptr %1421, align 4
-  %1423 = getelementptr i8, ptr %0, i64 4056
+  %1423 = getelementptr i8, ptr %0, i64 4016
   store i32 %1422, ptr %1423, align 4
-  %1424 = getelementptr i8, ptr %0, i64 1392
+  %1424 = getelementptr i8, ptr %0, i64 1352
   %1425 = load i32, ptr %1424, align 4
-  %1426 = getelementptr i8, ptr %0, i64 4060
+  %1426 = getelementptr i8, ptr %0, i64 4020
   store i32 %1425, ptr %1426, align 4
   %1427 = load i64, ptr %1363, align 8
-  %1428 = getelementptr i8, ptr %0, i64 4032
+  %1428 = getelementptr i8, ptr %0, i64 3992
   store i64 %1427, ptr %1428, align 8
-  %1429 = getelementptr i8, ptr %0, i64 4040
+  %1429 = getelementptr i8, ptr %0, i64 4000
   store i64 %1407, ptr %1429, align 8
-  %1430 = getelementptr i8, ptr %0, i64 4072
+  %1430 = getelementptr i8, ptr %0, i64 4032
   store i64 0, ptr %1430, align 8
-  %1431 = getelementptr i8, ptr %0, i64 1872
+  %1431 = getelementptr i8, ptr %0, i64 1832
   %1432 = load i32, ptr %1431, align 4
   %1433 = sext i32 %1432 to i64
-  %1434 = getelementptr i8, ptr %0, i64 1896
+  %1434 = getelementptr i8, ptr %0, i64 1856
   %1435 = load i64, ptr %1434, align 8
   %1436 = add i64 %1435, %1433
-  %1437 = getelementptr i8, ptr %0, i64 1880
+  %1437 = getelementptr i8, ptr %0, i64 1840
   %1438 = load i64, ptr %1437, align 8
-  %1439 = getelementptr i8, ptr %0, i64 1904
+  %1439 = getelementptr i8, ptr %0, i64 1864
   %1440 = load i64, ptr %1439, align 8
   %1441 = icmp slt i64 %1436, 1
   br i1 %1441, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i.i.i:                     ; preds = %then2.i.i.i
-  %1442 = getelementptr i8, ptr %0, i64 776
+  %1442 = getelementptr i8, ptr %0, i64 736
   %1443 = load i32, ptr %1442, align 4
   %1444 = icmp eq i32 %1443, 0
   br i1 %1444, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i22
 
 else.i.i.i.i.i.i.i.i22:                           ; preds = %or.lhs.false.i.i.i.i.i.i.i.i
-  %1445 = getelementptr i8, ptr %0, i64 780
+  %1445 = getelementptr i8, ptr %0, i64 740
   %1446 = load i32, ptr %1445, align 4
   %1447 = sext i32 %1446 to i64
   %.not.i.i.i.i.i.i.i.i23 = icmp sgt i64 %1436, %1447
   br i1 %.not.i.i.i.i.i.i.i.i23, label %else2.i.i.i.i.i.i.i.i, label %then1.i.i.i.i.i.i.i.i
 
 then1.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i22
-  %1448 = getelementptr i8, ptr %0, i64 976
+  %1448 = getelementptr i8, ptr %0, i64 936
   %1449 = load i64, ptr %1448, align 8
   br label %"$Loop.launch.exit.i.i"
 
@@ -61467,7 +61467,7 @@ else2.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.
   br i1 %1450, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i25
 
 then4.i.i.i.i.i.i.i.i:                            ; preds = %else2.i.i.i.i.i.i.i.i
-  %1451 = getelementptr i8, ptr %0, i64 976
+  %1451 = getelementptr i8, ptr %0, i64 936
   %1452 = load i64, ptr %1451, align 8
   %1453 = mul i64 %1452, %1436
   %1454 = sdiv i64 %1453, %1447
@@ -61514,7 +61514,7 @@ and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i
   %1472 = sub i32 %1471, %1465
   %1473 = sitofp i32 %1472 to double
   %1474 = fdiv double %1468, %1473
-  %1475 = getelementptr i8, ptr %0, i64 976
+  %1475 = getelementptr i8, ptr %0, i64 936
   %1476 = getelementptr i64, ptr %1475, i64 %1463
   %1477 = load i64, ptr %1476, align 8
   %1478 = getelementptr i64, ptr %1475, i64 %1469
@@ -61528,34 +61528,34 @@ and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i
 
 "$Loop.launch.exit.i.i":                          ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", %then4.i.i.i.i.i.i.i.i, %then1.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i.i, %then2.i.i.i
   %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1449, %then1.i.i.i.i.i.i.i.i ], [ %1454, %then4.i.i.i.i.i.i.i.i ], [ %1484, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
-  %1485 = getelementptr i8, ptr %0, i64 1360
+  %1485 = getelementptr i8, ptr %0, i64 1320
   %1486 = load double, ptr %1485, align 8
   %1487 = sitofp i64 %1438 to double
   %1488 = fmul double %1486, %1487
   %1489 = fptosi double %1488 to i64
   %1490 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1489
-  %1491 = getelementptr i8, ptr %0, i64 1368
+  %1491 = getelementptr i8, ptr %0, i64 1328
   %.val.i.i.i.i.i.i.i24 = load double, ptr %1491, align 8
   %1492 = sitofp i64 %1440 to double
   %1493 = fmul double %.val.i.i.i.i.i.i.i24, %1492
   %1494 = fptosi double %1493 to i64
   %1495 = add i64 %1490, %1494
-  %1496 = getelementptr i8, ptr %0, i64 4080
+  %1496 = getelementptr i8, ptr %0, i64 4040
   store i64 %1495, ptr %1496, align 8
   br label %else.i.i
 
 then.i.i:                                         ; preds = %and.lhs.true.i.i10
-  %1497 = getelementptr i8, ptr %0, i64 1864
+  %1497 = getelementptr i8, ptr %0, i64 1824
   store i8 0, ptr %1497, align 1
-  %1498 = getelementptr i8, ptr %0, i64 1840
+  %1498 = getelementptr i8, ptr %0, i64 1800
   %1499 = load i64, ptr %4, align 8
   %1500 = icmp sgt i64 %1499, 0
   br i1 %1500, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
 
 forbody.lr.ph.i.i23.i.i:                          ; preds = %then.i.i
-  %1501 = getelementptr i8, ptr %0, i64 1696
-  %1502 = getelementptr i8, ptr %0, i64 1704
-  %1503 = getelementptr i8, ptr %0, i64 1928
+  %1501 = getelementptr i8, ptr %0, i64 1656
+  %1502 = getelementptr i8, ptr %0, i64 1664
+  %1503 = getelementptr i8, ptr %0, i64 1888
   br label %forbody.i.i24.i.i
 
 forbody.i.i24.i.i:                                ; preds = %merge1.i.i26.i.i, %forbody.lr.ph.i.i23.i.i
@@ -61637,17 +61637,17 @@ and.lhs.true.i.i10:                               ; preds = %merge.i.i.i9
   br i1 %1538, label %else.i.i, label %then.i.i
 
 then2.i.i12:                                      ; preds = %merge.i.i11
-  %1539 = getelementptr i8, ptr %0, i64 2614
+  %1539 = getelementptr i8, ptr %0, i64 2574
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1539, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
-  %1540 = getelementptr i8, ptr %0, i64 1816
+  %1540 = getelementptr i8, ptr %0, i64 1776
   %1541 = load i64, ptr %1377, align 8
   %1542 = icmp sgt i64 %1541, 0
   br i1 %1542, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
 
 forbody.lr.ph.i.i28.i.i:                          ; preds = %then2.i.i12
-  %1543 = getelementptr i8, ptr %0, i64 1696
-  %1544 = getelementptr i8, ptr %0, i64 1704
-  %1545 = getelementptr i8, ptr %0, i64 1928
+  %1543 = getelementptr i8, ptr %0, i64 1656
+  %1544 = getelementptr i8, ptr %0, i64 1664
+  %1545 = getelementptr i8, ptr %0, i64 1888
   br label %forbody.i.i29.i.i
 
 forbody.i.i29.i.i:                                ; preds = %merge1.i.i35.i.i, %forbody.lr.ph.i.i28.i.i
@@ -61716,7 +61716,7 @@ merge1.i.i35.i.i:                                 ; preds = %then.i.i32.i.i, %fo
 
 merge1.i.i13:                                     ; preds = %merge.i.i11
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1577 = getelementptr i8, ptr %0, i64 1816
+  %1577 = getelementptr i8, ptr %0, i64 1776
   %1578 = load i64, ptr %1377, align 8
   %1579 = icmp sgt i64 %1578, 0
   br i1 %1579, label %forbody.i.i.i16.preheader, label %"$Scheduler.launch.exit.i.i"
@@ -61850,21 +61850,21 @@ then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epi
   br label %"$Scheduler.launch.exit.i.i"
 
 "$Scheduler.launch.exit.i.i":                     ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", %then.i38.i.i.epil, %forbody.i.i.i16.epil, %merge1.i.i13
-  %1652 = getelementptr i8, ptr %0, i64 1840
+  %1652 = getelementptr i8, ptr %0, i64 1800
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1577, i64 24, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1577, ptr noundef nonnull align 8 dereferenceable(24) %1652, i64 24, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1652, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
-  %1653 = getelementptr i8, ptr %0, i64 1592
+  %1653 = getelementptr i8, ptr %0, i64 1552
   %1654 = load ptr, ptr %1653, align 8
   %1655 = getelementptr i8, ptr %1654, i64 32
   %.val.i.i.i14 = load i32, ptr %1655, align 4
   %1656 = icmp sgt i32 %.val.i.i.i14, 0
   %1657 = zext i1 %1656 to i8
-  %1658 = getelementptr i8, ptr %0, i64 1864
+  %1658 = getelementptr i8, ptr %0, i64 1824
   store i8 %1657, ptr %1658, align 1
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1659 = getelementptr i8, ptr %0, i64 4016
-  %1660 = getelementptr i8, ptr %0, i64 4088
+  %1659 = getelementptr i8, ptr %0, i64 3976
+  %1660 = getelementptr i8, ptr %0, i64 4048
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1660, ptr noundef nonnull align 8 dereferenceable(72) %1659, i64 72, i1 false)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
   %1661 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
@@ -61874,7 +61874,7 @@ then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epi
   %1665 = load i64, ptr %1664, align 8
   %1666 = add i64 %1663, %1665
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %1667 = getelementptr i8, ptr %0, i64 3960
+  %1667 = getelementptr i8, ptr %0, i64 3920
   store i64 %1666, ptr %1667, align 8
   %1668 = getelementptr i8, ptr %0, i64 672
   %1669 = load i8, ptr %1668, align 1
@@ -61882,7 +61882,7 @@ then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epi
   br i1 %1670, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.launch.exit.i.i"
-  %1671 = getelementptr i8, ptr %0, i64 4184
+  %1671 = getelementptr i8, ptr %0, i64 4144
   %1672 = load i8, ptr %1671, align 1
   %1673 = trunc i8 %1672 to i1
   br i1 %1673, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
@@ -61913,12 +61913,12 @@ else.i:                                           ; preds = %or.end
   ret void
 
 or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
-  %1677 = getelementptr i8, ptr %0, i64 1728
+  %1677 = getelementptr i8, ptr %0, i64 1688
   %1678 = load i64, ptr %1677, align 8
-  %1679 = getelementptr i8, ptr %0, i64 1752
+  %1679 = getelementptr i8, ptr %0, i64 1712
   %1680 = load i64, ptr %1679, align 8
   %1681 = add i64 %1680, %1678
-  %1682 = getelementptr i8, ptr %0, i64 1776
+  %1682 = getelementptr i8, ptr %0, i64 1736
   %1683 = load i64, ptr %1682, align 8
   %1684 = add i64 %1681, %1683
   %1685 = icmp sgt i64 %1684, 0
@@ -62489,16 +62489,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 8128
+  %36 = getelementptr i8, ptr %26, i64 8088
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 8184
+  %38 = getelementptr i8, ptr %26, i64 8144
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 8144
+  %40 = getelementptr i8, ptr %26, i64 8104
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -62508,10 +62508,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 8136
-  %48 = getelementptr i8, ptr %26, i64 8160
-  %49 = getelementptr i8, ptr %26, i64 8152
-  %50 = getelementptr i8, ptr %26, i64 8168
+  %47 = getelementptr i8, ptr %26, i64 8096
+  %48 = getelementptr i8, ptr %26, i64 8120
+  %49 = getelementptr i8, ptr %26, i64 8112
+  %50 = getelementptr i8, ptr %26, i64 8128
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -62597,7 +62597,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 8136
+  %93 = getelementptr i8, ptr %26, i64 8096
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -62608,7 +62608,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 8156
+  %98 = getelementptr i8, ptr %26, i64 8116
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -62688,10 +62688,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9096
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9056
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10792
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10808
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10752
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10768
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -62700,7 +62700,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10800
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10760
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -62754,7 +62754,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10800
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10760
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -63059,15 +63059,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 9096
+  %36 = getelementptr i8, ptr %23, i64 9056
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 10384
+  %38 = getelementptr i8, ptr %23, i64 10344
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 9184
+  %41 = getelementptr i8, ptr %23, i64 9144
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -63305,7 +63305,7 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 10824
+  %1 = getelementptr i8, ptr %0, i64 10784
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
@@ -63317,28 +63317,28 @@ then.i:                                           ; preds = %entry
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 9240
+  %7 = getelementptr i8, ptr %0, i64 9200
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 9096
+  %10 = getelementptr i8, ptr %0, i64 9056
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 9241
+  %12 = getelementptr i8, ptr %0, i64 9201
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 9136
+  %13 = getelementptr i8, ptr %0, i64 9096
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 9232
+  %16 = getelementptr i8, ptr %0, i64 9192
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 10272
-  %20 = getelementptr i8, ptr %0, i64 10280
+  %19 = getelementptr i8, ptr %0, i64 10232
+  %20 = getelementptr i8, ptr %0, i64 10240
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -63358,16 +63358,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 10296
+  %28 = getelementptr i8, ptr %0, i64 10256
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 10320
+  %30 = getelementptr i8, ptr %0, i64 10280
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 8232
-  %33 = getelementptr i8, ptr %0, i64 8240
+  %32 = getelementptr i8, ptr %0, i64 8192
+  %33 = getelementptr i8, ptr %0, i64 8200
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -63390,8 +63390,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 8256
-  %45 = getelementptr i8, ptr %0, i64 8264
+  %44 = getelementptr i8, ptr %0, i64 8216
+  %45 = getelementptr i8, ptr %0, i64 8224
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -63414,8 +63414,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 8280
-  %57 = getelementptr i8, ptr %0, i64 8288
+  %56 = getelementptr i8, ptr %0, i64 8240
+  %57 = getelementptr i8, ptr %0, i64 8248
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -63438,8 +63438,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 8304
-  %69 = getelementptr i8, ptr %0, i64 8312
+  %68 = getelementptr i8, ptr %0, i64 8264
+  %69 = getelementptr i8, ptr %0, i64 8272
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -63462,62 +63462,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 8328
+  %80 = getelementptr i8, ptr %0, i64 8288
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 8352
+  %82 = getelementptr i8, ptr %0, i64 8312
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 8376
+  %84 = getelementptr i8, ptr %0, i64 8336
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 8400
+  %86 = getelementptr i8, ptr %0, i64 8360
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 8424
+  %88 = getelementptr i8, ptr %0, i64 8384
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 8448
+  %90 = getelementptr i8, ptr %0, i64 8408
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 8472
+  %92 = getelementptr i8, ptr %0, i64 8432
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 8072
+  %94 = getelementptr i8, ptr %0, i64 8032
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 8080
+  %96 = getelementptr i8, ptr %0, i64 8040
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 8088
+  %98 = getelementptr i8, ptr %0, i64 8048
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 8096
+  %100 = getelementptr i8, ptr %0, i64 8056
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 8104
+  %102 = getelementptr i8, ptr %0, i64 8064
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 8112
+  %104 = getelementptr i8, ptr %0, i64 8072
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 8120
+  %106 = getelementptr i8, ptr %0, i64 8080
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 8128
+  %108 = getelementptr i8, ptr %0, i64 8088
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 8156
+  %110 = getelementptr i8, ptr %0, i64 8116
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -63527,31 +63527,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 8160
+  %114 = getelementptr i8, ptr %0, i64 8120
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 8168
+  %116 = getelementptr i8, ptr %0, i64 8128
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 8176
+  %118 = getelementptr i8, ptr %0, i64 8136
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 8184
+  %120 = getelementptr i8, ptr %0, i64 8144
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 8008
+  %122 = getelementptr i8, ptr %0, i64 7968
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 10352
+  %123 = getelementptr i8, ptr %0, i64 10312
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 10792
+  %125 = getelementptr i8, ptr %0, i64 10752
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 10392
+  %127 = getelementptr i8, ptr %0, i64 10352
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -63561,23 +63561,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 10416
+  %131 = getelementptr i8, ptr %0, i64 10376
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 9136
+  %133 = getelementptr i8, ptr %0, i64 9096
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 9184
+  %135 = getelementptr i8, ptr %0, i64 9144
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 9096
+  %137 = getelementptr i8, ptr %0, i64 9056
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 8992
-  %140 = getelementptr i8, ptr %0, i64 9032
+  %139 = getelementptr i8, ptr %0, i64 8952
+  %140 = getelementptr i8, ptr %0, i64 8992
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11488
+  %143 = getelementptr i8, ptr %0, i64 11448
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -64081,19 +64081,19 @@ merge5:                                           ; preds = %then.i5.i, %then.i
 
 define internal fastcc void @"$Loop.free_state"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 2360
+  %2 = getelementptr i8, ptr %0, i64 2320
   %3 = tail call i32 @pthread_mutex_lock(ptr %2)
-  %4 = getelementptr i8, ptr %0, i64 2448
+  %4 = getelementptr i8, ptr %0, i64 2408
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
   store i64 %6, ptr %4, align 8
-  %7 = getelementptr i8, ptr %0, i64 2456
+  %7 = getelementptr i8, ptr %0, i64 2416
   %8 = load i64, ptr %7, align 8
   %.not8.i.i = icmp eq i64 %8, %5
   br i1 %.not8.i.i, label %"$Loop.enter_turn.exit", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 2400
+  %9 = getelementptr i8, ptr %0, i64 2360
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -64107,18 +64107,18 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   tail call fastcc void @"$Loop.land"(ptr nonnull %0)
   tail call fastcc void @"$Loop.close_state"(ptr nonnull %0, ptr %1)
   tail call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %13 = getelementptr i8, ptr %0, i64 2464
+  %13 = getelementptr i8, ptr %0, i64 2424
   %14 = tail call i32 @pthread_mutex_lock(ptr %13)
-  %15 = getelementptr i8, ptr %0, i64 2611
+  %15 = getelementptr i8, ptr %0, i64 2571
   store i8 1, ptr %15, align 1
-  %16 = getelementptr i8, ptr %0, i64 2504
+  %16 = getelementptr i8, ptr %0, i64 2464
   %17 = tail call i32 @pthread_cond_signal(ptr %16)
   %18 = tail call i32 @pthread_mutex_unlock(ptr %13)
   %19 = tail call i32 @pthread_mutex_lock(ptr %2)
   %20 = load i64, ptr %7, align 8
   %21 = add i64 %20, 1
   store i64 %21, ptr %7, align 8
-  %22 = getelementptr i8, ptr %0, i64 2400
+  %22 = getelementptr i8, ptr %0, i64 2360
   %23 = tail call i32 @pthread_cond_broadcast(ptr %22)
   %24 = tail call i32 @pthread_mutex_unlock(ptr %2)
   ret void
@@ -64127,13 +64127,13 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 ; Function Attrs: nounwind
 define internal fastcc void @"$Loop.close_state"(ptr nocapture %0, ptr %1) unnamed_addr #4 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1656
+  %2 = getelementptr i8, ptr %0, i64 1616
   %3 = load i64, ptr %2, align 8
   %4 = icmp sgt i64 %3, 0
   br i1 %4, label %forbody.lr.ph.i.i, label %"$remove.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 1648
+  %5 = getelementptr i8, ptr %0, i64 1608
   %6 = load ptr, ptr %5, align 8
   br label %forbody.i.i
 
@@ -64169,14 +64169,14 @@ merge.i:                                          ; preds = %forbody.i.i
 
 whilebody.lr.ph.i:                                ; preds = %"$remove.exit"
   %21 = getelementptr i8, ptr %1, i64 80
-  %22 = getelementptr i8, ptr %0, i64 1440
-  %23 = getelementptr i8, ptr %0, i64 1424
-  %24 = getelementptr i8, ptr %0, i64 1392
-  %25 = getelementptr i8, ptr %0, i64 1456
-  %26 = getelementptr i8, ptr %0, i64 1388
-  %27 = getelementptr i8, ptr %0, i64 1404
-  %28 = getelementptr i8, ptr %0, i64 1408
-  %29 = getelementptr i8, ptr %0, i64 1396
+  %22 = getelementptr i8, ptr %0, i64 1400
+  %23 = getelementptr i8, ptr %0, i64 1384
+  %24 = getelementptr i8, ptr %0, i64 1352
+  %25 = getelementptr i8, ptr %0, i64 1416
+  %26 = getelementptr i8, ptr %0, i64 1348
+  %27 = getelementptr i8, ptr %0, i64 1364
+  %28 = getelementptr i8, ptr %0, i64 1368
+  %29 = getelementptr i8, ptr %0, i64 1356
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -64260,11 +64260,11 @@ else4.i.i:                                        ; preds = %merge.i.i
   br i1 %67, label %then.i, label %"$Scheduler.give_row.exit"
 
 then.i:                                           ; preds = %"$Scheduler.release_pages.exit"
-  %68 = getelementptr i8, ptr %0, i64 1792
-  %69 = getelementptr i8, ptr %0, i64 1800
+  %68 = getelementptr i8, ptr %0, i64 1752
+  %69 = getelementptr i8, ptr %0, i64 1760
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, 1
-  %72 = getelementptr i8, ptr %0, i64 1808
+  %72 = getelementptr i8, ptr %0, i64 1768
   %73 = load i64, ptr %72, align 8
   %.not.i.i.i = icmp slt i64 %73, %71
   %.pre.i.i = load ptr, ptr %68, align 8
@@ -64567,7 +64567,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %148 = mul i64 %147, %common.ret.op.i.i78.i
   %149 = getelementptr i8, ptr %1, i64 312
   store i64 %148, ptr %149, align 8
-  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10832
+  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10792
   %151 = load i64, ptr %150, align 8
   %152 = getelementptr i8, ptr %1, i64 320
   store i64 %151, ptr %152, align 8
@@ -64579,11 +64579,11 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %157 = load i64, ptr %156, align 8
   %158 = getelementptr i8, ptr %1, i64 416
   store i64 %157, ptr %158, align 8
-  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10840
+  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10800
   %160 = load i64, ptr %159, align 8
   %161 = getelementptr i8, ptr %1, i64 432
   store i64 %160, ptr %161, align 8
-  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10848
+  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10808
   %163 = load i64, ptr %162, align 8
   %164 = getelementptr i8, ptr %1, i64 440
   store i64 %163, ptr %164, align 8
@@ -64591,7 +64591,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %166 = load i32, ptr %165, align 4
   %167 = getelementptr i8, ptr %1, i64 488
   store i32 %166, ptr %167, align 4
-  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11480
+  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11440
   %169 = load i64, ptr %168, align 8
   %170 = getelementptr i8, ptr %1, i64 496
   store i64 %169, ptr %170, align 8
@@ -64607,97 +64607,97 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %179 = zext nneg i8 %178 to i32
   %180 = getelementptr i8, ptr %1, i64 452
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 9096
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 9056
   %182 = tail call i32 @pthread_mutex_lock(ptr %181)
-  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10488
+  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10448
   %184 = load i32, ptr %183, align 4
   %185 = getelementptr i8, ptr %1, i64 240
   store i32 %184, ptr %185, align 4
-  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10492
+  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10452
   %187 = load i32, ptr %186, align 4
   %188 = getelementptr i8, ptr %1, i64 244
   store i32 %187, ptr %188, align 4
-  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10500
+  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10460
   %190 = load i32, ptr %189, align 4
   %191 = getelementptr i8, ptr %1, i64 248
   store i32 %190, ptr %191, align 4
-  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10496
+  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10456
   %193 = load i32, ptr %192, align 4
   %194 = getelementptr i8, ptr %1, i64 252
   store i32 %193, ptr %194, align 4
-  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10304
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10264
   %196 = load i64, ptr %195, align 8
   %197 = trunc i64 %196 to i32
   %198 = getelementptr i8, ptr %1, i64 256
   store i32 %197, ptr %198, align 4
-  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10512
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10472
   %200 = load i32, ptr %199, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10280
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10240
   %202 = load i64, ptr %201, align 8
   %203 = trunc i64 %202 to i32
   %204 = add i32 %200, %203
   %205 = getelementptr i8, ptr %1, i64 260
   store i32 %204, ptr %205, align 4
-  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10520
+  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10480
   %207 = load i32, ptr %206, align 4
   %208 = getelementptr i8, ptr %1, i64 264
   store i32 %207, ptr %208, align 4
   %209 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %209, align 4
-  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9245
+  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9205
   %211 = load i8, ptr %210, align 1
   %212 = and i8 %211, 1
   %spec.store.select.i.i = zext nneg i8 %212 to i32
   store i32 %spec.store.select.i.i, ptr %209, align 4
-  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10424
+  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10384
   %214 = load i64, ptr %213, align 8
   %215 = getelementptr i8, ptr %1, i64 328
   store i64 %214, ptr %215, align 8
-  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10432
+  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10392
   %217 = load i64, ptr %216, align 8
   %218 = getelementptr i8, ptr %1, i64 336
   store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10440
+  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10400
   %220 = load i64, ptr %219, align 8
   %221 = getelementptr i8, ptr %1, i64 344
   store i64 %220, ptr %221, align 8
-  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10448
+  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10408
   %223 = load i64, ptr %222, align 8
   %224 = getelementptr i8, ptr %1, i64 352
   store i64 %223, ptr %224, align 8
-  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10456
+  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10416
   %226 = load i64, ptr %225, align 8
   %227 = getelementptr i8, ptr %1, i64 360
   store i64 %226, ptr %227, align 8
-  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10504
+  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10464
   %229 = load i64, ptr %228, align 8
   %230 = getelementptr i8, ptr %1, i64 368
   store i64 %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10480
+  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10440
   %232 = load i64, ptr %231, align 8
   %233 = getelementptr i8, ptr %1, i64 376
   store i64 %232, ptr %233, align 8
-  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10464
+  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10424
   %235 = load i64, ptr %234, align 8
   %236 = getelementptr i8, ptr %1, i64 424
   store i64 %235, ptr %236, align 8
-  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10528
+  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10488
   %238 = load i64, ptr %237, align 8
   %239 = getelementptr i8, ptr %1, i64 384
   store i64 %238, ptr %239, align 8
-  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10544
+  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10504
   %241 = load i64, ptr %240, align 8
   %242 = getelementptr i8, ptr %1, i64 408
   store i64 %241, ptr %242, align 8
-  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10536
+  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10496
   %244 = load i64, ptr %243, align 8
   %245 = getelementptr i8, ptr %1, i64 392
   store i64 %244, ptr %245, align 8
-  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10472
+  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10432
   %247 = load i64, ptr %246, align 8
   %248 = getelementptr i8, ptr %1, i64 472
   store i64 %247, ptr %248, align 8
-  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10552
+  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10512
   %250 = load i64, ptr %249, align 8
   %251 = getelementptr i8, ptr %1, i64 480
   store i64 %250, ptr %251, align 8
@@ -64799,7 +64799,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11496) ptr @calloc(i64 1, i64 11496)
+  %9 = tail call dereferenceable_or_null(11456) ptr @calloc(i64 1, i64 11456)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -64900,7 +64900,7 @@ or.lhs.false.i.i.i.i:                             ; preds = %merge.i100.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %"$Library.open.exit.i.i"
-  %40 = getelementptr i8, ptr %9, i64 10824
+  %40 = getelementptr i8, ptr %9, i64 10784
   store i32 1, ptr %40, align 4
   %41 = getelementptr i8, ptr %0, i64 116
   %42 = load i32, ptr %41, align 4
@@ -65022,7 +65022,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %86, 1000000000
   %87 = extractelement <2 x i64> %85, i64 1
   %88 = add i64 %87, %reass.mul.i
-  %89 = getelementptr i8, ptr %9, i64 10832
+  %89 = getelementptr i8, ptr %9, i64 10792
   store i64 %88, ptr %89, align 8
   %90 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %90, ptr %1, align 8
@@ -68968,7 +68968,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %93 = sub i64 %92, %12
   %94 = add i64 %93, %reass.mul
-  %95 = getelementptr i8, ptr %0, i64 10840
+  %95 = getelementptr i8, ptr %0, i64 10800
   store i64 %94, ptr %95, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -68985,7 +68985,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %100, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %101 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %102 = getelementptr i8, ptr %0, i64 10848
+  %102 = getelementptr i8, ptr %0, i64 10808
   store i64 %101, ptr %102, align 8
   br label %common.ret
 }
@@ -68995,131 +68995,120 @@ define internal fastcc range(i32 0, 4) i32 @"$Trial.init"(ptr nocapture %0, ptr 
 entry:
   %raw.i = alloca [1024 x i8], align 1
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(392) %0, i8 0, i64 392, i1 false)
-  %5 = getelementptr i8, ptr %0, i64 44
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %5, ptr noundef nonnull align 4 dereferenceable(28) %1, i64 28, i1 false)
-  %6 = getelementptr i8, ptr %0, i64 380
-  store i32 %2, ptr %6, align 4
-  %7 = getelementptr i8, ptr %0, i64 384
-  store i32 %3, ptr %7, align 4
-  %8 = getelementptr i8, ptr %1, i64 8
-  %9 = load i32, ptr %8, align 4
-  %10 = mul i32 %9, %2
-  %11 = getelementptr i8, ptr %1, i64 4
-  %12 = load i32, ptr %11, align 4
-  %13 = add i32 %10, %12
-  %14 = getelementptr i8, ptr %0, i64 376
-  store i32 %13, ptr %14, align 4
-  %15 = load i32, ptr %1, align 4
-  %16 = sext i32 %15 to i64
-  %17 = shl nsw i64 %16, 2
-  %18 = add nsw i64 %17, 63
-  %19 = sdiv i64 %18, 64
-  %20 = mul nsw i64 %19, 192
-  %21 = load i32, ptr %11, align 4
-  %22 = sext i32 %21 to i64
-  %23 = shl nsw i64 %22, 2
-  %24 = add nsw i64 %23, 63
-  %25 = sdiv i64 %24, 64
-  %26 = getelementptr i8, ptr %1, i64 12
-  %27 = load i32, ptr %26, align 4
-  %28 = sext i32 %27 to i64
-  %29 = shl nsw i64 %28, 2
-  %30 = add nsw i64 %29, 63
-  %31 = sdiv i64 %30, 64
-  %32 = shl nsw i64 %28, 3
-  %33 = add nsw i64 %32, 63
-  %34 = sdiv i64 %33, 64
-  %35 = insertelement <2 x i32> poison, i32 %21, i64 0
-  %36 = insertelement <2 x i32> %35, i32 %27, i64 1
-  %37 = add <2 x i32> %36, <i32 1, i32 1>
-  %38 = sext <2 x i32> %37 to <2 x i64>
-  %39 = shl nsw <2 x i64> %38, <i64 2, i64 2>
-  %40 = add nsw <2 x i64> %39, <i64 63, i64 63>
-  %41 = sdiv <2 x i64> %40, <i64 64, i64 64>
-  %42 = getelementptr i8, ptr %1, i64 16
-  %43 = load i32, ptr %42, align 4
-  %44 = sext i32 %43 to i64
-  %45 = shl nsw i64 %44, 2
-  %46 = add nsw i64 %45, 63
-  %47 = sdiv i64 %46, 64
-  %48 = getelementptr i8, ptr %1, i64 20
-  %49 = load i32, ptr %48, align 4
-  %50 = sext i32 %49 to i64
-  %51 = getelementptr i8, ptr %1, i64 24
-  %.val.i = load i32, ptr %51, align 4
-  %52 = sext i32 %.val.i to i64
-  %53 = add nsw i64 %52, 31
-  %54 = sdiv i64 %53, 32
-  %55 = shl nsw i64 %50, 2
-  %56 = mul nsw i64 %55, %54
-  %57 = add nsw i64 %56, 63
-  %58 = sdiv i64 %57, 64
-  %59 = load i32, ptr %8, align 4
-  %60 = mul i32 %59, %21
-  %61 = sext i32 %60 to i64
-  %62 = shl nsw i64 %61, 2
-  %63 = add nsw i64 %62, 63
-  %64 = sdiv i64 %63, 64
-  %reass.add64.i = add nsw i64 %31, %25
-  %reass.add65.i = add nsw i64 %reass.add64.i, %34
-  %65 = extractelement <2 x i64> %41, i64 0
-  %reass.add66.i = add nsw i64 %reass.add65.i, %65
-  %66 = extractelement <2 x i64> %41, i64 1
-  %reass.add67.i = add nsw i64 %reass.add66.i, %66
-  %reass.add68.i = add nsw i64 %reass.add67.i, %58
-  %reass.add69.i = add nsw i64 %reass.add68.i, %64
-  %reass.mul.i = shl i64 %reass.add69.i, 6
-  %reass.mul72.i = mul nsw i64 %31, 768
-  %reass.add73.i = add nsw i64 %47, %25
-  %reass.mul74.i = shl nsw i64 %reass.add73.i, 7
-  %67 = add nsw i64 %reass.mul72.i, %20
-  %68 = add nsw i64 %67, %reass.mul74.i
-  %69 = add i64 %68, %reass.mul.i
-  %70 = mul nsw i64 %31, 192
-  %71 = mul i32 %27, 20
-  %72 = sext i32 %71 to i64
-  %73 = shl nsw i64 %72, 2
-  %74 = add nsw i64 %73, 63
-  %75 = sdiv i64 %74, 64
-  %76 = shl nsw i64 %75, 7
-  %77 = add nsw i64 %76, %70
-  %78 = add nsw i64 %77, %69
-  %79 = tail call ptr @calloc(i64 1, i64 %78)
-  %80 = getelementptr i8, ptr %0, i64 360
-  store ptr %79, ptr %80, align 8
-  %81 = sext i32 %13 to i64
-  %82 = tail call ptr @calloc(i64 %81, i64 4)
-  %83 = getelementptr i8, ptr %0, i64 368
-  store ptr %82, ptr %83, align 8
-  %84 = icmp eq ptr %79, null
-  %85 = icmp eq ptr %82, null
-  %or.cond = or i1 %84, %85
+  %5 = getelementptr i8, ptr %0, i64 380
+  store i32 %2, ptr %5, align 4
+  %6 = getelementptr i8, ptr %0, i64 384
+  store i32 %3, ptr %6, align 4
+  %7 = getelementptr i8, ptr %1, i64 8
+  %8 = load i32, ptr %7, align 4
+  %9 = mul i32 %8, %2
+  %10 = getelementptr i8, ptr %1, i64 4
+  %11 = load i32, ptr %10, align 4
+  %12 = add i32 %9, %11
+  %13 = getelementptr i8, ptr %0, i64 376
+  store i32 %12, ptr %13, align 4
+  %14 = load i32, ptr %1, align 4
+  %15 = sext i32 %14 to i64
+  %16 = shl nsw i64 %15, 2
+  %17 = add nsw i64 %16, 63
+  %18 = sdiv i64 %17, 64
+  %19 = mul nsw i64 %18, 192
+  %20 = load i32, ptr %10, align 4
+  %21 = getelementptr i8, ptr %1, i64 16
+  %22 = load i32, ptr %21, align 4
+  %23 = sext i32 %22 to i64
+  %24 = shl nsw i64 %23, 2
+  %25 = getelementptr i8, ptr %1, i64 20
+  %26 = load i32, ptr %25, align 4
+  %27 = sext i32 %26 to i64
+  %28 = getelementptr i8, ptr %1, i64 24
+  %.val.i.i = load i32, ptr %28, align 4
+  %29 = sext i32 %.val.i.i to i64
+  %30 = add nsw i64 %29, 31
+  %31 = sdiv i64 %30, 32
+  %32 = shl nsw i64 %27, 2
+  %33 = mul nsw i64 %32, %31
+  %34 = load <2 x i32>, ptr %7, align 4
+  %35 = shufflevector <2 x i32> %34, <2 x i32> poison, <2 x i32> <i32 1, i32 poison>
+  %36 = insertelement <2 x i32> %35, i32 %20, i64 1
+  %37 = sext <2 x i32> %36 to <2 x i64>
+  %38 = shl nsw <2 x i64> %37, <i64 2, i64 2>
+  %39 = add nsw <2 x i64> %38, <i64 63, i64 63>
+  %40 = sdiv <2 x i64> %39, <i64 64, i64 64>
+  %41 = extractelement <2 x i64> %37, i64 0
+  %42 = shl nsw i64 %41, 3
+  %43 = add nsw i64 %42, 63
+  %44 = sdiv i64 %43, 64
+  %45 = insertelement <2 x i32> %34, i32 %20, i64 0
+  %46 = add <2 x i32> %45, <i32 1, i32 1>
+  %47 = sext <2 x i32> %46 to <2 x i64>
+  %48 = shl nsw <2 x i64> %47, <i64 2, i64 2>
+  %49 = add nsw <2 x i64> %48, <i64 63, i64 63>
+  %50 = sdiv <2 x i64> %49, <i64 64, i64 64>
+  %51 = insertelement <2 x i64> poison, i64 %33, i64 0
+  %52 = insertelement <2 x i64> %51, i64 %24, i64 1
+  %53 = add nsw <2 x i64> %52, <i64 63, i64 63>
+  %54 = sdiv <2 x i64> %53, <i64 64, i64 64>
+  %55 = extractelement <2 x i64> %40, i64 0
+  %56 = extractelement <2 x i64> %40, i64 1
+  %reass.add64.i.i = add nsw i64 %55, %56
+  %reass.add65.i.i = add nsw i64 %reass.add64.i.i, %44
+  %57 = extractelement <2 x i64> %50, i64 0
+  %reass.add66.i.i = add nsw i64 %reass.add65.i.i, %57
+  %58 = extractelement <2 x i64> %50, i64 1
+  %reass.add67.i.i = add nsw i64 %reass.add66.i.i, %58
+  %59 = insertelement <2 x i64> %40, i64 %reass.add67.i.i, i64 0
+  %60 = add nsw <2 x i64> %59, %54
+  %61 = insertelement <2 x i32> <i32 poison, i32 20>, i32 %20, i64 0
+  %62 = mul <2 x i32> %34, %61
+  %63 = sext <2 x i32> %62 to <2 x i64>
+  %64 = shl nsw <2 x i64> %63, <i64 2, i64 2>
+  %65 = add nsw <2 x i64> %64, <i64 63, i64 63>
+  %66 = sdiv <2 x i64> %65, <i64 64, i64 64>
+  %67 = add nsw <2 x i64> %60, %66
+  %68 = shl <2 x i64> %67, <i64 6, i64 7>
+  %reass.mul3.i = mul nsw i64 %55, 960
+  %69 = add nsw i64 %reass.mul3.i, %19
+  %70 = extractelement <2 x i64> %68, i64 1
+  %71 = add i64 %69, %70
+  %72 = extractelement <2 x i64> %68, i64 0
+  %73 = add i64 %71, %72
+  %74 = tail call ptr @calloc(i64 1, i64 %73)
+  %75 = getelementptr i8, ptr %0, i64 360
+  store ptr %74, ptr %75, align 8
+  %76 = sext i32 %12 to i64
+  %77 = tail call ptr @calloc(i64 %76, i64 4)
+  %78 = getelementptr i8, ptr %0, i64 368
+  store ptr %77, ptr %78, align 8
+  %79 = icmp eq ptr %74, null
+  %80 = icmp eq ptr %77, null
+  %or.cond = or i1 %79, %80
   br i1 %or.cond, label %then, label %merge
 
 then:                                             ; preds = %entry
-  tail call void @free(ptr %79)
-  tail call void @free(ptr %82)
+  tail call void @free(ptr %74)
+  tail call void @free(ptr %77)
   %.not = icmp eq ptr %4, null
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.923", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %86 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %86, i64 1023)
-  %87 = icmp sgt i64 %86, 0
-  br i1 %87, label %then2.i.i, label %"$printable.clean.exit"
+  %81 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %81, i64 1023)
+  %82 = icmp sgt i64 %81, 0
+  br i1 %82, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then2
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %4, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then2, %then2.i.i
-  %88 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %88, align 1
-  %89 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %90 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %90, i64 %89)
+  %83 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %83, align 1
+  %84 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %85 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %4, i64 1024, i64 %85, i64 %84)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
@@ -69131,15 +69120,15 @@ common.ret.loopexit.unr-lcssa:                    ; preds = %forbody.i, %forbody
 forbody.i.epil:                                   ; preds = %common.ret.loopexit.unr-lcssa, %forbody.i.epil
   %indvars.iv.i.epil = phi i64 [ %indvars.iv.next.i.epil, %forbody.i.epil ], [ %indvars.iv.i.unr, %common.ret.loopexit.unr-lcssa ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.epil ], [ 0, %common.ret.loopexit.unr-lcssa ]
-  %91 = mul nuw nsw i64 %indvars.iv.i.epil, 7919
-  %92 = add nuw nsw i64 %91, 1
-  %93 = load i32, ptr %151, align 4
-  %94 = sext i32 %93 to i64
-  %95 = srem i64 %92, %94
-  %96 = trunc nsw i64 %95 to i32
-  %97 = load ptr, ptr %83, align 8
-  %98 = getelementptr i32, ptr %97, i64 %indvars.iv.i.epil
-  store i32 %96, ptr %98, align 4
+  %86 = mul nuw nsw i64 %indvars.iv.i.epil, 7919
+  %87 = add nuw nsw i64 %86, 1
+  %88 = load i32, ptr %154, align 4
+  %89 = sext i32 %88 to i64
+  %90 = srem i64 %87, %89
+  %91 = trunc nsw i64 %90 to i32
+  %92 = load ptr, ptr %78, align 8
+  %93 = getelementptr i32, ptr %92, i64 %indvars.iv.i.epil
+  store i32 %91, ptr %93, align 4
   %indvars.iv.next.i.epil = add nuw nsw i64 %indvars.iv.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
@@ -69150,74 +69139,87 @@ common.ret:                                       ; preds = %common.ret.loopexit
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %99 = getelementptr i8, ptr %0, i64 72
-  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %99, ptr nonnull %1, ptr nonnull %79)
-  %100 = getelementptr i8, ptr %0, i64 296
-  %101 = load ptr, ptr %80, align 8
-  %102 = getelementptr i8, ptr %101, i64 %69
-  %103 = getelementptr i8, ptr %0, i64 312
-  store ptr %102, ptr %103, align 8
-  %104 = load i32, ptr %26, align 4
-  %105 = sext i32 %104 to i64
-  %106 = shl nsw i64 %105, 2
-  %107 = add nsw i64 %106, 63
-  %108 = sdiv i64 %107, 64
-  %109 = shl nsw i64 %108, 6
-  %110 = getelementptr i8, ptr %102, i64 %109
-  %111 = getelementptr i8, ptr %0, i64 320
-  store ptr %110, ptr %111, align 8
-  %112 = load i32, ptr %26, align 4
-  %113 = sext i32 %112 to i64
-  %114 = shl nsw i64 %113, 2
-  %115 = add nsw i64 %114, 63
-  %116 = sdiv i64 %115, 64
-  %117 = add nsw i64 %116, %108
-  %118 = shl nsw i64 %117, 6
-  %119 = getelementptr i8, ptr %102, i64 %118
-  %120 = getelementptr i8, ptr %0, i64 328
-  store ptr %119, ptr %120, align 8
-  %121 = load i32, ptr %26, align 4
-  %122 = sext i32 %121 to i64
-  %123 = shl nsw i64 %122, 2
-  %124 = add nsw i64 %123, 63
-  %125 = sdiv i64 %124, 64
-  %126 = add nsw i64 %125, %117
-  %127 = shl nsw i64 %126, 6
-  %128 = getelementptr i8, ptr %102, i64 %127
-  %129 = getelementptr i8, ptr %0, i64 336
-  store ptr %128, ptr %129, align 8
-  %130 = load i32, ptr %26, align 4
-  %131 = mul i32 %130, 20
-  %132 = sext i32 %131 to i64
-  %133 = shl nsw i64 %132, 2
-  %134 = add nsw i64 %133, 63
-  %135 = sdiv i64 %134, 64
-  %136 = add nsw i64 %135, %126
-  %137 = shl i64 %136, 6
-  %138 = getelementptr i8, ptr %102, i64 %137
-  %139 = getelementptr i8, ptr %0, i64 344
-  store ptr %138, ptr %139, align 8
-  %140 = load i32, ptr %26, align 4
-  %141 = mul i32 %140, 20
-  %142 = sext i32 %141 to i64
-  %143 = shl nsw i64 %142, 2
-  %144 = add nsw i64 %143, 63
-  %145 = sdiv i64 %144, 64
-  %146 = add nsw i64 %145, %136
-  %147 = shl i64 %146, 6
-  store ptr %102, ptr %100, align 8
-  %148 = getelementptr i8, ptr %0, i64 304
-  store i64 %147, ptr %148, align 8
-  %149 = load i32, ptr %14, align 4
-  %150 = icmp sgt i32 %149, 0
-  br i1 %150, label %forbody.lr.ph.i, label %common.ret
+  %94 = getelementptr i8, ptr %1, i64 12
+  %95 = getelementptr i8, ptr %0, i64 44
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %95, ptr noundef nonnull readonly align 4 dereferenceable(28) %1, i64 28, i1 false)
+  %96 = getelementptr i8, ptr %0, i64 72
+  tail call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %96, ptr nonnull readonly %1, ptr nonnull %74)
+  %97 = getelementptr i8, ptr %0, i64 296
+  %98 = getelementptr i8, ptr %0, i64 80
+  %99 = load i64, ptr %98, align 8
+  %100 = getelementptr i8, ptr %74, i64 %99
+  %101 = getelementptr i8, ptr %0, i64 312
+  store ptr %100, ptr %101, align 8
+  %102 = load i32, ptr %94, align 4
+  %103 = sext i32 %102 to i64
+  %104 = shl nsw i64 %103, 2
+  %105 = add nsw i64 %104, 63
+  %106 = sdiv i64 %105, 64
+  %107 = shl nsw i64 %106, 6
+  %108 = getelementptr i8, ptr %100, i64 %107
+  %109 = getelementptr i8, ptr %0, i64 320
+  store ptr %108, ptr %109, align 8
+  %110 = load i32, ptr %94, align 4
+  %111 = sext i32 %110 to i64
+  %112 = shl nsw i64 %111, 2
+  %113 = add nsw i64 %112, 63
+  %114 = sdiv i64 %113, 64
+  %115 = add nsw i64 %114, %106
+  %116 = shl nsw i64 %115, 6
+  %117 = getelementptr i8, ptr %100, i64 %116
+  %118 = getelementptr i8, ptr %0, i64 328
+  store ptr %117, ptr %118, align 8
+  %119 = load i32, ptr %94, align 4
+  %120 = sext i32 %119 to i64
+  %121 = shl nsw i64 %120, 2
+  %122 = add nsw i64 %121, 63
+  %123 = sdiv i64 %122, 64
+  %124 = add nsw i64 %123, %115
+  %125 = shl nsw i64 %124, 6
+  %126 = getelementptr i8, ptr %100, i64 %125
+  %127 = getelementptr i8, ptr %0, i64 336
+  store ptr %126, ptr %127, align 8
+  %128 = load i32, ptr %94, align 4
+  %129 = mul i32 %128, 20
+  %130 = sext i32 %129 to i64
+  %131 = shl nsw i64 %130, 2
+  %132 = add nsw i64 %131, 63
+  %133 = sdiv i64 %132, 64
+  %134 = add nsw i64 %133, %124
+  %135 = shl i64 %134, 6
+  %136 = getelementptr i8, ptr %100, i64 %135
+  %137 = getelementptr i8, ptr %0, i64 344
+  store ptr %136, ptr %137, align 8
+  %138 = load i32, ptr %94, align 4
+  %139 = mul i32 %138, 20
+  %140 = sext i32 %139 to i64
+  %141 = shl nsw i64 %140, 2
+  %142 = add nsw i64 %141, 63
+  %143 = sdiv i64 %142, 64
+  %144 = add nsw i64 %143, %134
+  %145 = shl i64 %144, 6
+  store ptr %100, ptr %97, align 8
+  %146 = getelementptr i8, ptr %0, i64 304
+  store i64 %145, ptr %146, align 8
+  %147 = getelementptr i8, ptr %0, i64 352
+  store ptr null, ptr %147, align 8
+  %148 = getelementptr i8, ptr %0, i64 120
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %0, i8 0, i64 44, i1 false)
+  %149 = load ptr, ptr %148, align 8
+  store i32 0, ptr %149, align 4
+  %150 = getelementptr i8, ptr %0, i64 256
+  %151 = load ptr, ptr %150, align 8
+  store i32 0, ptr %151, align 4
+  %152 = load i32, ptr %13, align 4
+  %153 = icmp sgt i32 %152, 0
+  br i1 %153, label %forbody.lr.ph.i, label %common.ret
 
 forbody.lr.ph.i:                                  ; preds = %merge
-  %151 = getelementptr i8, ptr %0, i64 68
-  %wide.trip.count.i = zext nneg i32 %149 to i64
+  %154 = getelementptr i8, ptr %0, i64 68
+  %wide.trip.count.i = zext nneg i32 %152 to i64
   %xtraiter = and i64 %wide.trip.count.i, 3
-  %152 = icmp ult i32 %149, 4
-  br i1 %152, label %common.ret.loopexit.unr-lcssa, label %forbody.lr.ph.i.new
+  %155 = icmp ult i32 %152, 4
+  br i1 %155, label %common.ret.loopexit.unr-lcssa, label %forbody.lr.ph.i.new
 
 forbody.lr.ph.i.new:                              ; preds = %forbody.lr.ph.i
   %unroll_iter = and i64 %wide.trip.count.i, 2147483644
@@ -69226,45 +69228,45 @@ forbody.lr.ph.i.new:                              ; preds = %forbody.lr.ph.i
 forbody.i:                                        ; preds = %forbody.i, %forbody.lr.ph.i.new
   %indvars.iv.i = phi i64 [ 0, %forbody.lr.ph.i.new ], [ %indvars.iv.next.i.3, %forbody.i ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i.new ], [ %niter.next.3, %forbody.i ]
-  %153 = mul nuw nsw i64 %indvars.iv.i, 7919
-  %154 = or disjoint i64 %153, 1
-  %155 = load i32, ptr %151, align 4
-  %156 = sext i32 %155 to i64
-  %157 = srem i64 %154, %156
-  %158 = trunc nsw i64 %157 to i32
-  %159 = load ptr, ptr %83, align 8
-  %160 = getelementptr i32, ptr %159, i64 %indvars.iv.i
-  store i32 %158, ptr %160, align 4
+  %156 = mul nuw nsw i64 %indvars.iv.i, 7919
+  %157 = or disjoint i64 %156, 1
+  %158 = load i32, ptr %154, align 4
+  %159 = sext i32 %158 to i64
+  %160 = srem i64 %157, %159
+  %161 = trunc nsw i64 %160 to i32
+  %162 = load ptr, ptr %78, align 8
+  %163 = getelementptr i32, ptr %162, i64 %indvars.iv.i
+  store i32 %161, ptr %163, align 4
   %indvars.iv.next.i = or disjoint i64 %indvars.iv.i, 1
-  %161 = mul nuw nsw i64 %indvars.iv.next.i, 7919
-  %162 = add nuw nsw i64 %161, 1
-  %163 = load i32, ptr %151, align 4
-  %164 = sext i32 %163 to i64
-  %165 = srem i64 %162, %164
-  %166 = trunc nsw i64 %165 to i32
-  %167 = load ptr, ptr %83, align 8
-  %168 = getelementptr i32, ptr %167, i64 %indvars.iv.next.i
-  store i32 %166, ptr %168, align 4
+  %164 = mul nuw nsw i64 %indvars.iv.next.i, 7919
+  %165 = add nuw nsw i64 %164, 1
+  %166 = load i32, ptr %154, align 4
+  %167 = sext i32 %166 to i64
+  %168 = srem i64 %165, %167
+  %169 = trunc nsw i64 %168 to i32
+  %170 = load ptr, ptr %78, align 8
+  %171 = getelementptr i32, ptr %170, i64 %indvars.iv.next.i
+  store i32 %169, ptr %171, align 4
   %indvars.iv.next.i.1 = or disjoint i64 %indvars.iv.i, 2
-  %169 = mul nuw nsw i64 %indvars.iv.next.i.1, 7919
-  %170 = or disjoint i64 %169, 1
-  %171 = load i32, ptr %151, align 4
-  %172 = sext i32 %171 to i64
-  %173 = srem i64 %170, %172
-  %174 = trunc nsw i64 %173 to i32
-  %175 = load ptr, ptr %83, align 8
-  %176 = getelementptr i32, ptr %175, i64 %indvars.iv.next.i.1
-  store i32 %174, ptr %176, align 4
+  %172 = mul nuw nsw i64 %indvars.iv.next.i.1, 7919
+  %173 = or disjoint i64 %172, 1
+  %174 = load i32, ptr %154, align 4
+  %175 = sext i32 %174 to i64
+  %176 = srem i64 %173, %175
+  %177 = trunc nsw i64 %176 to i32
+  %178 = load ptr, ptr %78, align 8
+  %179 = getelementptr i32, ptr %178, i64 %indvars.iv.next.i.1
+  store i32 %177, ptr %179, align 4
   %indvars.iv.next.i.2 = or disjoint i64 %indvars.iv.i, 3
-  %177 = mul nuw nsw i64 %indvars.iv.next.i.2, 7919
-  %178 = add nuw nsw i64 %177, 1
-  %179 = load i32, ptr %151, align 4
-  %180 = sext i32 %179 to i64
-  %181 = srem i64 %178, %180
-  %182 = trunc nsw i64 %181 to i32
-  %183 = load ptr, ptr %83, align 8
-  %184 = getelementptr i32, ptr %183, i64 %indvars.iv.next.i.2
-  store i32 %182, ptr %184, align 4
+  %180 = mul nuw nsw i64 %indvars.iv.next.i.2, 7919
+  %181 = add nuw nsw i64 %180, 1
+  %182 = load i32, ptr %154, align 4
+  %183 = sext i32 %182 to i64
+  %184 = srem i64 %181, %183
+  %185 = trunc nsw i64 %184 to i32
+  %186 = load ptr, ptr %78, align 8
+  %187 = getelementptr i32, ptr %186, i64 %indvars.iv.next.i.2
+  store i32 %185, ptr %187, align 4
   %indvars.iv.next.i.3 = add nuw nsw i64 %indvars.iv.i, 4
   %niter.next.3 = add i64 %niter, 4
   %niter.ncmp.3 = icmp eq i64 %niter.next.3, %unroll_iter
@@ -69488,10 +69490,10 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 10856
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10864
+  %4 = getelementptr i8, ptr %0, i64 10816
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10824
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10880
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10840
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
   %5 = getelementptr i8, ptr %0, i64 5468
   %6 = load i32, ptr %5, align 4
@@ -69793,7 +69795,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 11480
+  %158 = getelementptr i8, ptr %0, i64 11440
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -70425,11 +70427,11 @@ entry:
   %raw.i.i.i.i = alloca [1024 x i8], align 1
   %chosen.sroa.17.i.i = alloca [629 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %attributes.i25.i = alloca %115, align 8
+  %attributes.i26.i = alloca %115, align 8
   %attributes.i.i = alloca %115, align 8
   %raw.i = alloca [1024 x i8], align 1
   %chosen.sroa.10 = alloca [629 x i8], align 1
-  %chosen.sroa.12 = alloca [31 x i8], align 1
+  %step = alloca %126, align 8
   %2 = getelementptr i8, ptr %0, i64 5620
   %3 = load i32, ptr %2, align 4
   %4 = sext i32 %3 to i64
@@ -70439,80 +70441,71 @@ entry:
   %8 = mul nsw i64 %7, 192
   %9 = getelementptr i8, ptr %0, i64 5624
   %10 = load i32, ptr %9, align 4
-  %11 = sext i32 %10 to i64
-  %12 = shl nsw i64 %11, 2
-  %13 = add nsw i64 %12, 63
-  %14 = sdiv i64 %13, 64
-  %15 = getelementptr i8, ptr %0, i64 5632
+  %11 = getelementptr i8, ptr %0, i64 5636
+  %12 = load i32, ptr %11, align 4
+  %13 = sext i32 %12 to i64
+  %14 = shl nsw i64 %13, 2
+  %15 = getelementptr i8, ptr %0, i64 5640
   %16 = load i32, ptr %15, align 4
   %17 = sext i32 %16 to i64
-  %18 = shl nsw i64 %17, 2
-  %19 = add nsw i64 %18, 63
-  %20 = sdiv i64 %19, 64
-  %21 = shl nsw i64 %17, 3
-  %22 = add nsw i64 %21, 63
-  %23 = sdiv i64 %22, 64
-  %24 = insertelement <2 x i32> poison, i32 %10, i64 0
-  %25 = insertelement <2 x i32> %24, i32 %16, i64 1
-  %26 = add <2 x i32> %25, <i32 1, i32 1>
-  %27 = sext <2 x i32> %26 to <2 x i64>
-  %28 = shl nsw <2 x i64> %27, <i64 2, i64 2>
-  %29 = add nsw <2 x i64> %28, <i64 63, i64 63>
-  %30 = sdiv <2 x i64> %29, <i64 64, i64 64>
-  %31 = getelementptr i8, ptr %0, i64 5636
-  %32 = load i32, ptr %31, align 4
-  %33 = sext i32 %32 to i64
-  %34 = shl nsw i64 %33, 2
-  %35 = add nsw i64 %34, 63
-  %36 = sdiv i64 %35, 64
-  %37 = getelementptr i8, ptr %0, i64 5640
-  %38 = load i32, ptr %37, align 4
-  %39 = sext i32 %38 to i64
-  %40 = getelementptr i8, ptr %0, i64 5644
-  %.val.i = load i32, ptr %40, align 4
-  %41 = sext i32 %.val.i to i64
-  %42 = add nsw i64 %41, 31
-  %43 = sdiv i64 %42, 32
-  %44 = shl nsw i64 %39, 2
-  %45 = mul nsw i64 %44, %43
-  %46 = add nsw i64 %45, 63
-  %47 = sdiv i64 %46, 64
-  %48 = getelementptr i8, ptr %0, i64 5628
-  %49 = load i32, ptr %48, align 4
-  %50 = mul i32 %49, %10
-  %51 = sext i32 %50 to i64
-  %52 = shl nsw i64 %51, 2
-  %53 = add nsw i64 %52, 63
-  %54 = sdiv i64 %53, 64
-  %reass.add64.i = add nsw i64 %20, %14
-  %reass.add65.i = add nsw i64 %reass.add64.i, %23
-  %55 = extractelement <2 x i64> %30, i64 0
-  %reass.add66.i = add nsw i64 %reass.add65.i, %55
-  %56 = extractelement <2 x i64> %30, i64 1
-  %reass.add67.i = add nsw i64 %reass.add66.i, %56
-  %reass.add68.i = add nsw i64 %reass.add67.i, %47
-  %reass.add69.i = add nsw i64 %reass.add68.i, %54
-  %reass.mul.i = shl i64 %reass.add69.i, 6
-  %reass.mul72.i = mul nsw i64 %20, 768
-  %reass.add73.i = add nsw i64 %36, %14
-  %reass.mul74.i = shl nsw i64 %reass.add73.i, 7
-  %57 = add nsw i64 %reass.mul72.i, %8
-  %58 = add nsw i64 %57, %reass.mul74.i
-  %59 = add i64 %58, %reass.mul.i
-  %60 = mul nsw i64 %20, 192
-  %61 = mul i32 %16, 20
-  %62 = sext i32 %61 to i64
-  %63 = shl nsw i64 %62, 2
-  %64 = add nsw i64 %63, 63
-  %65 = sdiv i64 %64, 64
-  %66 = shl nsw i64 %65, 7
-  %67 = add nsw i64 %66, %60
-  %68 = add nsw i64 %67, %59
-  %69 = tail call ptr @calloc(i64 1, i64 %68)
-  %70 = getelementptr i8, ptr %0, i64 11488
-  store ptr %69, ptr %70, align 8
-  %71 = icmp eq ptr %69, null
-  br i1 %71, label %then, label %merge
+  %18 = getelementptr i8, ptr %0, i64 5644
+  %.val.i.i = load i32, ptr %18, align 4
+  %19 = sext i32 %.val.i.i to i64
+  %20 = add nsw i64 %19, 31
+  %21 = sdiv i64 %20, 32
+  %22 = shl nsw i64 %17, 2
+  %23 = mul nsw i64 %22, %21
+  %24 = getelementptr i8, ptr %0, i64 5628
+  %25 = load <2 x i32>, ptr %24, align 4
+  %26 = shufflevector <2 x i32> %25, <2 x i32> poison, <2 x i32> <i32 1, i32 poison>
+  %27 = insertelement <2 x i32> %26, i32 %10, i64 1
+  %28 = sext <2 x i32> %27 to <2 x i64>
+  %29 = shl nsw <2 x i64> %28, <i64 2, i64 2>
+  %30 = add nsw <2 x i64> %29, <i64 63, i64 63>
+  %31 = sdiv <2 x i64> %30, <i64 64, i64 64>
+  %32 = extractelement <2 x i64> %28, i64 0
+  %33 = shl nsw i64 %32, 3
+  %34 = add nsw i64 %33, 63
+  %35 = sdiv i64 %34, 64
+  %36 = insertelement <2 x i32> %25, i32 %10, i64 0
+  %37 = add <2 x i32> %36, <i32 1, i32 1>
+  %38 = sext <2 x i32> %37 to <2 x i64>
+  %39 = shl nsw <2 x i64> %38, <i64 2, i64 2>
+  %40 = add nsw <2 x i64> %39, <i64 63, i64 63>
+  %41 = sdiv <2 x i64> %40, <i64 64, i64 64>
+  %42 = insertelement <2 x i64> poison, i64 %23, i64 0
+  %43 = insertelement <2 x i64> %42, i64 %14, i64 1
+  %44 = add nsw <2 x i64> %43, <i64 63, i64 63>
+  %45 = sdiv <2 x i64> %44, <i64 64, i64 64>
+  %46 = extractelement <2 x i64> %31, i64 0
+  %47 = extractelement <2 x i64> %31, i64 1
+  %reass.add64.i.i = add nsw i64 %46, %47
+  %reass.add65.i.i = add nsw i64 %reass.add64.i.i, %35
+  %48 = extractelement <2 x i64> %41, i64 0
+  %reass.add66.i.i = add nsw i64 %reass.add65.i.i, %48
+  %49 = extractelement <2 x i64> %41, i64 1
+  %reass.add67.i.i = add nsw i64 %reass.add66.i.i, %49
+  %50 = insertelement <2 x i64> %31, i64 %reass.add67.i.i, i64 0
+  %51 = add nsw <2 x i64> %50, %45
+  %52 = insertelement <2 x i32> <i32 poison, i32 20>, i32 %10, i64 0
+  %53 = mul <2 x i32> %25, %52
+  %54 = sext <2 x i32> %53 to <2 x i64>
+  %55 = shl nsw <2 x i64> %54, <i64 2, i64 2>
+  %56 = add nsw <2 x i64> %55, <i64 63, i64 63>
+  %57 = sdiv <2 x i64> %56, <i64 64, i64 64>
+  %58 = add nsw <2 x i64> %51, %57
+  %59 = shl <2 x i64> %58, <i64 6, i64 7>
+  %reass.mul3.i = mul nsw i64 %46, 960
+  %60 = add nsw i64 %reass.mul3.i, %8
+  %61 = extractelement <2 x i64> %59, i64 1
+  %62 = add i64 %60, %61
+  %63 = extractelement <2 x i64> %59, i64 0
+  %64 = add i64 %62, %63
+  %65 = tail call ptr @calloc(i64 1, i64 %64)
+  %66 = getelementptr i8, ptr %0, i64 11448
+  store ptr %65, ptr %66, align 8
+  %67 = icmp eq ptr %65, null
+  br i1 %67, label %then, label %merge
 
 then:                                             ; preds = %entry
   %.not = icmp eq ptr %1, null
@@ -70521,21 +70514,21 @@ then:                                             ; preds = %entry
 then2:                                            ; preds = %then
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.923", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %72 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %72, i64 1023)
-  %73 = icmp sgt i64 %72, 0
-  br i1 %73, label %then2.i.i, label %"$printable.clean.exit"
+  %68 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %68, i64 1023)
+  %69 = icmp sgt i64 %68, 0
+  br i1 %69, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then2
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %1, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then2, %then2.i.i
-  %74 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %74, align 1
-  %75 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %76 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %76, i64 %75)
+  %70 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %70, align 1
+  %71 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %72 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %72, i64 %71)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
@@ -70544,208 +70537,244 @@ common.ret:                                       ; preds = %merge2.i, %"$Loop.i
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %77 = getelementptr i8, ptr %0, i64 5512
-  %78 = load i32, ptr %77, align 4
-  %79 = getelementptr i8, ptr %0, i64 5340
-  %80 = getelementptr i8, ptr %0, i64 5336
-  %81 = load i32, ptr %80, align 4
-  %82 = getelementptr i8, ptr %0, i64 5364
-  %83 = getelementptr i8, ptr %0, i64 5372
-  %84 = load i32, ptr %83, align 4
-  %85 = icmp ne i32 %84, 0
-  %86 = zext i1 %85 to i8
-  %87 = getelementptr i8, ptr %0, i64 5480
-  %88 = load i8, ptr %87, align 1
-  %89 = getelementptr i8, ptr %0, i64 5440
-  %90 = load i32, ptr %89, align 4
-  %91 = icmp ne i32 %90, 0
-  %92 = zext i1 %91 to i8
-  %93 = getelementptr i8, ptr %0, i64 10856
+  %73 = getelementptr inbounds i8, ptr %step, i64 44
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %73, ptr noundef nonnull readonly align 4 dereferenceable(28) %2, i64 28, i1 false)
+  %74 = getelementptr inbounds i8, ptr %step, i64 72
+  call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr nonnull %74, ptr nonnull readonly %2, ptr nonnull %65)
+  %75 = getelementptr inbounds i8, ptr %step, i64 296
+  %76 = getelementptr inbounds i8, ptr %step, i64 80
+  %77 = load i64, ptr %76, align 8
+  %78 = getelementptr i8, ptr %65, i64 %77
+  %79 = getelementptr inbounds i8, ptr %step, i64 312
+  store ptr %78, ptr %79, align 8
+  %80 = shl nsw i64 %46, 6
+  %81 = getelementptr i8, ptr %78, i64 %80
+  %82 = getelementptr inbounds i8, ptr %step, i64 320
+  store ptr %81, ptr %82, align 8
+  %83 = shl nsw i64 %46, 7
+  %84 = getelementptr i8, ptr %78, i64 %83
+  %85 = getelementptr inbounds i8, ptr %step, i64 328
+  store ptr %84, ptr %85, align 8
+  %86 = mul nsw i64 %46, 3
+  %87 = mul nsw i64 %46, 192
+  %88 = getelementptr i8, ptr %78, i64 %87
+  %89 = getelementptr inbounds i8, ptr %step, i64 336
+  store ptr %88, ptr %89, align 8
+  %90 = extractelement <2 x i64> %57, i64 1
+  %91 = add nsw i64 %90, %86
+  %92 = shl nsw i64 %91, 6
+  %93 = getelementptr i8, ptr %78, i64 %92
+  %94 = getelementptr inbounds i8, ptr %step, i64 344
+  store ptr %93, ptr %94, align 8
+  %95 = add nsw i64 %91, %90
+  %96 = shl i64 %95, 6
+  store ptr %78, ptr %75, align 8
+  %97 = getelementptr inbounds i8, ptr %step, i64 304
+  store i64 %96, ptr %97, align 8
+  %98 = getelementptr inbounds i8, ptr %step, i64 352
+  store ptr null, ptr %98, align 8
+  %99 = getelementptr inbounds i8, ptr %step, i64 120
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(44) %step, i8 0, i64 44, i1 false)
+  %100 = load ptr, ptr %99, align 8
+  store i32 0, ptr %100, align 4
+  %101 = getelementptr inbounds i8, ptr %step, i64 256
+  %102 = load ptr, ptr %101, align 8
+  store i32 0, ptr %102, align 4
+  %103 = getelementptr i8, ptr %0, i64 5512
+  %104 = load i32, ptr %103, align 4
+  %105 = getelementptr i8, ptr %0, i64 5340
+  %106 = getelementptr i8, ptr %0, i64 5336
+  %107 = load i32, ptr %106, align 4
+  %108 = getelementptr i8, ptr %0, i64 5364
+  %109 = getelementptr i8, ptr %0, i64 5372
+  %110 = load i32, ptr %109, align 4
+  %111 = icmp ne i32 %110, 0
+  %112 = zext i1 %111 to i8
+  %113 = getelementptr i8, ptr %0, i64 5480
+  %114 = load i8, ptr %113, align 1
+  %115 = getelementptr i8, ptr %0, i64 5440
+  %116 = load i32, ptr %115, align 4
+  %117 = icmp ne i32 %116, 0
+  %118 = zext i1 %117 to i8
+  %119 = getelementptr i8, ptr %0, i64 10816
   %chosen.sroa.10.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.10, i64 5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.10.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %93, i64 624, i1 false)
-  %chosen.sroa.12.660.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.12, i64 3
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(28) %chosen.sroa.12.660.sroa_idx, ptr noundef nonnull align 4 dereferenceable(28) %2, i64 28, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 5465
-  %95 = load i8, ptr %94, align 1
-  %96 = getelementptr i8, ptr %69, i64 %59
-  %97 = getelementptr i8, ptr %0, i64 6632
-  %98 = getelementptr i8, ptr %0, i64 4176
-  %99 = getelementptr i8, ptr %0, i64 6304
-  %100 = getelementptr i8, ptr %0, i64 7352
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4192) %100, i8 0, i64 3472, i1 false)
-  %101 = getelementptr i8, ptr %0, i64 6640
-  store ptr %98, ptr %101, align 8
-  %102 = getelementptr i8, ptr %0, i64 6648
-  store i32 %78, ptr %102, align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.10.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %119, i64 624, i1 false)
+  %120 = getelementptr i8, ptr %0, i64 5465
+  %121 = load i8, ptr %120, align 1
+  %122 = getelementptr i8, ptr %0, i64 6632
+  %123 = getelementptr i8, ptr %0, i64 4176
+  %124 = getelementptr i8, ptr %0, i64 6304
+  %125 = getelementptr i8, ptr %0, i64 7305
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4152) %125, i8 0, i64 3479, i1 false)
+  %126 = getelementptr i8, ptr %0, i64 6640
+  store ptr %123, ptr %126, align 8
+  %127 = getelementptr i8, ptr %0, i64 6648
+  store i32 %104, ptr %127, align 8
   %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6652
-  %103 = load <2 x i32>, ptr %79, align 4
-  %104 = shufflevector <2 x i32> %103, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %104, ptr %chosen.sroa.2.0..sroa_idx, align 4
+  %128 = load <2 x i32>, ptr %105, align 4
+  %129 = shufflevector <2 x i32> %128, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %129, ptr %chosen.sroa.2.0..sroa_idx, align 4
   %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6660
-  store i32 %81, ptr %chosen.sroa.4.0..sroa_idx, align 4
+  store i32 %107, ptr %chosen.sroa.4.0..sroa_idx, align 4
   %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6664
   %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6668
-  %105 = load <2 x i32>, ptr %82, align 4
-  store <2 x i32> %105, ptr %chosen.sroa.5.0..sroa_idx, align 8
+  %130 = load <2 x i32>, ptr %108, align 4
+  store <2 x i32> %130, ptr %chosen.sroa.5.0..sroa_idx, align 8
   %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6672
-  store i8 %86, ptr %chosen.sroa.7.0..sroa_idx, align 8
+  store i8 %112, ptr %chosen.sroa.7.0..sroa_idx, align 8
   %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6673
-  store i8 %88, ptr %chosen.sroa.8.0..sroa_idx, align 1
+  store i8 %114, ptr %chosen.sroa.8.0..sroa_idx, align 1
   %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6674
-  store i8 %92, ptr %chosen.sroa.9.0..sroa_idx, align 2
+  store i8 %118, ptr %chosen.sroa.9.0..sroa_idx, align 2
   %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6675
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10, i64 629, i1 false)
   %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7304
-  store i8 %95, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 7305
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(31) %chosen.sroa.12, i64 31, i1 false)
-  %chosen.sroa.13.0..sroa_idx = getelementptr i8, ptr %0, i64 7336
-  store ptr %69, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  %chosen.sroa.14.0..sroa_idx = getelementptr i8, ptr %0, i64 7344
-  store ptr %96, ptr %chosen.sroa.14.0..sroa_idx, align 8
-  store ptr %99, ptr %97, align 8
-  %106 = getelementptr i8, ptr %0, i64 10392
-  store i32 -1, ptr %106, align 4
-  %107 = getelementptr i8, ptr %0, i64 10400
-  store i64 1, ptr %107, align 8
-  %108 = getelementptr i8, ptr %0, i64 9245
-  store i8 1, ptr %108, align 1
-  %109 = getelementptr i8, ptr %0, i64 8992
-  %110 = tail call i32 @pthread_mutex_init(ptr %109, ptr null)
-  %111 = getelementptr i8, ptr %0, i64 9032
-  %112 = tail call i32 @pthread_cond_init(ptr %111, ptr null)
-  %113 = getelementptr i8, ptr %0, i64 9080
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %113, i8 0, i64 16, i1 false)
-  %114 = getelementptr i8, ptr %0, i64 9096
-  %115 = tail call i32 @pthread_mutex_init(ptr %114, ptr null)
-  %116 = getelementptr i8, ptr %0, i64 9136
+  store i8 %121, ptr %chosen.sroa.11.0..sroa_idx, align 8
+  %131 = getelementptr i8, ptr %0, i64 8592
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(360) %131, ptr noundef nonnull readonly align 8 dereferenceable(360) %step, i64 360, i1 false)
+  store ptr %124, ptr %122, align 8
+  %132 = getelementptr i8, ptr %0, i64 10352
+  store i32 -1, ptr %132, align 4
+  %133 = getelementptr i8, ptr %0, i64 10360
+  store i64 1, ptr %133, align 8
+  %134 = getelementptr i8, ptr %0, i64 9205
+  store i8 1, ptr %134, align 1
+  %135 = getelementptr i8, ptr %0, i64 8952
+  %136 = tail call i32 @pthread_mutex_init(ptr %135, ptr null)
+  %137 = getelementptr i8, ptr %0, i64 8992
+  %138 = tail call i32 @pthread_cond_init(ptr %137, ptr null)
+  %139 = getelementptr i8, ptr %0, i64 9040
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %139, i8 0, i64 16, i1 false)
+  %140 = getelementptr i8, ptr %0, i64 9056
+  %141 = tail call i32 @pthread_mutex_init(ptr %140, ptr null)
+  %142 = getelementptr i8, ptr %0, i64 9096
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
-  %117 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
-  %118 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
-  %119 = call i32 @pthread_cond_init(ptr %116, ptr nonnull %attributes.i.i)
-  %120 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
+  %143 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
+  %144 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
+  %145 = call i32 @pthread_cond_init(ptr %142, ptr nonnull %attributes.i.i)
+  %146 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %121 = getelementptr i8, ptr %0, i64 9184
-  call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i25.i)
-  %122 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i25.i)
-  %123 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i25.i, i32 1)
-  %124 = call i32 @pthread_cond_init(ptr %121, ptr nonnull %attributes.i25.i)
-  %125 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i25.i)
-  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i25.i)
-  %126 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %127 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
-  %128 = add i32 %127, %126
-  %129 = getelementptr i8, ptr %0, i64 10344
-  store i32 %128, ptr %129, align 4
-  %130 = getelementptr i8, ptr %0, i64 7320
-  %.val.i.i = load i32, ptr %130, align 4
-  %131 = sext i32 %128 to i64
-  %132 = shl nsw i64 %131, 1
-  %133 = sext i32 %.val.i.i to i64
-  %134 = add nsw i64 %132, %133
-  %135 = getelementptr i8, ptr %0, i64 10792
-  %136 = getelementptr i8, ptr %0, i64 10800
-  %137 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %136, i8 0, i64 16, i1 false)
-  store ptr %137, ptr %135, align 8
-  %.not55.i.i = icmp eq ptr %137, null
+  %147 = getelementptr i8, ptr %0, i64 9144
+  call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i26.i)
+  %148 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i26.i)
+  %149 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i26.i, i32 1)
+  %150 = call i32 @pthread_cond_init(ptr %147, ptr nonnull %attributes.i26.i)
+  %151 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i26.i)
+  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i26.i)
+  %152 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
+  %153 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
+  %154 = add i32 %153, %152
+  %155 = getelementptr i8, ptr %0, i64 10304
+  store i32 %154, ptr %155, align 4
+  %156 = getelementptr i8, ptr %0, i64 8648
+  %.val.i.i27 = load i32, ptr %156, align 4
+  %157 = sext i32 %154 to i64
+  %158 = shl nsw i64 %157, 1
+  %159 = sext i32 %.val.i.i27 to i64
+  %160 = add nsw i64 %158, %159
+  %161 = getelementptr i8, ptr %0, i64 10752
+  %162 = getelementptr i8, ptr %0, i64 10760
+  %163 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %162, i8 0, i64 16, i1 false)
+  store ptr %163, ptr %161, align 8
+  %.not55.i.i = icmp eq ptr %163, null
   br i1 %.not55.i.i, label %then.i.i, label %and.lhs.true2.i.i
 
 condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.preheader, %condition.i.i.i.i
-  %power.0.i.i.i.i = phi i64 [ %139, %condition.i.i.i.i ], [ 64, %condition.i.i.i.i.preheader ]
-  %138 = icmp slt i64 %power.0.i.i.i.i, %134
-  %139 = shl i64 %power.0.i.i.i.i, 1
-  br i1 %138, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
+  %power.0.i.i.i.i = phi i64 [ %165, %condition.i.i.i.i ], [ 64, %condition.i.i.i.i.preheader ]
+  %164 = icmp slt i64 %power.0.i.i.i.i, %160
+  %165 = shl i64 %power.0.i.i.i.i, 1
+  br i1 %164, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %140 = getelementptr i8, ptr %0, i64 10352
-  %141 = shl nsw i64 %134, 2
-  %142 = getelementptr i8, ptr %0, i64 10360
-  store i64 %power.0.i.i.i.i, ptr %142, align 8
-  %143 = call i64 @llvm.smax.i64(i64 %141, i64 %power.0.i.i.i.i)
-  %144 = call i64 @llvm.smax.i64(i64 %143, i64 65536)
-  %145 = getelementptr i8, ptr %0, i64 10368
-  store i64 %144, ptr %145, align 8
-  %146 = getelementptr i8, ptr %0, i64 10376
-  %147 = mul i64 %power.0.i.i.i.i, 480
-  %148 = call ptr @malloc(i64 %147)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %146, i8 0, i64 16, i1 false)
-  store ptr %148, ptr %140, align 8
-  %.not56.i.i = icmp eq ptr %148, null
+  %166 = getelementptr i8, ptr %0, i64 10312
+  %167 = shl nsw i64 %160, 2
+  %168 = getelementptr i8, ptr %0, i64 10320
+  store i64 %power.0.i.i.i.i, ptr %168, align 8
+  %169 = call i64 @llvm.smax.i64(i64 %167, i64 %power.0.i.i.i.i)
+  %170 = call i64 @llvm.smax.i64(i64 %169, i64 65536)
+  %171 = getelementptr i8, ptr %0, i64 10328
+  store i64 %170, ptr %171, align 8
+  %172 = getelementptr i8, ptr %0, i64 10336
+  %173 = mul i64 %power.0.i.i.i.i, 480
+  %174 = call ptr @malloc(i64 %173)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %172, i8 0, i64 16, i1 false)
+  store ptr %174, ptr %166, align 8
+  %.not56.i.i = icmp eq ptr %174, null
   br i1 %.not56.i.i, label %then.i.i, label %merge.i.i
 
 and.lhs.true.i.i:                                 ; preds = %merge7.i43.i.i, %and.lhs.true1.i.i
   %.pre-phi60.i.i = phi i64 [ %.pre59.i.i, %merge7.i43.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %149 = getelementptr i8, ptr %0, i64 10320
-  %150 = getelementptr i8, ptr %0, i64 10336
-  %151 = load i64, ptr %150, align 8
-  %.not.i.i.i = icmp slt i64 %151, %.pre-phi60.i.i
+  %175 = getelementptr i8, ptr %0, i64 10280
+  %176 = getelementptr i8, ptr %0, i64 10296
+  %177 = load i64, ptr %176, align 8
+  %.not.i.i.i = icmp slt i64 %177, %.pre-phi60.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %condition.i.i.i.i.preheader
 
 condition.i.i.i.i.preheader:                      ; preds = %merge7.i.i.i, %and.lhs.true.i.i
   br label %condition.i.i.i.i
 
 merge.i.i.i:                                      ; preds = %and.lhs.true.i.i
-  %152 = shl i64 %151, 1
-  %spec.select.i.i.i = call i64 @llvm.smax.i64(i64 %152, i64 %.pre-phi60.i.i)
+  %178 = shl i64 %177, 1
+  %spec.select.i.i.i = call i64 @llvm.smax.i64(i64 %178, i64 %.pre-phi60.i.i)
   %spec.store.select.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i, i64 8)
-  %153 = load ptr, ptr %149, align 8
-  %154 = shl i64 %spec.store.select.i.i.i, 3
-  %155 = call ptr @realloc(ptr %153, i64 %154)
-  %156 = icmp eq ptr %155, null
-  br i1 %156, label %then.i.i, label %merge7.i.i.i
+  %179 = load ptr, ptr %175, align 8
+  %180 = shl i64 %spec.store.select.i.i.i, 3
+  %181 = call ptr @realloc(ptr %179, i64 %180)
+  %182 = icmp eq ptr %181, null
+  br i1 %182, label %then.i.i, label %merge7.i.i.i
 
 merge7.i.i.i:                                     ; preds = %merge.i.i.i
-  store ptr %155, ptr %149, align 8
-  store i64 %spec.store.select.i.i.i, ptr %150, align 8
+  store ptr %181, ptr %175, align 8
+  store i64 %spec.store.select.i.i.i, ptr %176, align 8
   br label %condition.i.i.i.i.preheader
 
 and.lhs.true1.i.i:                                ; preds = %merge7.i50.i.i, %and.lhs.true2.i.i
-  %.pre-phi.i.i = phi i64 [ %.pre58.i.i, %merge7.i50.i.i ], [ %131, %and.lhs.true2.i.i ]
-  %157 = getelementptr i8, ptr %0, i64 10296
-  %158 = getelementptr i8, ptr %0, i64 10312
-  %159 = load i64, ptr %158, align 8
-  %.not.i38.i.i = icmp slt i64 %159, %.pre-phi.i.i
+  %.pre-phi.i.i = phi i64 [ %.pre58.i.i, %merge7.i50.i.i ], [ %157, %and.lhs.true2.i.i ]
+  %183 = getelementptr i8, ptr %0, i64 10256
+  %184 = getelementptr i8, ptr %0, i64 10272
+  %185 = load i64, ptr %184, align 8
+  %.not.i38.i.i = icmp slt i64 %185, %.pre-phi.i.i
   br i1 %.not.i38.i.i, label %merge.i40.i.i, label %and.lhs.true.i.i
 
 merge.i40.i.i:                                    ; preds = %and.lhs.true1.i.i
-  %160 = shl i64 %159, 1
-  %spec.select.i41.i.i = call i64 @llvm.smax.i64(i64 %160, i64 %.pre-phi.i.i)
+  %186 = shl i64 %185, 1
+  %spec.select.i41.i.i = call i64 @llvm.smax.i64(i64 %186, i64 %.pre-phi.i.i)
   %spec.store.select.i42.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i41.i.i, i64 8)
-  %161 = load ptr, ptr %157, align 8
-  %162 = shl i64 %spec.store.select.i42.i.i, 3
-  %163 = call ptr @realloc(ptr %161, i64 %162)
-  %164 = icmp eq ptr %163, null
-  br i1 %164, label %then.i.i, label %merge7.i43.i.i
+  %187 = load ptr, ptr %183, align 8
+  %188 = shl i64 %spec.store.select.i42.i.i, 3
+  %189 = call ptr @realloc(ptr %187, i64 %188)
+  %190 = icmp eq ptr %189, null
+  br i1 %190, label %then.i.i, label %merge7.i43.i.i
 
 merge7.i43.i.i:                                   ; preds = %merge.i40.i.i
-  store ptr %163, ptr %157, align 8
-  store i64 %spec.store.select.i42.i.i, ptr %158, align 8
-  %.pre57.i.i = load i32, ptr %129, align 4
+  store ptr %189, ptr %183, align 8
+  store i64 %spec.store.select.i42.i.i, ptr %184, align 8
+  %.pre57.i.i = load i32, ptr %155, align 4
   %.pre59.i.i = sext i32 %.pre57.i.i to i64
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %165 = getelementptr i8, ptr %0, i64 10272
-  %166 = getelementptr i8, ptr %0, i64 10288
-  %167 = load i64, ptr %166, align 8
-  %.not.i45.i.i = icmp slt i64 %167, %131
+  %191 = getelementptr i8, ptr %0, i64 10232
+  %192 = getelementptr i8, ptr %0, i64 10248
+  %193 = load i64, ptr %192, align 8
+  %.not.i45.i.i = icmp slt i64 %193, %157
   br i1 %.not.i45.i.i, label %merge.i47.i.i, label %and.lhs.true1.i.i
 
 merge.i47.i.i:                                    ; preds = %and.lhs.true2.i.i
-  %168 = shl i64 %167, 1
-  %spec.select.i48.i.i = call i64 @llvm.smax.i64(i64 %168, i64 %131)
+  %194 = shl i64 %193, 1
+  %spec.select.i48.i.i = call i64 @llvm.smax.i64(i64 %194, i64 %157)
   %spec.store.select.i49.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i48.i.i, i64 8)
-  %169 = load ptr, ptr %165, align 8
-  %170 = shl i64 %spec.store.select.i49.i.i, 3
-  %171 = call ptr @realloc(ptr %169, i64 %170)
-  %172 = icmp eq ptr %171, null
-  br i1 %172, label %then.i.i, label %merge7.i50.i.i
+  %195 = load ptr, ptr %191, align 8
+  %196 = shl i64 %spec.store.select.i49.i.i, 3
+  %197 = call ptr @realloc(ptr %195, i64 %196)
+  %198 = icmp eq ptr %197, null
+  br i1 %198, label %then.i.i, label %merge7.i50.i.i
 
 merge7.i50.i.i:                                   ; preds = %merge.i47.i.i
-  store ptr %171, ptr %165, align 8
-  store i64 %spec.store.select.i49.i.i, ptr %166, align 8
-  %.pre.i.i = load i32, ptr %129, align 4
+  store ptr %197, ptr %191, align 8
+  store i64 %spec.store.select.i49.i.i, ptr %192, align 8
+  %.pre.i.i = load i32, ptr %155, align 4
   %.pre58.i.i = sext i32 %.pre.i.i to i64
   br label %and.lhs.true1.i.i
 
@@ -70754,834 +70783,780 @@ then.i.i:                                         ; preds = %merge.i47.i.i, %mer
   br i1 %.not.i.i, label %common.ret, label %then4.i.i
 
 then4.i.i:                                        ; preds = %then.i.i
-  %173 = load i32, ptr %129, align 4
-  %174 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.927", i32 %173)
+  %199 = load i32, ptr %155, align 4
+  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.927", i32 %199)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %175 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %175, i64 1023)
-  %176 = icmp sgt i64 %175, 0
-  br i1 %176, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %201 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %201, i64 1023)
+  %202 = icmp sgt i64 %201, 0
+  br i1 %202, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then4.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then4.i.i
-  %177 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %177, align 1
-  %178 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %179 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %179, i64 %178)
+  %203 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %203, align 1
+  %204 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %205 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %205, i64 %204)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
-  %180 = call i32 @eventfd(i32 0, i32 526336)
-  store i32 %180, ptr %106, align 4
-  %181 = icmp slt i32 %180, 0
-  br i1 %181, label %then7.i.i, label %merge.i
+  %206 = call i32 @eventfd(i32 0, i32 526336)
+  store i32 %206, ptr %132, align 4
+  %207 = icmp slt i32 %206, 0
+  br i1 %207, label %then7.i.i, label %merge.i
 
 then7.i.i:                                        ; preds = %merge.i.i
   %.not36.i.i = icmp eq ptr %1, null
   br i1 %.not36.i.i, label %common.ret, label %then11.i.i
 
 then11.i.i:                                       ; preds = %then7.i.i
-  %182 = call ptr @__errno_location()
-  %183 = load i32, ptr %182, align 4
-  %184 = call ptr @strerror(i32 %183)
-  %185 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %184)
+  %208 = call ptr @__errno_location()
+  %209 = load i32, ptr %208, align 4
+  %210 = call ptr @strerror(i32 %209)
+  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %210)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %186 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i29.i = call i64 @llvm.smin.i64(i64 %186, i64 1023)
-  %187 = icmp sgt i64 %186, 0
-  br i1 %187, label %then2.i.i30.i, label %"$printable.clean.exit.i"
+  %212 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i30.i = call i64 @llvm.smin.i64(i64 %212, i64 1023)
+  %213 = icmp sgt i64 %212, 0
+  br i1 %213, label %then2.i.i31.i, label %"$printable.clean.exit.i"
 
-then2.i.i30.i:                                    ; preds = %then11.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i29.i, i1 false)
+then2.i.i31.i:                                    ; preds = %then11.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i30.i, i1 false)
   br label %"$printable.clean.exit.i"
 
-"$printable.clean.exit.i":                        ; preds = %then2.i.i30.i, %then11.i.i
-  %188 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i29.i
-  store i8 0, ptr %188, align 1
-  %189 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %190 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %190, i64 %189)
+"$printable.clean.exit.i":                        ; preds = %then2.i.i31.i, %then11.i.i
+  %214 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i30.i
+  store i8 0, ptr %214, align 1
+  %215 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %216 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %216, i64 %215)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
   call void @llvm.lifetime.start.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %191 = getelementptr i8, ptr %0, i64 7308
-  %192 = getelementptr i8, ptr %0, i64 8632
-  %193 = getelementptr i8, ptr %0, i64 8676
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(28) %193, ptr noundef nonnull align 4 dereferenceable(28) %191, i64 28, i1 false)
-  %194 = getelementptr i8, ptr %0, i64 8704
-  %195 = load ptr, ptr %chosen.sroa.13.0..sroa_idx, align 8
-  call fastcc void @"$anon (./terra/scheduling/batch.t:116).724"(ptr %194, ptr %193, ptr %195)
-  %196 = getelementptr i8, ptr %0, i64 8928
-  %197 = load ptr, ptr %chosen.sroa.14.0..sroa_idx, align 8
-  %198 = getelementptr i8, ptr %0, i64 8944
-  store ptr %197, ptr %198, align 8
-  %199 = getelementptr i8, ptr %0, i64 8688
-  %200 = load i32, ptr %199, align 4
-  %201 = sext i32 %200 to i64
-  %202 = shl nsw i64 %201, 2
-  %203 = add nsw i64 %202, 63
-  %204 = sdiv i64 %203, 64
-  %205 = shl nsw i64 %204, 6
-  %206 = getelementptr i8, ptr %197, i64 %205
-  %207 = getelementptr i8, ptr %0, i64 8952
-  store ptr %206, ptr %207, align 8
-  %208 = shl nsw i64 %204, 7
-  %209 = getelementptr i8, ptr %197, i64 %208
-  %210 = getelementptr i8, ptr %0, i64 8960
-  store ptr %209, ptr %210, align 8
-  %211 = mul nsw i64 %204, 3
-  %212 = mul nsw i64 %204, 192
-  %213 = getelementptr i8, ptr %197, i64 %212
-  %214 = getelementptr i8, ptr %0, i64 8968
-  store ptr %213, ptr %214, align 8
-  %215 = mul i32 %200, 20
-  %216 = sext i32 %215 to i64
-  %217 = shl nsw i64 %216, 2
-  %218 = add nsw i64 %217, 63
-  %219 = sdiv i64 %218, 64
-  %220 = add nsw i64 %219, %211
-  %221 = shl nsw i64 %220, 6
-  %222 = getelementptr i8, ptr %197, i64 %221
-  %223 = getelementptr i8, ptr %0, i64 8976
-  store ptr %222, ptr %223, align 8
-  %224 = add nsw i64 %220, %219
-  %225 = shl i64 %224, 6
-  store ptr %197, ptr %196, align 8
-  %226 = getelementptr i8, ptr %0, i64 8936
-  store i64 %225, ptr %226, align 8
-  %227 = getelementptr i8, ptr %0, i64 8984
-  store ptr null, ptr %227, align 8
-  %228 = getelementptr i8, ptr %0, i64 8752
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %192, i8 0, i64 44, i1 false)
-  %229 = load ptr, ptr %228, align 8
-  store i32 0, ptr %229, align 4
-  %230 = getelementptr i8, ptr %0, i64 8888
-  %231 = load ptr, ptr %230, align 8
-  store i32 0, ptr %231, align 4
-  %232 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
-  %233 = load i32, ptr %129, align 4
-  %234 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
-  %235 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %236 = load i8, ptr %chosen.sroa.9.0..sroa_idx, align 1
-  %237 = getelementptr i8, ptr %0, i64 6680
+  %217 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
+  %218 = load i32, ptr %155, align 4
+  %219 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
+  %220 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
+  %221 = load i8, ptr %chosen.sroa.9.0..sroa_idx, align 1
+  %222 = getelementptr i8, ptr %0, i64 6680
   %chosen.sroa.17.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.17.i.i, i64 5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.17.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %237, i64 624, i1 false)
-  %238 = getelementptr i8, ptr %0, i64 7352
-  %239 = getelementptr i8, ptr %0, i64 8008
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %239, i8 0, i64 624, i1 false)
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7364
-  %240 = load <4 x i32>, ptr %102, align 4
-  store <4 x i32> %240, ptr %238, align 8
-  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7368
-  store i32 %232, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7372
-  store i32 %233, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7376
-  store i8 %234, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
-  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7377
-  store i8 %235, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7378
-  store i8 %236, ptr %chosen.sroa.15.0..sroa_idx.i.i, align 2
-  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7379
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.17.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %222, i64 624, i1 false)
+  %223 = getelementptr i8, ptr %0, i64 7312
+  %224 = getelementptr i8, ptr %0, i64 7968
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %224, i8 0, i64 624, i1 false)
+  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7324
+  %225 = load <4 x i32>, ptr %127, align 4
+  store <4 x i32> %225, ptr %223, align 8
+  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7328
+  store i32 %217, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
+  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7332
+  store i32 %218, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
+  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7336
+  store i8 %219, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
+  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7337
+  store i8 %220, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
+  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7338
+  store i8 %221, ptr %chosen.sroa.15.0..sroa_idx.i.i, align 2
+  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7339
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.0..sroa_idx.i.i, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.i.i, i64 629, i1 false)
-  %241 = getelementptr i8, ptr %0, i64 8224
-  store ptr %192, ptr %241, align 8
-  %242 = getelementptr i8, ptr %0, i64 8544
-  %243 = extractelement <4 x i32> %240, i64 3
-  store i32 %243, ptr %242, align 4
-  %244 = getelementptr i8, ptr %0, i64 8680
-  %245 = load i32, ptr %244, align 4
-  %246 = icmp sgt i32 %243, %245
-  br i1 %246, label %then.i.i.i, label %merge.i.i26.i
+  %226 = getelementptr i8, ptr %0, i64 8184
+  store ptr %131, ptr %226, align 8
+  %227 = getelementptr i8, ptr %0, i64 8504
+  %228 = extractelement <4 x i32> %225, i64 3
+  store i32 %228, ptr %227, align 4
+  %229 = getelementptr i8, ptr %0, i64 8640
+  %230 = load i32, ptr %229, align 4
+  %231 = icmp sgt i32 %228, %230
+  br i1 %231, label %then.i.i.i, label %merge.i.i27.i
 
 then.i.i.i:                                       ; preds = %merge.i
   %.not57.i.i.i = icmp eq ptr %1, null
   br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %247 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", i32 %243, i32 %245)
+  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", i32 %228, i32 %230)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  %248 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %248, i64 1023)
-  %249 = icmp sgt i64 %248, 0
-  br i1 %249, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+  %233 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %233, i64 1023)
+  %234 = icmp sgt i64 %233, 0
+  br i1 %234, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
 then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i"
 
 "$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i.i
-  %250 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
-  store i8 0, ptr %250, align 1
-  %251 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
-  %252 = ptrtoint ptr %raw.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %252, i64 %251)
+  %235 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+  store i8 0, ptr %235, align 1
+  %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %237 = ptrtoint ptr %raw.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %237, i64 %236)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
-merge.i.i26.i:                                    ; preds = %merge.i
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %239, i8 0, i64 216, i1 false)
-  %253 = extractelement <4 x i32> %240, i64 0
-  %254 = icmp slt i32 %253, 0
-  %255 = extractelement <4 x i32> %240, i64 1
-  %256 = icmp slt i32 %255, 1
-  %or.cond.i.i.i.i = select i1 %254, i1 true, i1 %256
+merge.i.i27.i:                                    ; preds = %merge.i
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %224, i8 0, i64 216, i1 false)
+  %238 = extractelement <4 x i32> %225, i64 0
+  %239 = icmp slt i32 %238, 0
+  %240 = extractelement <4 x i32> %225, i64 1
+  %241 = icmp slt i32 %240, 1
+  %or.cond.i.i.i.i = select i1 %239, i1 true, i1 %241
   br i1 %or.cond.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
 
-then.i.i.i.i:                                     ; preds = %merge.i.i26.i
+then.i.i.i.i:                                     ; preds = %merge.i.i27.i
   %.not69.i.i.i.i = icmp eq ptr %1, null
-  br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i28.i
+  br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i29.i
 
-then2.i.i.i28.i:                                  ; preds = %then.i.i.i.i
-  %257 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", i32 %253, i32 %255)
+then2.i.i.i29.i:                                  ; preds = %then.i.i.i.i
+  %242 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", i32 %238, i32 %240)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %258 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %258, i64 1023)
-  %259 = icmp sgt i64 %258, 0
-  br i1 %259, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %243 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %243, i64 1023)
+  %244 = icmp sgt i64 %243, 0
+  br i1 %244, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
-then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i28.i
+then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i29.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
-"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i28.i
-  %260 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %260, align 1
-  %261 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %262 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %262, i64 %261)
+"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i29.i
+  %245 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %245, align 1
+  %246 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %247 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %247, i64 %246)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
-merge.i.i.i.i:                                    ; preds = %merge.i.i26.i
-  store i32 %253, ptr %239, align 4
-  %263 = getelementptr i8, ptr %0, i64 8012
-  store i32 %253, ptr %263, align 4
-  %264 = getelementptr i8, ptr %0, i64 8016
-  store i32 %255, ptr %264, align 4
-  %265 = shl nuw i32 %253, 1
-  %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %265, i32 536870912)
+merge.i.i.i.i:                                    ; preds = %merge.i.i27.i
+  store i32 %238, ptr %224, align 4
+  %248 = getelementptr i8, ptr %0, i64 7972
+  store i32 %238, ptr %248, align 4
+  %249 = getelementptr i8, ptr %0, i64 7976
+  store i32 %240, ptr %249, align 4
+  %250 = shl nuw i32 %238, 1
+  %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %250, i32 536870912)
   br label %condition.i.i.i.i.i
 
 condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i, %merge.i.i.i.i
-  %count.0.i.i.i.i.i = phi i32 [ 16, %merge.i.i.i.i ], [ %266, %condition.i.i.i.i.i ]
+  %count.0.i.i.i.i.i = phi i32 [ 16, %merge.i.i.i.i ], [ %251, %condition.i.i.i.i.i ]
   %or.cond.i.i.i.i.i = icmp slt i32 %count.0.i.i.i.i.i, %invariant.smin.i.i.i.i.i
-  %266 = shl i32 %count.0.i.i.i.i.i, 1
+  %251 = shl i32 %count.0.i.i.i.i.i, 1
   br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
 
 "$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %267 = getelementptr i8, ptr %0, i64 8032
-  store i32 %count.0.i.i.i.i.i, ptr %267, align 4
+  %252 = getelementptr i8, ptr %0, i64 7992
+  store i32 %count.0.i.i.i.i.i, ptr %252, align 4
+  %253 = getelementptr i8, ptr %0, i64 8008
+  store i64 -1, ptr %253, align 8
+  %254 = getelementptr i8, ptr %0, i64 7996
+  store i32 -1, ptr %254, align 4
+  %255 = getelementptr i8, ptr %0, i64 8000
+  store i32 -1, ptr %255, align 4
+  %256 = call i32 @llvm.umax.i32(i32 %238, i32 1)
+  %257 = zext nneg i32 %256 to i64
+  %258 = call ptr @calloc(i64 %257, i64 40)
+  %259 = getelementptr i8, ptr %0, i64 8032
+  store ptr %258, ptr %259, align 8
+  %260 = zext nneg i32 %238 to i64
+  %261 = zext nneg i32 %240 to i64
+  %262 = mul nuw nsw i64 %261, %260
+  %263 = call i64 @llvm.umax.i64(i64 %262, i64 1)
+  %264 = call noalias noundef ptr @calloc(i64 %263, i64 4)
+  %265 = getelementptr i8, ptr %0, i64 8040
+  store ptr %264, ptr %265, align 8
+  %266 = call i64 @llvm.umax.i64(i64 %260, i64 1)
+  %267 = call noalias noundef ptr @calloc(i64 %266, i64 4)
   %268 = getelementptr i8, ptr %0, i64 8048
-  store i64 -1, ptr %268, align 8
-  %269 = getelementptr i8, ptr %0, i64 8036
-  store i32 -1, ptr %269, align 4
-  %270 = getelementptr i8, ptr %0, i64 8040
-  store i32 -1, ptr %270, align 4
-  %271 = call i32 @llvm.umax.i32(i32 %253, i32 1)
-  %272 = zext nneg i32 %271 to i64
-  %273 = call ptr @calloc(i64 %272, i64 40)
-  %274 = getelementptr i8, ptr %0, i64 8072
+  store ptr %267, ptr %268, align 8
+  %269 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
+  %270 = zext nneg i32 %269 to i64
+  %271 = call noalias noundef ptr @calloc(i64 %270, i64 4)
+  %272 = getelementptr i8, ptr %0, i64 8056
+  store ptr %271, ptr %272, align 8
+  %273 = call noalias noundef ptr @calloc(i64 %266, i64 4)
+  %274 = getelementptr i8, ptr %0, i64 8064
   store ptr %273, ptr %274, align 8
-  %275 = zext nneg i32 %253 to i64
-  %276 = zext nneg i32 %255 to i64
-  %277 = mul nuw nsw i64 %276, %275
-  %278 = call i64 @llvm.umax.i64(i64 %277, i64 1)
-  %279 = call noalias noundef ptr @calloc(i64 %278, i64 4)
-  %280 = getelementptr i8, ptr %0, i64 8080
-  store ptr %279, ptr %280, align 8
-  %281 = call i64 @llvm.umax.i64(i64 %275, i64 1)
-  %282 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %283 = getelementptr i8, ptr %0, i64 8088
-  store ptr %282, ptr %283, align 8
-  %284 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
-  %285 = zext nneg i32 %284 to i64
-  %286 = call noalias noundef ptr @calloc(i64 %285, i64 4)
-  %287 = getelementptr i8, ptr %0, i64 8096
-  store ptr %286, ptr %287, align 8
-  %288 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %289 = getelementptr i8, ptr %0, i64 8104
-  store ptr %288, ptr %289, align 8
-  %290 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %291 = getelementptr i8, ptr %0, i64 8112
-  store ptr %290, ptr %291, align 8
-  %292 = call noalias noundef ptr @calloc(i64 %281, i64 4)
-  %293 = getelementptr i8, ptr %0, i64 8120
-  store ptr %292, ptr %293, align 8
-  %294 = icmp eq ptr %273, null
-  br i1 %294, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
+  %275 = call noalias noundef ptr @calloc(i64 %266, i64 4)
+  %276 = getelementptr i8, ptr %0, i64 8072
+  store ptr %275, ptr %276, align 8
+  %277 = call noalias noundef ptr @calloc(i64 %266, i64 4)
+  %278 = getelementptr i8, ptr %0, i64 8080
+  store ptr %277, ptr %278, align 8
+  %279 = icmp eq ptr %258, null
+  br i1 %279, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %or.lhs.false12.i.i.i.i, %or.lhs.false10.i.i.i.i, %or.lhs.false8.i.i.i.i, %"$bucket_count.exit.i.i.i.i"
   %.not.i.i.i.i = icmp eq ptr %1, null
   br i1 %.not.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then15.i.i.i.i
 
 or.lhs.false8.i.i.i.i:                            ; preds = %or.lhs.false10.i.i.i.i
-  %295 = icmp eq ptr %290, null
-  %296 = icmp eq ptr %292, null
-  %or.cond70.i.i.i.i = or i1 %295, %296
+  %280 = icmp eq ptr %275, null
+  %281 = icmp eq ptr %277, null
+  %or.cond70.i.i.i.i = or i1 %280, %281
   br i1 %or.cond70.i.i.i.i, label %then5.i.i.i.i, label %forcond.preheader.i.i.i.i
 
 forcond.preheader.i.i.i.i:                        ; preds = %or.lhs.false8.i.i.i.i
-  %297 = icmp sgt i32 %count.0.i.i.i.i.i, 0
-  br i1 %297, label %forbody.preheader.i.i.i.i.new, label %merge18.i.i.i.i
+  %282 = icmp sgt i32 %count.0.i.i.i.i.i, 0
+  br i1 %282, label %forbody.preheader.i.i.i.i.new, label %merge18.i.i.i.i
 
 forbody.preheader.i.i.i.i.new:                    ; preds = %forcond.preheader.i.i.i.i
   %wide.trip.count.i.i.i.i = zext nneg i32 %count.0.i.i.i.i.i to i64
   br label %forbody.i.i.i.i
 
 or.lhs.false10.i.i.i.i:                           ; preds = %or.lhs.false12.i.i.i.i
-  %298 = icmp eq ptr %286, null
-  %299 = icmp eq ptr %288, null
-  %or.cond75.i.i.i.i = or i1 %298, %299
+  %283 = icmp eq ptr %271, null
+  %284 = icmp eq ptr %273, null
+  %or.cond75.i.i.i.i = or i1 %283, %284
   br i1 %or.cond75.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false8.i.i.i.i
 
 or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit.i.i.i.i"
-  %300 = icmp eq ptr %279, null
-  %301 = icmp eq ptr %282, null
-  %or.cond76.i.i.i.i = or i1 %300, %301
+  %285 = icmp eq ptr %264, null
+  %286 = icmp eq ptr %267, null
+  %or.cond76.i.i.i.i = or i1 %285, %286
   br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
 
 then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %302 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %253, i32 %255)
+  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %238, i32 %240)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
-  %303 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %303, i64 1023)
-  %304 = icmp sgt i64 %303, 0
-  br i1 %304, label %then2.i.i73.i.i.i.i, label %"$printable.clean.exit74.i.i.i.i"
+  %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %288, i64 1023)
+  %289 = icmp sgt i64 %288, 0
+  br i1 %289, label %then2.i.i73.i.i.i.i, label %"$printable.clean.exit74.i.i.i.i"
 
 then2.i.i73.i.i.i.i:                              ; preds = %then15.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i71.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i72.i.i.i.i, i1 false)
   br label %"$printable.clean.exit74.i.i.i.i"
 
 "$printable.clean.exit74.i.i.i.i":                ; preds = %then2.i.i73.i.i.i.i, %then15.i.i.i.i
-  %305 = getelementptr i8, ptr %raw.i71.i.i.i.i, i64 %spec.select.i.i72.i.i.i.i
-  store i8 0, ptr %305, align 1
-  %306 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71.i.i.i.i)
-  %307 = ptrtoint ptr %raw.i71.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %307, i64 %306)
+  %290 = getelementptr i8, ptr %raw.i71.i.i.i.i, i64 %spec.select.i.i72.i.i.i.i
+  store i8 0, ptr %290, align 1
+  %291 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71.i.i.i.i)
+  %292 = ptrtoint ptr %raw.i71.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %292, i64 %291)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
 forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i.new
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i ]
-  %308 = load ptr, ptr %287, align 8
-  %309 = getelementptr i32, ptr %308, i64 %indvars.iv.i.i.i.i
-  store i32 -1, ptr %309, align 4
+  %293 = load ptr, ptr %272, align 8
+  %294 = getelementptr i32, ptr %293, i64 %indvars.iv.i.i.i.i
+  store i32 -1, ptr %294, align 4
   %indvars.iv.next.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i, 1
-  %310 = load ptr, ptr %287, align 8
-  %311 = getelementptr i32, ptr %310, i64 %indvars.iv.next.i.i.i.i
-  store i32 -1, ptr %311, align 4
+  %295 = load ptr, ptr %272, align 8
+  %296 = getelementptr i32, ptr %295, i64 %indvars.iv.next.i.i.i.i
+  store i32 -1, ptr %296, align 4
   %indvars.iv.next.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i, 2
-  %312 = load ptr, ptr %287, align 8
-  %313 = getelementptr i32, ptr %312, i64 %indvars.iv.next.i.i.i.i.1
-  store i32 -1, ptr %313, align 4
+  %297 = load ptr, ptr %272, align 8
+  %298 = getelementptr i32, ptr %297, i64 %indvars.iv.next.i.i.i.i.1
+  store i32 -1, ptr %298, align 4
   %indvars.iv.next.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i, 3
-  %314 = load ptr, ptr %287, align 8
-  %315 = getelementptr i32, ptr %314, i64 %indvars.iv.next.i.i.i.i.2
-  store i32 -1, ptr %315, align 4
+  %299 = load ptr, ptr %272, align 8
+  %300 = getelementptr i32, ptr %299, i64 %indvars.iv.next.i.i.i.i.2
+  store i32 -1, ptr %300, align 4
   %indvars.iv.next.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i, 4
-  %316 = load ptr, ptr %287, align 8
-  %317 = getelementptr i32, ptr %316, i64 %indvars.iv.next.i.i.i.i.3
-  store i32 -1, ptr %317, align 4
+  %301 = load ptr, ptr %272, align 8
+  %302 = getelementptr i32, ptr %301, i64 %indvars.iv.next.i.i.i.i.3
+  store i32 -1, ptr %302, align 4
   %indvars.iv.next.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i, 5
-  %318 = load ptr, ptr %287, align 8
-  %319 = getelementptr i32, ptr %318, i64 %indvars.iv.next.i.i.i.i.4
-  store i32 -1, ptr %319, align 4
+  %303 = load ptr, ptr %272, align 8
+  %304 = getelementptr i32, ptr %303, i64 %indvars.iv.next.i.i.i.i.4
+  store i32 -1, ptr %304, align 4
   %indvars.iv.next.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i, 6
-  %320 = load ptr, ptr %287, align 8
-  %321 = getelementptr i32, ptr %320, i64 %indvars.iv.next.i.i.i.i.5
-  store i32 -1, ptr %321, align 4
+  %305 = load ptr, ptr %272, align 8
+  %306 = getelementptr i32, ptr %305, i64 %indvars.iv.next.i.i.i.i.5
+  store i32 -1, ptr %306, align 4
   %indvars.iv.next.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i, 7
-  %322 = load ptr, ptr %287, align 8
-  %323 = getelementptr i32, ptr %322, i64 %indvars.iv.next.i.i.i.i.6
-  store i32 -1, ptr %323, align 4
+  %307 = load ptr, ptr %272, align 8
+  %308 = getelementptr i32, ptr %307, i64 %indvars.iv.next.i.i.i.i.6
+  store i32 -1, ptr %308, align 4
   %indvars.iv.next.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %wide.trip.count.i.i.i.i
   br i1 %niter.ncmp.7, label %merge18.loopexit.i.i.i.i, label %forbody.i.i.i.i
 
 merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
-  %.pre.i.i.i.i = load i32, ptr %263, align 4
+  %.pre.i.i.i.i = load i32, ptr %248, align 4
   br label %merge18.i.i.i.i
 
 merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
-  %324 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %253, %forcond.preheader.i.i.i.i ]
-  %325 = getelementptr i8, ptr %0, i64 8020
-  store i32 0, ptr %325, align 4
-  %326 = icmp sgt i32 %324, 0
-  br i1 %326, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
+  %309 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %238, %forcond.preheader.i.i.i.i ]
+  %310 = getelementptr i8, ptr %0, i64 7980
+  store i32 0, ptr %310, align 4
+  %311 = icmp sgt i32 %309, 0
+  br i1 %311, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
 
 forbody.i.i.i.i.i.preheader:                      ; preds = %merge18.i.i.i.i
-  %xtraiter29 = and i32 %324, 1
-  %327 = icmp eq i32 %324, 1
-  br i1 %327, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i.preheader.new
+  %xtraiter28 = and i32 %309, 1
+  %312 = icmp eq i32 %309, 1
+  br i1 %312, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i.preheader.new
 
 forbody.i.i.i.i.i.preheader.new:                  ; preds = %forbody.i.i.i.i.i.preheader
-  %unroll_iter32 = and i32 %324, 2147483646
+  %unroll_iter31 = and i32 %309, 2147483646
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i.1, %forbody.i.i.i.i.i.preheader.new
-  %328 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %359, %merge1.i.i.i.i.i.1 ]
-  %offset.013.i.i.i.i.i = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %360, %merge1.i.i.i.i.i.1 ]
-  %niter33 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %niter33.next.1, %merge1.i.i.i.i.i.1 ]
-  %329 = load i32, ptr %263, align 4
-  %330 = xor i32 %offset.013.i.i.i.i.i, -1
-  %331 = add i32 %329, %330
-  %332 = load ptr, ptr %274, align 8
-  %333 = sext i32 %331 to i64
-  %334 = getelementptr %10, ptr %332, i64 %333
-  %335 = load i32, ptr %334, align 4
-  %336 = icmp eq i32 %335, 0
-  br i1 %336, label %and.lhs.true.i.i.i.i.i, label %merge1.i.i.i.i.i
+  %313 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %344, %merge1.i.i.i.i.i.1 ]
+  %offset.013.i.i.i.i.i = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %345, %merge1.i.i.i.i.i.1 ]
+  %niter32 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %niter32.next.1, %merge1.i.i.i.i.i.1 ]
+  %314 = load i32, ptr %248, align 4
+  %315 = xor i32 %offset.013.i.i.i.i.i, -1
+  %316 = add i32 %314, %315
+  %317 = load ptr, ptr %259, align 8
+  %318 = sext i32 %316 to i64
+  %319 = getelementptr %10, ptr %317, i64 %318
+  %320 = load i32, ptr %319, align 4
+  %321 = icmp eq i32 %320, 0
+  br i1 %321, label %and.lhs.true.i.i.i.i.i, label %merge1.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i
-  %337 = load ptr, ptr %283, align 8
-  %338 = sext i32 %328 to i64
-  %339 = getelementptr i32, ptr %337, i64 %338
-  store i32 %331, ptr %339, align 4
-  %340 = load i32, ptr %325, align 4
-  %341 = add i32 %340, 1
-  store i32 %341, ptr %325, align 4
+  %322 = load ptr, ptr %268, align 8
+  %323 = sext i32 %313 to i64
+  %324 = getelementptr i32, ptr %322, i64 %323
+  store i32 %316, ptr %324, align 4
+  %325 = load i32, ptr %310, align 4
+  %326 = add i32 %325, 1
+  store i32 %326, ptr %310, align 4
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i, %then.i.i.i.i.i, %forbody.i.i.i.i.i
-  %342 = phi i32 [ %328, %forbody.i.i.i.i.i ], [ %328, %and.lhs.true.i.i.i.i.i ], [ %341, %then.i.i.i.i.i ]
-  %343 = load i32, ptr %263, align 4
-  %344 = xor i32 %offset.013.i.i.i.i.i, -2
-  %345 = add i32 %343, %344
-  %346 = load ptr, ptr %274, align 8
-  %347 = sext i32 %345 to i64
-  %348 = getelementptr %10, ptr %346, i64 %347
-  %349 = load i32, ptr %348, align 4
-  %350 = icmp eq i32 %349, 0
-  br i1 %350, label %and.lhs.true.i.i.i.i.i.1, label %merge1.i.i.i.i.i.1
+  %327 = phi i32 [ %313, %forbody.i.i.i.i.i ], [ %313, %and.lhs.true.i.i.i.i.i ], [ %326, %then.i.i.i.i.i ]
+  %328 = load i32, ptr %248, align 4
+  %329 = xor i32 %offset.013.i.i.i.i.i, -2
+  %330 = add i32 %328, %329
+  %331 = load ptr, ptr %259, align 8
+  %332 = sext i32 %330 to i64
+  %333 = getelementptr %10, ptr %331, i64 %332
+  %334 = load i32, ptr %333, align 4
+  %335 = icmp eq i32 %334, 0
+  br i1 %335, label %and.lhs.true.i.i.i.i.i.1, label %merge1.i.i.i.i.i.1
 
 and.lhs.true.i.i.i.i.i.1:                         ; preds = %merge1.i.i.i.i.i
-  %351 = getelementptr i8, ptr %348, i64 4
-  %352 = load i8, ptr %351, align 1
-  %353 = trunc i8 %352 to i1
-  br i1 %353, label %merge1.i.i.i.i.i.1, label %then.i.i.i.i.i.1
+  %336 = getelementptr i8, ptr %333, i64 4
+  %337 = load i8, ptr %336, align 1
+  %338 = trunc i8 %337 to i1
+  br i1 %338, label %merge1.i.i.i.i.i.1, label %then.i.i.i.i.i.1
 
 then.i.i.i.i.i.1:                                 ; preds = %and.lhs.true.i.i.i.i.i.1
-  %354 = load ptr, ptr %283, align 8
-  %355 = sext i32 %342 to i64
-  %356 = getelementptr i32, ptr %354, i64 %355
-  store i32 %345, ptr %356, align 4
-  %357 = load i32, ptr %325, align 4
-  %358 = add i32 %357, 1
-  store i32 %358, ptr %325, align 4
+  %339 = load ptr, ptr %268, align 8
+  %340 = sext i32 %327 to i64
+  %341 = getelementptr i32, ptr %339, i64 %340
+  store i32 %330, ptr %341, align 4
+  %342 = load i32, ptr %310, align 4
+  %343 = add i32 %342, 1
+  store i32 %343, ptr %310, align 4
   br label %merge1.i.i.i.i.i.1
 
 merge1.i.i.i.i.i.1:                               ; preds = %then.i.i.i.i.i.1, %and.lhs.true.i.i.i.i.i.1, %merge1.i.i.i.i.i
-  %359 = phi i32 [ %342, %merge1.i.i.i.i.i ], [ %342, %and.lhs.true.i.i.i.i.i.1 ], [ %358, %then.i.i.i.i.i.1 ]
-  %360 = add nuw nsw i32 %offset.013.i.i.i.i.i, 2
-  %niter33.next.1 = add i32 %niter33, 2
-  %niter33.ncmp.1 = icmp eq i32 %niter33.next.1, %unroll_iter32
-  br i1 %niter33.ncmp.1, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i
+  %344 = phi i32 [ %327, %merge1.i.i.i.i.i ], [ %327, %and.lhs.true.i.i.i.i.i.1 ], [ %343, %then.i.i.i.i.i.1 ]
+  %345 = add nuw nsw i32 %offset.013.i.i.i.i.i, 2
+  %niter32.next.1 = add i32 %niter32, 2
+  %niter32.ncmp.1 = icmp eq i32 %niter32.next.1, %unroll_iter31
+  br i1 %niter32.ncmp.1, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i:                           ; preds = %forbody.i.i.i.i.i
-  %361 = getelementptr i8, ptr %334, i64 4
-  %362 = load i8, ptr %361, align 1
-  %363 = trunc i8 %362 to i1
-  br i1 %363, label %merge1.i.i.i.i.i, label %then.i.i.i.i.i
+  %346 = getelementptr i8, ptr %319, i64 4
+  %347 = load i8, ptr %346, align 1
+  %348 = trunc i8 %347 to i1
+  br i1 %348, label %merge1.i.i.i.i.i, label %then.i.i.i.i.i
 
 merge4.i.i.i.loopexit.unr-lcssa:                  ; preds = %merge1.i.i.i.i.i.1, %forbody.i.i.i.i.i.preheader
-  %.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %359, %merge1.i.i.i.i.i.1 ]
-  %offset.013.i.i.i.i.i.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %360, %merge1.i.i.i.i.i.1 ]
-  %lcmp.mod31.not = icmp eq i32 %xtraiter29, 0
-  br i1 %lcmp.mod31.not, label %merge4.i.i.i, label %forbody.i.i.i.i.i.epil
+  %.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %344, %merge1.i.i.i.i.i.1 ]
+  %offset.013.i.i.i.i.i.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %345, %merge1.i.i.i.i.i.1 ]
+  %lcmp.mod30.not = icmp eq i32 %xtraiter28, 0
+  br i1 %lcmp.mod30.not, label %merge4.i.i.i, label %forbody.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.epil:                           ; preds = %merge4.i.i.i.loopexit.unr-lcssa
-  %364 = load i32, ptr %263, align 4
-  %365 = xor i32 %offset.013.i.i.i.i.i.unr, -1
-  %366 = add i32 %364, %365
-  %367 = load ptr, ptr %274, align 8
-  %368 = sext i32 %366 to i64
-  %369 = getelementptr %10, ptr %367, i64 %368
-  %370 = load i32, ptr %369, align 4
-  %371 = icmp eq i32 %370, 0
-  br i1 %371, label %and.lhs.true.i.i.i.i.i.epil, label %merge4.i.i.i
+  %349 = load i32, ptr %248, align 4
+  %350 = xor i32 %offset.013.i.i.i.i.i.unr, -1
+  %351 = add i32 %349, %350
+  %352 = load ptr, ptr %259, align 8
+  %353 = sext i32 %351 to i64
+  %354 = getelementptr %10, ptr %352, i64 %353
+  %355 = load i32, ptr %354, align 4
+  %356 = icmp eq i32 %355, 0
+  br i1 %356, label %and.lhs.true.i.i.i.i.i.epil, label %merge4.i.i.i
 
 and.lhs.true.i.i.i.i.i.epil:                      ; preds = %forbody.i.i.i.i.i.epil
-  %372 = getelementptr i8, ptr %369, i64 4
-  %373 = load i8, ptr %372, align 1
-  %374 = trunc i8 %373 to i1
-  br i1 %374, label %merge4.i.i.i, label %then.i.i.i.i.i.epil
+  %357 = getelementptr i8, ptr %354, i64 4
+  %358 = load i8, ptr %357, align 1
+  %359 = trunc i8 %358 to i1
+  br i1 %359, label %merge4.i.i.i, label %then.i.i.i.i.i.epil
 
 then.i.i.i.i.i.epil:                              ; preds = %and.lhs.true.i.i.i.i.i.epil
-  %375 = load ptr, ptr %283, align 8
-  %376 = sext i32 %.unr to i64
-  %377 = getelementptr i32, ptr %375, i64 %376
-  store i32 %366, ptr %377, align 4
-  %378 = load i32, ptr %325, align 4
-  %379 = add i32 %378, 1
-  store i32 %379, ptr %325, align 4
+  %360 = load ptr, ptr %268, align 8
+  %361 = sext i32 %.unr to i64
+  %362 = getelementptr i32, ptr %360, i64 %361
+  store i32 %351, ptr %362, align 4
+  %363 = load i32, ptr %310, align 4
+  %364 = add i32 %363, 1
+  store i32 %364, ptr %310, align 4
   br label %merge4.i.i.i
 
 merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopexit.unr-lcssa, %then.i.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i.i.i.epil, %merge18.i.i.i.i
-  %380 = trunc i8 %236 to i1
-  br i1 %380, label %then9.i.i.i, label %merge8.i.i.i
+  %365 = trunc i8 %221 to i1
+  br i1 %365, label %then9.i.i.i, label %merge8.i.i.i
 
 then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %381 = getelementptr i8, ptr %0, i64 8128
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %381, i8 0, i64 96, i1 false)
-  %382 = getelementptr i8, ptr %0, i64 8184
-  %383 = call i32 @pthread_mutex_init(ptr %382, ptr null)
-  %384 = shl nuw nsw i64 %275, 1
-  %385 = add nuw nsw i64 %384, 2
-  store i64 %385, ptr %381, align 8
-  %386 = getelementptr i8, ptr %0, i64 8152
-  store i32 %255, ptr %386, align 4
-  %387 = mul nuw nsw i64 %385, 24
-  %388 = call ptr @malloc(i64 %387)
-  %389 = getelementptr i8, ptr %0, i64 8160
-  store ptr %388, ptr %389, align 8
-  %390 = shl nuw nsw i64 %276, 2
-  %391 = mul i64 %390, %385
-  %392 = call ptr @malloc(i64 %391)
-  %393 = getelementptr i8, ptr %0, i64 8168
-  store ptr %392, ptr %393, align 8
-  %394 = shl nuw nsw i64 %275, 2
-  %395 = or disjoint i64 %394, 1
-  %396 = call ptr @malloc(i64 %395)
-  %397 = getelementptr i8, ptr %0, i64 8176
-  store ptr %396, ptr %397, align 8
-  %398 = call i32 @eventfd(i32 0, i32 526336)
-  %399 = getelementptr i8, ptr %0, i64 8156
-  store i32 %398, ptr %399, align 4
-  %400 = load ptr, ptr %389, align 8
-  %401 = icmp eq ptr %400, null
-  br i1 %401, label %then.i62.i.i.i, label %or.lhs.false1.i.i.i.i
+  %366 = getelementptr i8, ptr %0, i64 8088
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %366, i8 0, i64 96, i1 false)
+  %367 = getelementptr i8, ptr %0, i64 8144
+  %368 = call i32 @pthread_mutex_init(ptr %367, ptr null)
+  %369 = shl nuw nsw i64 %260, 1
+  %370 = add nuw nsw i64 %369, 2
+  store i64 %370, ptr %366, align 8
+  %371 = getelementptr i8, ptr %0, i64 8112
+  store i32 %240, ptr %371, align 4
+  %372 = mul nuw nsw i64 %370, 24
+  %373 = call ptr @malloc(i64 %372)
+  %374 = getelementptr i8, ptr %0, i64 8120
+  store ptr %373, ptr %374, align 8
+  %375 = shl nuw nsw i64 %261, 2
+  %376 = mul i64 %375, %370
+  %377 = call ptr @malloc(i64 %376)
+  %378 = getelementptr i8, ptr %0, i64 8128
+  store ptr %377, ptr %378, align 8
+  %379 = shl nuw nsw i64 %260, 2
+  %380 = or disjoint i64 %379, 1
+  %381 = call ptr @malloc(i64 %380)
+  %382 = getelementptr i8, ptr %0, i64 8136
+  store ptr %381, ptr %382, align 8
+  %383 = call i32 @eventfd(i32 0, i32 526336)
+  %384 = getelementptr i8, ptr %0, i64 8116
+  store i32 %383, ptr %384, align 4
+  %385 = load ptr, ptr %374, align 8
+  %386 = icmp eq ptr %385, null
+  br i1 %386, label %then.i62.i.i.i, label %or.lhs.false1.i.i.i.i
 
 then.i62.i.i.i:                                   ; preds = %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i.i, %then9.i.i.i
   %.not35.i.i.i.i = icmp eq ptr %1, null
   br i1 %.not35.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then3.i.i.i.i
 
 or.lhs.false.i.i.i.i:                             ; preds = %or.lhs.false1.i.i.i.i
-  %402 = load ptr, ptr %397, align 8
-  %403 = icmp eq ptr %402, null
-  br i1 %403, label %then.i62.i.i.i, label %else.i.i.i.i
+  %387 = load ptr, ptr %382, align 8
+  %388 = icmp eq ptr %387, null
+  br i1 %388, label %then.i62.i.i.i, label %else.i.i.i.i
 
 or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
-  %404 = load ptr, ptr %393, align 8
-  %405 = icmp eq ptr %404, null
-  br i1 %405, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
+  %389 = load ptr, ptr %378, align 8
+  %390 = icmp eq ptr %389, null
+  br i1 %390, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
 
 then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %406 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", i32 %253, i32 %255)
+  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", i32 %238, i32 %240)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
-  %407 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %407, i64 1023)
-  %408 = icmp sgt i64 %407, 0
-  br i1 %408, label %then2.i.i.i65.i.i.i, label %"$printable.clean.exit.i64.i.i.i"
+  %392 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %392, i64 1023)
+  %393 = icmp sgt i64 %392, 0
+  br i1 %393, label %then2.i.i.i65.i.i.i, label %"$printable.clean.exit.i64.i.i.i"
 
 then2.i.i.i65.i.i.i:                              ; preds = %then3.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i58.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i63.i.i.i, i1 false)
   br label %"$printable.clean.exit.i64.i.i.i"
 
 "$printable.clean.exit.i64.i.i.i":                ; preds = %then2.i.i.i65.i.i.i, %then3.i.i.i.i
-  %409 = getelementptr i8, ptr %raw.i.i58.i.i.i, i64 %spec.select.i.i.i63.i.i.i
-  store i8 0, ptr %409, align 1
-  %410 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i58.i.i.i)
-  %411 = ptrtoint ptr %raw.i.i58.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %411, i64 %410)
+  %394 = getelementptr i8, ptr %raw.i.i58.i.i.i, i64 %spec.select.i.i.i63.i.i.i
+  store i8 0, ptr %394, align 1
+  %395 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i58.i.i.i)
+  %396 = ptrtoint ptr %raw.i.i58.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %396, i64 %395)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
 else.i.i.i.i:                                     ; preds = %or.lhs.false.i.i.i.i
-  %412 = icmp slt i32 %398, 0
-  br i1 %412, label %then5.i60.i.i.i, label %merge8.i.i.i
+  %397 = icmp slt i32 %383, 0
+  br i1 %397, label %then5.i60.i.i.i, label %merge8.i.i.i
 
 then5.i60.i.i.i:                                  ; preds = %else.i.i.i.i
   %.not.i61.i.i.i = icmp eq ptr %1, null
   br i1 %.not.i61.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then9.i.i.i.i
 
 then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
-  %413 = call ptr @__errno_location()
-  %414 = load i32, ptr %413, align 4
-  %415 = call ptr @strerror(i32 %414)
-  %416 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %415)
+  %398 = call ptr @__errno_location()
+  %399 = load i32, ptr %398, align 4
+  %400 = call ptr @strerror(i32 %399)
+  %401 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %400)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
-  %417 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %417, i64 1023)
-  %418 = icmp sgt i64 %417, 0
-  br i1 %418, label %then2.i.i38.i.i.i.i, label %"$printable.clean.exit39.i.i.i.i"
+  %402 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %402, i64 1023)
+  %403 = icmp sgt i64 %402, 0
+  br i1 %403, label %then2.i.i38.i.i.i.i, label %"$printable.clean.exit39.i.i.i.i"
 
 then2.i.i38.i.i.i.i:                              ; preds = %then9.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i36.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i37.i.i.i.i, i1 false)
   br label %"$printable.clean.exit39.i.i.i.i"
 
 "$printable.clean.exit39.i.i.i.i":                ; preds = %then2.i.i38.i.i.i.i, %then9.i.i.i.i
-  %419 = getelementptr i8, ptr %raw.i36.i.i.i.i, i64 %spec.select.i.i37.i.i.i.i
-  store i8 0, ptr %419, align 1
-  %420 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i36.i.i.i.i)
-  %421 = ptrtoint ptr %raw.i36.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %421, i64 %420)
+  %404 = getelementptr i8, ptr %raw.i36.i.i.i.i, i64 %spec.select.i.i37.i.i.i.i
+  store i8 0, ptr %404, align 1
+  %405 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i36.i.i.i.i)
+  %406 = ptrtoint ptr %raw.i36.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %406, i64 %405)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
 merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merge4.i.i.i
-  %422 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %423 = icmp sgt i32 %422, 0
-  br i1 %423, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
+  %407 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %408 = icmp sgt i32 %407, 0
+  br i1 %408, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %424 = getelementptr i8, ptr %0, i64 8424
-  %425 = getelementptr i8, ptr %0, i64 8432
-  %426 = getelementptr i8, ptr %0, i64 8440
-  %.pre.i69.i.i.i = load i64, ptr %425, align 8
+  %409 = getelementptr i8, ptr %0, i64 8384
+  %410 = getelementptr i8, ptr %0, i64 8392
+  %411 = getelementptr i8, ptr %0, i64 8400
+  %.pre.i69.i.i.i = load i64, ptr %410, align 8
   br label %forbody.i70.i.i.i
 
 forbody.i70.i.i.i:                                ; preds = %merge1.i.i.i.i, %forbody.lr.ph.i.i.i.i
-  %427 = phi i64 [ %.pre.i69.i.i.i, %forbody.lr.ph.i.i.i.i ], [ %441, %merge1.i.i.i.i ]
-  %row.068.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i ], [ %442, %merge1.i.i.i.i ]
-  %428 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %429 = xor i32 %row.068.i.i.i.i, -1
-  %430 = add i32 %428, %429
-  %431 = add i64 %427, 1
-  %432 = load i64, ptr %426, align 8
-  %.not.i.i.i.i.i.i = icmp slt i64 %432, %431
-  %.pre.i.i.i.i.i = load ptr, ptr %424, align 8
+  %412 = phi i64 [ %.pre.i69.i.i.i, %forbody.lr.ph.i.i.i.i ], [ %426, %merge1.i.i.i.i ]
+  %row.068.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i ], [ %427, %merge1.i.i.i.i ]
+  %413 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %414 = xor i32 %row.068.i.i.i.i, -1
+  %415 = add i32 %413, %414
+  %416 = add i64 %412, 1
+  %417 = load i64, ptr %411, align 8
+  %.not.i.i.i.i.i.i = icmp slt i64 %417, %416
+  %.pre.i.i.i.i.i = load ptr, ptr %409, align 8
   br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %merge1.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %forbody.i70.i.i.i
-  %433 = shl i64 %432, 1
-  %spec.select.i.i.i72.i.i.i = call i64 @llvm.smax.i64(i64 %433, i64 %431)
+  %418 = shl i64 %417, 1
+  %spec.select.i.i.i72.i.i.i = call i64 @llvm.smax.i64(i64 %418, i64 %416)
   %spec.store.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i72.i.i.i, i64 8)
-  %434 = shl i64 %spec.store.select.i.i.i.i.i.i, 2
-  %435 = call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %434)
-  %436 = icmp eq ptr %435, null
-  br i1 %436, label %then17.i.i.i, label %merge7.i.i.i.i.i.i
+  %419 = shl i64 %spec.store.select.i.i.i.i.i.i, 2
+  %420 = call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %419)
+  %421 = icmp eq ptr %420, null
+  br i1 %421, label %then17.i.i.i, label %merge7.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
-  store ptr %435, ptr %424, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %426, align 8
-  %.pre10.i.i.i.i.i = load i64, ptr %425, align 8
+  store ptr %420, ptr %409, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %411, align 8
+  %.pre10.i.i.i.i.i = load i64, ptr %410, align 8
   br label %merge1.i.i.i.i
 
 merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i, %forbody.i70.i.i.i
-  %437 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %427, %forbody.i70.i.i.i ]
-  %438 = phi ptr [ %435, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i70.i.i.i ]
-  %439 = getelementptr i32, ptr %438, i64 %437
-  store i32 %430, ptr %439, align 4
-  %440 = load i64, ptr %425, align 8
-  %441 = add i64 %440, 1
-  store i64 %441, ptr %425, align 8
-  %442 = add nuw nsw i32 %row.068.i.i.i.i, 1
-  %exitcond.not.i71.i.i.i = icmp eq i32 %442, %422
+  %422 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %412, %forbody.i70.i.i.i ]
+  %423 = phi ptr [ %420, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i70.i.i.i ]
+  %424 = getelementptr i32, ptr %423, i64 %422
+  store i32 %415, ptr %424, align 4
+  %425 = load i64, ptr %410, align 8
+  %426 = add i64 %425, 1
+  store i64 %426, ptr %410, align 8
+  %427 = add nuw nsw i32 %row.068.i.i.i.i, 1
+  %exitcond.not.i71.i.i.i = icmp eq i32 %427, %407
   br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
 
 merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %443 = getelementptr i8, ptr %0, i64 8232
-  %444 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %445 = sext i32 %444 to i64
-  %446 = getelementptr i8, ptr %0, i64 8248
-  %447 = load i64, ptr %446, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %447, %445
+  %428 = getelementptr i8, ptr %0, i64 8192
+  %429 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
+  %430 = sext i32 %429 to i64
+  %431 = getelementptr i8, ptr %0, i64 8208
+  %432 = load i64, ptr %431, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %432, %430
   br i1 %.not.i.i.i.i.i, label %merge.i34.i.i.i.i, label %and.lhs.true8.i.i.i.i
 
 merge.i34.i.i.i.i:                                ; preds = %merge.i66.i.i.i
-  %448 = shl i64 %447, 1
-  %spec.select.i.i68.i.i.i = call i64 @llvm.smax.i64(i64 %448, i64 %445)
+  %433 = shl i64 %432, 1
+  %spec.select.i.i68.i.i.i = call i64 @llvm.smax.i64(i64 %433, i64 %430)
   %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i68.i.i.i, i64 8)
-  %449 = load ptr, ptr %443, align 8
-  %450 = shl i64 %spec.store.select.i.i.i.i.i, 3
-  %451 = call ptr @realloc(ptr %449, i64 %450)
-  %452 = icmp eq ptr %451, null
-  br i1 %452, label %then17.i.i.i, label %merge7.i.i.i.i.i
+  %434 = load ptr, ptr %428, align 8
+  %435 = shl i64 %spec.store.select.i.i.i.i.i, 3
+  %436 = call ptr @realloc(ptr %434, i64 %435)
+  %437 = icmp eq ptr %436, null
+  br i1 %437, label %then17.i.i.i, label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %merge.i34.i.i.i.i
-  store ptr %451, ptr %443, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %446, align 8
+  store ptr %436, ptr %428, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %431, align 8
   br label %and.lhs.true8.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %453 = getelementptr i8, ptr %0, i64 8448
-  %454 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %455 = sext i32 %454 to i64
-  %456 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %453, i64 %455)
-  br i1 %456, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
+  %438 = getelementptr i8, ptr %0, i64 8408
+  %439 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %440 = sext i32 %439 to i64
+  %441 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %438, i64 %440)
+  br i1 %441, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
 
 and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %457 = getelementptr i8, ptr %0, i64 8400
-  %458 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %459 = sext i32 %458 to i64
-  %460 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %457, i64 %459)
-  br i1 %460, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
+  %442 = getelementptr i8, ptr %0, i64 8360
+  %443 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %444 = sext i32 %443 to i64
+  %445 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %442, i64 %444)
+  br i1 %445, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %461 = getelementptr i8, ptr %0, i64 8376
-  %462 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %463 = sext i32 %462 to i64
-  %464 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %461, i64 %463)
-  br i1 %464, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
+  %446 = getelementptr i8, ptr %0, i64 8336
+  %447 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %448 = sext i32 %447 to i64
+  %449 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %446, i64 %448)
+  br i1 %449, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
 
 and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i40.i.i.i.i, %and.lhs.true5.i.i.i.i
-  %465 = phi i32 [ %.pre71.i.i.i.i, %merge7.i40.i.i.i.i ], [ %475, %and.lhs.true5.i.i.i.i ]
-  %466 = getelementptr i8, ptr %0, i64 8352
-  %467 = sext i32 %465 to i64
-  %468 = getelementptr i8, ptr %0, i64 8368
-  %469 = load i64, ptr %468, align 8
-  %.not.i77.i.i.i = icmp slt i64 %469, %467
+  %450 = phi i32 [ %.pre71.i.i.i.i, %merge7.i40.i.i.i.i ], [ %460, %and.lhs.true5.i.i.i.i ]
+  %451 = getelementptr i8, ptr %0, i64 8312
+  %452 = sext i32 %450 to i64
+  %453 = getelementptr i8, ptr %0, i64 8328
+  %454 = load i64, ptr %453, align 8
+  %.not.i77.i.i.i = icmp slt i64 %454, %452
   br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
 
 merge.i79.i.i.i:                                  ; preds = %and.lhs.true4.i.i.i.i
-  %470 = shl i64 %469, 1
-  %spec.select.i.i.i27.i = call i64 @llvm.smax.i64(i64 %470, i64 %467)
-  %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i27.i, i64 8)
-  %471 = load ptr, ptr %466, align 8
-  %472 = shl i64 %spec.store.select.i.i.i.i, 3
-  %473 = call ptr @realloc(ptr %471, i64 %472)
-  %474 = icmp eq ptr %473, null
-  br i1 %474, label %then17.i.i.i, label %merge7.i.i.i.i
+  %455 = shl i64 %454, 1
+  %spec.select.i.i.i28.i = call i64 @llvm.smax.i64(i64 %455, i64 %452)
+  %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i28.i, i64 8)
+  %456 = load ptr, ptr %451, align 8
+  %457 = shl i64 %spec.store.select.i.i.i.i, 3
+  %458 = call ptr @realloc(ptr %456, i64 %457)
+  %459 = icmp eq ptr %458, null
+  br i1 %459, label %then17.i.i.i, label %merge7.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
-  store ptr %473, ptr %466, align 8
-  store i64 %spec.store.select.i.i.i.i, ptr %468, align 8
+  store ptr %458, ptr %451, align 8
+  store i64 %spec.store.select.i.i.i.i, ptr %453, align 8
   br label %and.lhs.true3.i.i.i.i
 
 and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i46.i.i.i.i, %and.lhs.true6.i.i.i.i
-  %475 = phi i32 [ %.pre70.i.i.i.i, %merge7.i46.i.i.i.i ], [ %492, %and.lhs.true6.i.i.i.i ]
-  %476 = getelementptr i8, ptr %0, i64 8328
-  %477 = shl i32 %475, 2
-  %478 = load ptr, ptr %241, align 8
-  %479 = getelementptr i8, ptr %478, i64 56
-  %480 = load i32, ptr %479, align 4
-  %481 = shl i32 %480, 1
-  %482 = add i32 %481, %477
-  %483 = sext i32 %482 to i64
-  %484 = getelementptr i8, ptr %0, i64 8344
-  %485 = load i64, ptr %484, align 8
-  %.not.i35.i.i.i.i = icmp slt i64 %485, %483
+  %460 = phi i32 [ %.pre70.i.i.i.i, %merge7.i46.i.i.i.i ], [ %477, %and.lhs.true6.i.i.i.i ]
+  %461 = getelementptr i8, ptr %0, i64 8288
+  %462 = shl i32 %460, 2
+  %463 = load ptr, ptr %226, align 8
+  %464 = getelementptr i8, ptr %463, i64 56
+  %465 = load i32, ptr %464, align 4
+  %466 = shl i32 %465, 1
+  %467 = add i32 %466, %462
+  %468 = sext i32 %467 to i64
+  %469 = getelementptr i8, ptr %0, i64 8304
+  %470 = load i64, ptr %469, align 8
+  %.not.i35.i.i.i.i = icmp slt i64 %470, %468
   br i1 %.not.i35.i.i.i.i, label %merge.i37.i.i.i.i, label %and.lhs.true4.i.i.i.i
 
 merge.i37.i.i.i.i:                                ; preds = %and.lhs.true5.i.i.i.i
-  %486 = shl i64 %485, 1
-  %spec.select.i38.i.i.i.i = call i64 @llvm.smax.i64(i64 %486, i64 %483)
+  %471 = shl i64 %470, 1
+  %spec.select.i38.i.i.i.i = call i64 @llvm.smax.i64(i64 %471, i64 %468)
   %spec.store.select.i39.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i38.i.i.i.i, i64 8)
-  %487 = load ptr, ptr %476, align 8
-  %488 = mul i64 %spec.store.select.i39.i.i.i.i, 480
-  %489 = call ptr @realloc(ptr %487, i64 %488)
-  %490 = icmp eq ptr %489, null
-  br i1 %490, label %then17.i.i.i, label %merge7.i40.i.i.i.i
+  %472 = load ptr, ptr %461, align 8
+  %473 = mul i64 %spec.store.select.i39.i.i.i.i, 480
+  %474 = call ptr @realloc(ptr %472, i64 %473)
+  %475 = icmp eq ptr %474, null
+  br i1 %475, label %then17.i.i.i, label %merge7.i40.i.i.i.i
 
 merge7.i40.i.i.i.i:                               ; preds = %merge.i37.i.i.i.i
-  store ptr %489, ptr %476, align 8
-  store i64 %spec.store.select.i39.i.i.i.i, ptr %484, align 8
+  store ptr %474, ptr %461, align 8
+  store i64 %spec.store.select.i39.i.i.i.i, ptr %469, align 8
   %.pre71.i.i.i.i = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   br label %and.lhs.true4.i.i.i.i
 
 and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i53.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %491 = getelementptr i8, ptr %0, i64 8304
-  %492 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %493 = sext i32 %492 to i64
-  %494 = getelementptr i8, ptr %0, i64 8320
-  %495 = load i64, ptr %494, align 8
-  %.not.i41.i.i.i.i = icmp slt i64 %495, %493
+  %476 = getelementptr i8, ptr %0, i64 8264
+  %477 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
+  %478 = sext i32 %477 to i64
+  %479 = getelementptr i8, ptr %0, i64 8280
+  %480 = load i64, ptr %479, align 8
+  %.not.i41.i.i.i.i = icmp slt i64 %480, %478
   br i1 %.not.i41.i.i.i.i, label %merge.i43.i.i.i.i, label %and.lhs.true5.i.i.i.i
 
 merge.i43.i.i.i.i:                                ; preds = %and.lhs.true6.i.i.i.i
-  %496 = shl i64 %495, 1
-  %spec.select.i44.i.i.i.i = call i64 @llvm.smax.i64(i64 %496, i64 %493)
+  %481 = shl i64 %480, 1
+  %spec.select.i44.i.i.i.i = call i64 @llvm.smax.i64(i64 %481, i64 %478)
   %spec.store.select.i45.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i44.i.i.i.i, i64 8)
-  %497 = load ptr, ptr %491, align 8
-  %498 = shl i64 %spec.store.select.i45.i.i.i.i, 3
-  %499 = call ptr @realloc(ptr %497, i64 %498)
-  %500 = icmp eq ptr %499, null
-  br i1 %500, label %then17.i.i.i, label %merge7.i46.i.i.i.i
+  %482 = load ptr, ptr %476, align 8
+  %483 = shl i64 %spec.store.select.i45.i.i.i.i, 3
+  %484 = call ptr @realloc(ptr %482, i64 %483)
+  %485 = icmp eq ptr %484, null
+  br i1 %485, label %then17.i.i.i, label %merge7.i46.i.i.i.i
 
 merge7.i46.i.i.i.i:                               ; preds = %merge.i43.i.i.i.i
-  store ptr %499, ptr %491, align 8
-  store i64 %spec.store.select.i45.i.i.i.i, ptr %494, align 8
+  store ptr %484, ptr %476, align 8
+  store i64 %spec.store.select.i45.i.i.i.i, ptr %479, align 8
   %.pre70.i.i.i.i = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
   br label %and.lhs.true5.i.i.i.i
 
 and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i60.i.i.i.i, %and.lhs.true8.i.i.i.i
-  %.pre-phi.i.i.i.i = phi i64 [ %.pre72.i.i.i.i, %merge7.i60.i.i.i.i ], [ %511, %and.lhs.true8.i.i.i.i ]
-  %501 = getelementptr i8, ptr %0, i64 8280
-  %502 = getelementptr i8, ptr %0, i64 8296
-  %503 = load i64, ptr %502, align 8
-  %.not.i48.i.i.i.i = icmp slt i64 %503, %.pre-phi.i.i.i.i
+  %.pre-phi.i.i.i.i = phi i64 [ %.pre72.i.i.i.i, %merge7.i60.i.i.i.i ], [ %496, %and.lhs.true8.i.i.i.i ]
+  %486 = getelementptr i8, ptr %0, i64 8240
+  %487 = getelementptr i8, ptr %0, i64 8256
+  %488 = load i64, ptr %487, align 8
+  %.not.i48.i.i.i.i = icmp slt i64 %488, %.pre-phi.i.i.i.i
   br i1 %.not.i48.i.i.i.i, label %merge.i50.i.i.i.i, label %and.lhs.true6.i.i.i.i
 
 merge.i50.i.i.i.i:                                ; preds = %and.lhs.true7.i.i.i.i
-  %504 = shl i64 %503, 1
-  %spec.select.i51.i.i.i.i = call i64 @llvm.smax.i64(i64 %504, i64 %.pre-phi.i.i.i.i)
+  %489 = shl i64 %488, 1
+  %spec.select.i51.i.i.i.i = call i64 @llvm.smax.i64(i64 %489, i64 %.pre-phi.i.i.i.i)
   %spec.store.select.i52.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i51.i.i.i.i, i64 8)
-  %505 = load ptr, ptr %501, align 8
-  %506 = shl i64 %spec.store.select.i52.i.i.i.i, 3
-  %507 = call ptr @realloc(ptr %505, i64 %506)
-  %508 = icmp eq ptr %507, null
-  br i1 %508, label %then17.i.i.i, label %merge7.i53.i.i.i.i
+  %490 = load ptr, ptr %486, align 8
+  %491 = shl i64 %spec.store.select.i52.i.i.i.i, 3
+  %492 = call ptr @realloc(ptr %490, i64 %491)
+  %493 = icmp eq ptr %492, null
+  br i1 %493, label %then17.i.i.i, label %merge7.i53.i.i.i.i
 
 merge7.i53.i.i.i.i:                               ; preds = %merge.i50.i.i.i.i
-  store ptr %507, ptr %501, align 8
-  store i64 %spec.store.select.i52.i.i.i.i, ptr %502, align 8
+  store ptr %492, ptr %486, align 8
+  store i64 %spec.store.select.i52.i.i.i.i, ptr %487, align 8
   br label %and.lhs.true6.i.i.i.i
 
 and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %509 = getelementptr i8, ptr %0, i64 8256
-  %510 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %511 = sext i32 %510 to i64
-  %512 = getelementptr i8, ptr %0, i64 8272
-  %513 = load i64, ptr %512, align 8
-  %.not.i55.i.i.i.i = icmp slt i64 %513, %511
+  %494 = getelementptr i8, ptr %0, i64 8216
+  %495 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %496 = sext i32 %495 to i64
+  %497 = getelementptr i8, ptr %0, i64 8232
+  %498 = load i64, ptr %497, align 8
+  %.not.i55.i.i.i.i = icmp slt i64 %498, %496
   br i1 %.not.i55.i.i.i.i, label %merge.i57.i.i.i.i, label %and.lhs.true7.i.i.i.i
 
 merge.i57.i.i.i.i:                                ; preds = %and.lhs.true8.i.i.i.i
-  %514 = shl i64 %513, 1
-  %spec.select.i58.i.i.i.i = call i64 @llvm.smax.i64(i64 %514, i64 %511)
+  %499 = shl i64 %498, 1
+  %spec.select.i58.i.i.i.i = call i64 @llvm.smax.i64(i64 %499, i64 %496)
   %spec.store.select.i59.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i58.i.i.i.i, i64 8)
-  %515 = load ptr, ptr %509, align 8
-  %516 = shl i64 %spec.store.select.i59.i.i.i.i, 3
-  %517 = call ptr @realloc(ptr %515, i64 %516)
-  %518 = icmp eq ptr %517, null
-  br i1 %518, label %then17.i.i.i, label %merge7.i60.i.i.i.i
+  %500 = load ptr, ptr %494, align 8
+  %501 = shl i64 %spec.store.select.i59.i.i.i.i, 3
+  %502 = call ptr @realloc(ptr %500, i64 %501)
+  %503 = icmp eq ptr %502, null
+  br i1 %503, label %then17.i.i.i, label %merge7.i60.i.i.i.i
 
 merge7.i60.i.i.i.i:                               ; preds = %merge.i57.i.i.i.i
-  store ptr %517, ptr %509, align 8
-  store i64 %spec.store.select.i59.i.i.i.i, ptr %512, align 8
+  store ptr %502, ptr %494, align 8
+  store i64 %spec.store.select.i59.i.i.i.i, ptr %497, align 8
   %.pre69.i.i.i.i = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
   %.pre72.i.i.i.i = sext i32 %.pre69.i.i.i.i to i64
   br label %and.lhs.true7.i.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %519 = getelementptr i8, ptr %0, i64 8472
-  %520 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %521 = sext i32 %520 to i64
-  %522 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %519, i64 %521)
-  br i1 %522, label %merge2.i, label %then17.i.i.i
+  %504 = getelementptr i8, ptr %0, i64 8432
+  %505 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
+  %506 = sext i32 %505 to i64
+  %507 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %504, i64 %506)
+  br i1 %507, label %merge2.i, label %then17.i.i.i
 
 then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i57.i.i.i.i, %merge.i50.i.i.i.i, %merge.i43.i.i.i.i, %merge.i37.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i34.i.i.i.i
   %.not56.i.i.i = icmp eq ptr %1, null
   br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
 
 then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %523 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.935", i32 %233)
+  %508 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.935", i32 %218)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
-  %524 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %524, i64 1023)
-  %525 = icmp sgt i64 %524, 0
-  br i1 %525, label %then2.i.i75.i.i.i, label %"$printable.clean.exit76.i.i.i"
+  %509 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %509, i64 1023)
+  %510 = icmp sgt i64 %509, 0
+  br i1 %510, label %then2.i.i75.i.i.i, label %"$printable.clean.exit76.i.i.i"
 
 then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i73.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i74.i.i.i, i1 false)
   br label %"$printable.clean.exit76.i.i.i"
 
 "$printable.clean.exit76.i.i.i":                  ; preds = %then2.i.i75.i.i.i, %then21.i.i.i
-  %526 = getelementptr i8, ptr %raw.i73.i.i.i, i64 %spec.select.i.i74.i.i.i
-  store i8 0, ptr %526, align 1
-  %527 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i.i.i)
-  %528 = ptrtoint ptr %raw.i73.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %528, i64 %527)
+  %511 = getelementptr i8, ptr %raw.i73.i.i.i, i64 %spec.select.i.i74.i.i.i
+  store i8 0, ptr %511, align 1
+  %512 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i.i.i)
+  %513 = ptrtoint ptr %raw.i73.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %513, i64 %512)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
   br label %"$Loop.init_scheduler.exit.thread.i"
 
@@ -71592,41 +71567,41 @@ then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
 
 merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
   call void @llvm.lifetime.end.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %529 = getelementptr i8, ptr %0, i64 10424
-  %530 = getelementptr i8, ptr %0, i64 8568
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %529, ptr noundef nonnull align 8 dereferenceable(64) %530, i64 64, i1 false)
-  %531 = load i32, ptr %263, align 4
-  %532 = getelementptr i8, ptr %0, i64 10488
-  store i32 %531, ptr %532, align 4
-  %533 = getelementptr i8, ptr %0, i64 10492
-  %534 = load <2 x i32>, ptr %325, align 4
-  store <2 x i32> %534, ptr %533, align 4
-  %535 = getelementptr i8, ptr %0, i64 8028
-  %536 = load i32, ptr %535, align 4
-  %537 = getelementptr i8, ptr %0, i64 10500
-  store i32 %536, ptr %537, align 4
-  %538 = getelementptr i8, ptr %0, i64 8064
-  %539 = load i64, ptr %538, align 8
-  %540 = getelementptr i8, ptr %0, i64 10504
-  store i64 %539, ptr %540, align 8
-  %541 = getelementptr i8, ptr %0, i64 8240
-  %542 = load i64, ptr %541, align 8
-  %543 = trunc i64 %542 to i32
-  %544 = getelementptr i8, ptr %0, i64 10512
-  store i32 %543, ptr %544, align 4
-  %545 = getelementptr i8, ptr %0, i64 8264
-  %546 = load i64, ptr %545, align 8
-  %547 = trunc i64 %546 to i32
-  %548 = getelementptr i8, ptr %0, i64 10516
-  store i32 %547, ptr %548, align 4
-  %549 = getelementptr i8, ptr %0, i64 8552
-  %550 = load i32, ptr %549, align 4
-  %551 = getelementptr i8, ptr %0, i64 10520
-  store i32 %550, ptr %551, align 4
-  %552 = getelementptr i8, ptr %0, i64 10560
-  %553 = getelementptr i8, ptr %0, i64 10528
-  %554 = load <4 x i64>, ptr %552, align 8
-  store <4 x i64> %554, ptr %553, align 8
+  %514 = getelementptr i8, ptr %0, i64 10384
+  %515 = getelementptr i8, ptr %0, i64 8528
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %514, ptr noundef nonnull align 8 dereferenceable(64) %515, i64 64, i1 false)
+  %516 = load i32, ptr %248, align 4
+  %517 = getelementptr i8, ptr %0, i64 10448
+  store i32 %516, ptr %517, align 4
+  %518 = getelementptr i8, ptr %0, i64 10452
+  %519 = load <2 x i32>, ptr %310, align 4
+  store <2 x i32> %519, ptr %518, align 4
+  %520 = getelementptr i8, ptr %0, i64 7988
+  %521 = load i32, ptr %520, align 4
+  %522 = getelementptr i8, ptr %0, i64 10460
+  store i32 %521, ptr %522, align 4
+  %523 = getelementptr i8, ptr %0, i64 8024
+  %524 = load i64, ptr %523, align 8
+  %525 = getelementptr i8, ptr %0, i64 10464
+  store i64 %524, ptr %525, align 8
+  %526 = getelementptr i8, ptr %0, i64 8200
+  %527 = load i64, ptr %526, align 8
+  %528 = trunc i64 %527 to i32
+  %529 = getelementptr i8, ptr %0, i64 10472
+  store i32 %528, ptr %529, align 4
+  %530 = getelementptr i8, ptr %0, i64 8224
+  %531 = load i64, ptr %530, align 8
+  %532 = trunc i64 %531 to i32
+  %533 = getelementptr i8, ptr %0, i64 10476
+  store i32 %532, ptr %533, align 4
+  %534 = getelementptr i8, ptr %0, i64 8512
+  %535 = load i32, ptr %534, align 4
+  %536 = getelementptr i8, ptr %0, i64 10480
+  store i32 %535, ptr %536, align 4
+  %537 = getelementptr i8, ptr %0, i64 10520
+  %538 = getelementptr i8, ptr %0, i64 10488
+  %539 = load <4 x i64>, ptr %537, align 8
+  store <4 x i64> %539, ptr %538, align 8
   br label %common.ret
 }
 
@@ -71815,19 +71790,19 @@ merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 8992
+  %49 = getelementptr i8, ptr %35, i64 8952
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 9080
+  %51 = getelementptr i8, ptr %35, i64 9040
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 9088
+  %54 = getelementptr i8, ptr %35, i64 9048
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 9032
+  %56 = getelementptr i8, ptr %35, i64 8992
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -71840,15 +71815,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 9096
+  %60 = getelementptr i8, ptr %35, i64 9056
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 9245
+  %62 = getelementptr i8, ptr %35, i64 9205
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 9246
+  %65 = getelementptr i8, ptr %35, i64 9206
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -71878,11 +71853,11 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   %77 = load i32, ptr %76, align 4, !noalias !164
   %78 = getelementptr i8, ptr %35, i64 6656
   %79 = load i32, ptr %78, align 4, !noalias !164
-  %80 = getelementptr i8, ptr %35, i64 7324
+  %80 = getelementptr i8, ptr %35, i64 8652
   %81 = load i32, ptr %80, align 4, !noalias !164
   %82 = getelementptr i8, ptr %35, i64 6652
   %83 = load i32, ptr %82, align 4, !noalias !164
-  %84 = getelementptr i8, ptr %35, i64 10488
+  %84 = getelementptr i8, ptr %35, i64 10448
   %85 = load i32, ptr %84, align 4, !noalias !164
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -71898,7 +71873,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 7356
+  %87 = getelementptr i8, ptr %35, i64 7316
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -71928,7 +71903,7 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 8432
+  %98 = getelementptr i8, ptr %35, i64 8392
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
@@ -72014,7 +71989,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %126, ptr %128, align 8
   %129 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %129, align 4
-  %130 = getelementptr i8, ptr %35, i64 8424
+  %130 = getelementptr i8, ptr %35, i64 8384
   %131 = load i64, ptr %98, align 8
   %132 = add i64 %131, -1
   store i64 %132, ptr %98, align 8
@@ -72022,9 +71997,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %134 = getelementptr i32, ptr %133, i64 %132
   %135 = load i32, ptr %134, align 4
   store i32 %135, ptr %109, align 4
-  %136 = getelementptr i8, ptr %35, i64 8280
+  %136 = getelementptr i8, ptr %35, i64 8240
   %137 = load ptr, ptr %136, align 8
-  %138 = getelementptr i8, ptr %35, i64 8288
+  %138 = getelementptr i8, ptr %35, i64 8248
   %139 = load i64, ptr %138, align 8
   %140 = getelementptr ptr, ptr %137, i64 %139
   store ptr %calloc.i.i.i.i, ptr %140, align 8
@@ -72045,16 +72020,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %144 = call i32 @pthread_mutex_lock(ptr %60)
-  %145 = getelementptr i8, ptr %35, i64 9243
+  %145 = getelementptr i8, ptr %35, i64 9203
   store i8 1, ptr %145, align 1
-  %146 = getelementptr i8, ptr %35, i64 9136
+  %146 = getelementptr i8, ptr %35, i64 9096
   %147 = call i32 @pthread_cond_signal(ptr %146)
   %148 = call i32 @pthread_mutex_unlock(ptr %60)
   %149 = call i32 @pthread_mutex_lock(ptr %49)
   %150 = load i64, ptr %54, align 8
   %151 = add i64 %150, 1
   store i64 %151, ptr %54, align 8
-  %152 = getelementptr i8, ptr %35, i64 9032
+  %152 = getelementptr i8, ptr %35, i64 8992
   %153 = call i32 @pthread_cond_broadcast(ptr %152)
   %154 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -72116,38 +72091,38 @@ condition.preheader:                              ; preds = %entry
   br i1 %15, label %whilebody.lr.ph, label %common.ret
 
 whilebody.lr.ph:                                  ; preds = %condition.preheader
-  %16 = getelementptr i8, ptr %0, i64 2044
+  %16 = getelementptr i8, ptr %0, i64 2004
   %17 = getelementptr i8, ptr %0, i64 32
-  %18 = getelementptr i8, ptr %0, i64 2056
-  %19 = getelementptr i8, ptr %0, i64 2000
-  %20 = getelementptr i8, ptr %0, i64 2352
-  %21 = getelementptr i8, ptr %0, i64 2120
-  %22 = getelementptr i8, ptr %0, i64 2256
+  %18 = getelementptr i8, ptr %0, i64 2016
+  %19 = getelementptr i8, ptr %0, i64 1960
+  %20 = getelementptr i8, ptr %0, i64 2312
+  %21 = getelementptr i8, ptr %0, i64 2080
+  %22 = getelementptr i8, ptr %0, i64 2216
   %23 = getelementptr i8, ptr %1, i64 72
   %24 = getelementptr i8, ptr %1, i64 16
   %25 = getelementptr i8, ptr %0, i64 20
-  %26 = getelementptr i8, ptr %0, i64 2052
-  %27 = getelementptr i8, ptr %0, i64 2288
-  %28 = getelementptr i8, ptr %0, i64 2088
-  %29 = getelementptr i8, ptr %0, i64 2096
-  %30 = getelementptr i8, ptr %0, i64 2104
-  %31 = getelementptr i8, ptr %0, i64 2128
-  %32 = getelementptr i8, ptr %0, i64 2008
-  %33 = getelementptr i8, ptr %0, i64 2136
+  %26 = getelementptr i8, ptr %0, i64 2012
+  %27 = getelementptr i8, ptr %0, i64 2248
+  %28 = getelementptr i8, ptr %0, i64 2048
+  %29 = getelementptr i8, ptr %0, i64 2056
+  %30 = getelementptr i8, ptr %0, i64 2064
+  %31 = getelementptr i8, ptr %0, i64 2088
+  %32 = getelementptr i8, ptr %0, i64 1968
+  %33 = getelementptr i8, ptr %0, i64 2096
   %.not.i = icmp ne ptr %3, null
   %brmerge.not.i = and i1 %.not.i, %2
-  %34 = getelementptr i8, ptr %0, i64 2016
-  %35 = getelementptr i8, ptr %0, i64 2144
-  %36 = getelementptr i8, ptr %0, i64 2068
-  %37 = getelementptr i8, ptr %0, i64 1912
-  %38 = getelementptr i8, ptr %0, i64 1916
-  %39 = getelementptr i8, ptr %0, i64 1592
-  %40 = getelementptr i8, ptr %0, i64 2296
-  %41 = getelementptr i8, ptr %0, i64 1936
-  %42 = getelementptr i8, ptr %0, i64 732
-  %43 = getelementptr i8, ptr %0, i64 1952
-  %44 = getelementptr i8, ptr %0, i64 2004
-  %45 = getelementptr i8, ptr %0, i64 1944
+  %34 = getelementptr i8, ptr %0, i64 1976
+  %35 = getelementptr i8, ptr %0, i64 2104
+  %36 = getelementptr i8, ptr %0, i64 2028
+  %37 = getelementptr i8, ptr %0, i64 1872
+  %38 = getelementptr i8, ptr %0, i64 1876
+  %39 = getelementptr i8, ptr %0, i64 1552
+  %40 = getelementptr i8, ptr %0, i64 2256
+  %41 = getelementptr i8, ptr %0, i64 1896
+  %42 = getelementptr i8, ptr %0, i64 692
+  %43 = getelementptr i8, ptr %0, i64 1912
+  %44 = getelementptr i8, ptr %0, i64 1964
+  %45 = getelementptr i8, ptr %0, i64 1904
   %46 = getelementptr i8, ptr %1, i64 499
   br label %whilebody
 
@@ -72383,7 +72358,7 @@ then.i.i:                                         ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i.i, label %"$Loop.run_step.exit.i", label %then2.i46.i
 
 then2.i46.i:                                      ; preds = %then.i.i
-  %156 = getelementptr i8, ptr %0, i64 2614
+  %156 = getelementptr i8, ptr %0, i64 2574
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %156, ptr noundef nonnull align 1 dereferenceable(1024) %4, i64 1024, i1 false)
   br label %"$Loop.run_step.exit.i"
 
@@ -72697,19 +72672,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 8992
+  %83 = getelementptr i8, ptr %28, i64 8952
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 9080
+  %85 = getelementptr i8, ptr %28, i64 9040
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 9088
+  %88 = getelementptr i8, ptr %28, i64 9048
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 9032
+  %90 = getelementptr i8, ptr %28, i64 8992
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -72721,15 +72696,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 9096
+  %94 = getelementptr i8, ptr %28, i64 9056
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 9245
+  %96 = getelementptr i8, ptr %28, i64 9205
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 9246
+  %99 = getelementptr i8, ptr %28, i64 9206
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -72831,7 +72806,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 7356
+  %127 = getelementptr i8, ptr %28, i64 7316
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -72904,18 +72879,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 8020
+  %167 = getelementptr i8, ptr %28, i64 7980
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 8028
+  %168 = getelementptr i8, ptr %28, i64 7988
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 8020
+  %171 = getelementptr i8, ptr %28, i64 7980
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 8028
+  %172 = getelementptr i8, ptr %28, i64 7988
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -72939,7 +72914,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 8012
+  %188 = getelementptr i8, ptr %28, i64 7972
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.34", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -72966,34 +72941,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 8632
-  %198 = getelementptr i8, ptr %28, i64 8984
-  %199 = getelementptr i8, ptr %28, i64 8752
-  %200 = getelementptr i8, ptr %28, i64 8888
+  %197 = getelementptr i8, ptr %28, i64 8592
+  %198 = getelementptr i8, ptr %28, i64 8944
+  %199 = getelementptr i8, ptr %28, i64 8712
+  %200 = getelementptr i8, ptr %28, i64 8848
   %201 = getelementptr i8, ptr %28, i64 6652
-  %202 = getelementptr i8, ptr %28, i64 8744
-  %203 = getelementptr i8, ptr %28, i64 8684
-  %204 = getelementptr i8, ptr %28, i64 8920
-  %205 = getelementptr i8, ptr %28, i64 8720
-  %206 = getelementptr i8, ptr %28, i64 8728
-  %207 = getelementptr i8, ptr %28, i64 8736
-  %208 = getelementptr i8, ptr %28, i64 8760
-  %209 = getelementptr i8, ptr %28, i64 8640
-  %210 = getelementptr i8, ptr %28, i64 8768
-  %211 = getelementptr i8, ptr %28, i64 8644
-  %212 = getelementptr i8, ptr %28, i64 8636
-  %213 = getelementptr i8, ptr %28, i64 7352
+  %202 = getelementptr i8, ptr %28, i64 8704
+  %203 = getelementptr i8, ptr %28, i64 8644
+  %204 = getelementptr i8, ptr %28, i64 8880
+  %205 = getelementptr i8, ptr %28, i64 8680
+  %206 = getelementptr i8, ptr %28, i64 8688
+  %207 = getelementptr i8, ptr %28, i64 8696
+  %208 = getelementptr i8, ptr %28, i64 8720
+  %209 = getelementptr i8, ptr %28, i64 8600
+  %210 = getelementptr i8, ptr %28, i64 8728
+  %211 = getelementptr i8, ptr %28, i64 8604
+  %212 = getelementptr i8, ptr %28, i64 8596
+  %213 = getelementptr i8, ptr %28, i64 7312
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 8544
-  %215 = getelementptr i8, ptr %28, i64 8548
-  %216 = getelementptr i8, ptr %28, i64 8224
-  %217 = getelementptr i8, ptr %28, i64 8928
-  %218 = getelementptr i8, ptr %28, i64 8568
-  %219 = getelementptr i8, ptr %28, i64 7364
-  %220 = getelementptr i8, ptr %28, i64 8584
-  %221 = getelementptr i8, ptr %28, i64 8576
-  %222 = getelementptr i8, ptr %28, i64 8952
-  %223 = getelementptr i8, ptr %28, i64 8944
+  %214 = getelementptr i8, ptr %28, i64 8504
+  %215 = getelementptr i8, ptr %28, i64 8508
+  %216 = getelementptr i8, ptr %28, i64 8184
+  %217 = getelementptr i8, ptr %28, i64 8888
+  %218 = getelementptr i8, ptr %28, i64 8528
+  %219 = getelementptr i8, ptr %28, i64 7324
+  %220 = getelementptr i8, ptr %28, i64 8544
+  %221 = getelementptr i8, ptr %28, i64 8536
+  %222 = getelementptr i8, ptr %28, i64 8912
+  %223 = getelementptr i8, ptr %28, i64 8904
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -73315,7 +73290,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 9246
+  %402 = getelementptr i8, ptr %28, i64 9206
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -73479,16 +73454,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 9243
+  %475 = getelementptr i8, ptr %28, i64 9203
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 9136
+  %476 = getelementptr i8, ptr %28, i64 9096
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 9032
+  %482 = getelementptr i8, ptr %28, i64 8992
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -73503,8 +73478,8 @@ entry:
   %raw.i68 = alloca [1024 x i8], align 1
   %raw.i64 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %7 = getelementptr i8, ptr %0, i64 2044
-  %8 = getelementptr i8, ptr %0, i64 2056
+  %7 = getelementptr i8, ptr %0, i64 2004
+  %8 = getelementptr i8, ptr %0, i64 2016
   %9 = load i32, ptr %8, align 4
   %10 = icmp slt i32 %1, 0
   %11 = icmp slt i32 %9, %1
