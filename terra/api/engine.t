@@ -9,6 +9,7 @@ local model = require("terra.checkpoint.model")
 local options = require("terra.plan.options")
 local plan = require("terra.plan.plan")
 local report = require("terra.api.report")
+local scheduler = require("terra.scheduling.scheduler")
 local status = require("terra.base.status")
 local step_costs = require("terra.scheduling.costs")
 local threads = require("terra.base.threads")
@@ -42,18 +43,13 @@ terra Engine:start_loop(message : &C.glm_message) : int32
   end
   var step : batch.StepPlan
   step:bind(&planned.shape, self.plan_memory)
-  var chosen : loop.LoopOptions
-  chosen.num_pages = planned.num_pages
-  chosen.page_size = planned.options.page_size
-  chosen.max_seq = planned.options.max_seq
-  chosen.max_batch = planned.options.max_batch
-  chosen.prefill_chunk = planned.options.prefill_chunk
-  chosen.max_queue = planned.options.max_queue
-  chosen.prefix_cache = planned.options.prefix_cache ~= 0
-  chosen.caches_answers = planned.caches_answers
-  chosen.kv_events = planned.options.kv_events ~= 0
-  chosen.costs = self.step_costs
-  chosen.plans_ahead = planned.plans_ahead
+  var chosen = scheduler.SchedulerOptions {
+    engine = planned.options,
+    caches_answers = planned.caches_answers,
+    plans_ahead = planned.plans_ahead,
+    costs = self.step_costs,
+  }
+  chosen.engine.num_pages = planned.num_pages
   return self.loop:init(&self.model.config, &chosen, &step, &self.ranks, message)
 end
 

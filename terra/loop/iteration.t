@@ -142,7 +142,7 @@ return function(Loop)
   end
 
   terra Loop:lands_at_once() : bool
-    return not self.options.plans_ahead or self.is_profiled or self.step.logits ~= nil
+    return not self.scheduler.options.plans_ahead or self.is_profiled or self.step.logits ~= nil
   end
 
   terra Loop:remove_ended()

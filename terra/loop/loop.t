@@ -3,7 +3,6 @@ local advance = require("terra.scheduling.advance")
 local batch = require("terra.scheduling.batch")
 local config = require("terra.checkpoint.config")
 local containers = require("terra.base.containers")
-local costs = require("terra.scheduling.costs")
 local events = require("terra.loop.events")
 local measures = require("terra.loop.measures")
 local request = require("terra.scheduling.request")
@@ -15,20 +14,6 @@ local C = abi.C
 local Scheduler = advance.Scheduler
 
 local event_capacity_most = 65536
-
-local struct LoopOptions {
-  num_pages : int32
-  page_size : int32
-  max_seq : int32
-  max_batch : int32
-  prefill_chunk : int32
-  max_queue : int32
-  prefix_cache : bool
-  caches_answers : bool
-  kv_events : bool
-  costs : costs.StepCosts
-  plans_ahead : bool
-}
 
 local struct Published {
   counters : scheduler.Counters
@@ -50,7 +35,7 @@ local Loop = terralib.memoize(function(RankGroup)
   local struct Loop {
     ranks : &RankGroup
     model : &config.ModelConfig
-    options : LoopOptions
+    options : C.engine_options
     scheduler : Scheduler
     step : batch.StepPlan
     turnstile : threads.Turnstile
@@ -132,7 +117,6 @@ local Loop = terralib.memoize(function(RankGroup)
   end
 
   terra Loop:init_lists(message : &C.glm_message) : int32
-    self.max_live = self.options.max_batch + self.options.max_queue
     var needed = self:most_events()
     var is_ready = self.steps:init() and self.submissions:reserve(self.max_live) and self.live:reserve(self.max_live) and self.masked:reserve(self.max_live)
       and self.events:init(needed, terralib.select(4 * needed > event_capacity_most, 4 * needed, event_capacity_most))
@@ -146,26 +130,11 @@ local Loop = terralib.memoize(function(RankGroup)
     return C.GLM_OK
   end
 
-  terra Loop:init_scheduler(message : &C.glm_message) : int32
-    var o = &self.options
-    var chosen : scheduler.SchedulerOptions
-    chosen.num_pages = o.num_pages
-    chosen.page_size = o.page_size
-    chosen.max_seq = o.max_seq
-    chosen.max_sequences = o.max_batch
-    chosen.prefill_chunk = o.prefill_chunk
-    chosen.max_live = self.max_live
-    chosen.prefix_cache = o.prefix_cache
-    chosen.caches_answers = o.caches_answers
-    chosen.kv_events = o.kv_events
-    chosen.costs = o.costs
-    return self.scheduler:init(&chosen, &self.step, message)
-  end
-
-  terra Loop:init(model : &config.ModelConfig, options : &LoopOptions, step : &batch.StepPlan, ranks : &RankGroup, message : &C.glm_message) : int32
+  terra Loop:init(model : &config.ModelConfig, options : &scheduler.SchedulerOptions, step : &batch.StepPlan, ranks : &RankGroup, message : &C.glm_message) : int32
     C.memset(self, 0, sizeof(Loop))
     self.model = model
-    self.options = @options
+    self.options = options.engine
+    self.max_live = options:max_live()
     self.step = @step
     self.ranks = ranks
     self.event_fd = -1
@@ -176,7 +145,7 @@ local Loop = terralib.memoize(function(RankGroup)
     threads.init_condition(&self.work)
     threads.init_condition(&self.ready)
     status.try(self:init_lists(message))
-    status.try(self:init_scheduler(message))
+    status.try(self.scheduler:init(options, &self.step, message))
     self:publish_counters()
     return C.GLM_OK
   end
@@ -226,4 +195,4 @@ local Loop = terralib.memoize(function(RankGroup)
   return Loop
 end)
 
-return { Loop = Loop, LoopOptions = LoopOptions }
+return { Loop = Loop }

@@ -159,6 +159,20 @@ local terra bind_step(step : &batch.StepPlan, shape : batch.StepShape) : &int8
   return memory
 end
 
+local engine_options = {
+  "num_pages", "page_size", "max_seq", "max_batch", "prefill_chunk", "max_queue", "prefix_cache", "kv_events",
+}
+
+local terra scheduler_options(o : &LedgerOptions, prices : costs.StepCosts) : scheduler.SchedulerOptions
+  var result = scheduler.SchedulerOptions { caches_answers = o.caches_answers ~= 0, plans_ahead = o.plans_ahead ~= 0, costs = prices }
+  escape
+    for _, name in ipairs(engine_options) do
+      emit quote result.engine.[name] = o.[name] end
+    end
+  end
+  return result
+end
+
 terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
   var self = [&Ledger](C.calloc(1, sizeof(Ledger)))
   self.model.vocab_size = o.vocab_size
@@ -171,18 +185,7 @@ terra probes.ledger_open(o : &LedgerOptions, message : &C.glm_message) : &opaque
   self.ranks.decode_ns = o.decode_ns
   self.ranks.step_ns = [int64](o.step_us) * o.device_percent * 10
   self.ranks.row_ns = [int64](o.row_us) * o.device_percent * 10
-  var chosen : loop.LoopOptions
-  chosen.num_pages = o.num_pages
-  chosen.page_size = o.page_size
-  chosen.max_seq = o.max_seq
-  chosen.max_batch = o.max_batch
-  chosen.prefill_chunk = o.prefill_chunk
-  chosen.max_queue = o.max_queue
-  chosen.prefix_cache = o.prefix_cache ~= 0
-  chosen.caches_answers = o.caches_answers ~= 0
-  chosen.plans_ahead = o.plans_ahead ~= 0
-  chosen.kv_events = o.kv_events ~= 0
-  chosen.costs = costs_of(o)
+  var chosen = scheduler_options(o, costs_of(o))
   var step : batch.StepPlan
   self.memory = bind_step(&step, shape)
   self.is_manual = o.is_manual ~= 0
@@ -309,9 +312,12 @@ end
 
 local terra measured_options(num_sequences : int32, max_seq : int32) : LedgerOptions
   var o : LedgerOptions
+  C.memset(&o, 0, sizeof(LedgerOptions))
   o.page_size = 16
   o.max_seq = max_seq
   o.max_batch = num_sequences
+  o.num_pages = num_sequences * ((max_seq + o.page_size - 1) / o.page_size)
+  o.prefix_cache = 1
   o.max_step_tokens = prefill_step_tokens
   o.max_logit_rows = num_sequences
   o.vocab_size = 151552
@@ -320,13 +326,9 @@ end
 
 local terra measure_on(self : &Scheduler, o : &LedgerOptions, context : int32, num_outputs : int32, num_steps : int32, times_ns : &int64, message : &C.glm_message) : int32
   var shape = self.step.shape
-  var num_pages = o.max_batch * shape.max_pages_per_sequence
-  var chosen = scheduler.SchedulerOptions {
-    num_pages = num_pages, page_size = o.page_size, max_seq = o.max_seq, max_sequences = o.max_batch,
-    prefill_chunk = 0, max_live = o.max_batch, prefix_cache = true, caches_answers = false, kv_events = false, costs = costs.unbounded(),
-  }
+  var chosen = scheduler_options(o, costs.unbounded())
   var limits = request.Limits {
-    vocab_size = o.vocab_size, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = num_pages,
+    vocab_size = o.vocab_size, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = o.num_pages,
   }
   status.try(self:init(&chosen, self.step, message))
   status.try(add_long_sequences(self, &limits, o.max_batch, context, num_outputs, message))

@@ -21,11 +21,11 @@ terra Scheduler:share_page(item : &Sequence, index : int32, canonical : int32)
 end
 
 terra Scheduler:register_pages(item : &Sequence)
-  if not self.options.prefix_cache then
+  if self.options.engine.prefix_cache == 0 then
     return
   end
   check.invariant(item.num_computed <= item.tokens.size, "pages with unknown tokens entered the prefix cache")
-  var page_size = self.options.page_size
+  var page_size = self.options.engine.page_size
   var computed = item.num_computed
   if not self.options.caches_answers and computed > item.prompt_length then
     computed = item.prompt_length
@@ -253,7 +253,7 @@ terra Scheduler:table_is_current(item : &Sequence) : bool
 end
 
 terra Scheduler:is_registered(item : &Sequence) : bool
-  if item.num_registered * self.options.page_size > item.num_computed then
+  if item.num_registered * self.options.engine.page_size > item.num_computed then
     return false
   end
   var parent = none
@@ -282,7 +282,7 @@ terra Scheduler:is_consistent() : bool
     end
   end
   var rows = self.running.size + self.states.size + self.free_rows.size
-  return rows == self.options.max_sequences and self.pool:is_consistent()
+  return rows == self.options.engine.max_batch and self.pool:is_consistent()
 end
 
 return { Scheduler = Scheduler }

@@ -66,9 +66,9 @@ terra Scheduler:piece_of(position : int32, wanted : int32) : int32
       too_many = middle
     end
   end
-  fitting = fitting - fitting % self.options.page_size
+  fitting = fitting - fitting % self.options.engine.page_size
   if fitting == 0 and self.pieces.num_tokens == 0 then
-    return smaller(wanted, self.options.page_size)
+    return smaller(wanted, self.options.engine.page_size)
   end
   return fitting
 end
@@ -96,8 +96,8 @@ terra Scheduler:chunk_of(item : &Sequence) : int32
   if item:wants_prompt_logprobs() then
     remaining = smaller(remaining, self.step.shape.max_logit_rows)
   end
-  if self.options.prefill_chunk > 0 then
-    return smaller(remaining, self.options.prefill_chunk)
+  if self.options.engine.prefill_chunk > 0 then
+    return smaller(remaining, self.options.engine.prefill_chunk)
   end
   return remaining
 end

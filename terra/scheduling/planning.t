@@ -18,7 +18,7 @@ local none = pages.none
 local smaller = numbers.smaller(int32)
 
 terra Scheduler:prepare_decode_page(item : &Sequence) : bool
-  while item.pages.size * self.options.page_size < item:next_length() do
+  while item.pages.size * self.options.engine.page_size < item:next_length() do
     var page = self.pool:acquire()
     if page ~= none then
       self:push_page(item, page)
@@ -61,10 +61,10 @@ terra Scheduler:prepare_running() : bool
 end
 
 terra Scheduler:find_prefix(item : &Sequence, found : &int32) : int32
-  if not self.options.prefix_cache or item:wants_prompt_logprobs() or item.state == [sequence.PREEMPTED] and item.num_computed > 0 then
+  if self.options.engine.prefix_cache == 0 or item:wants_prompt_logprobs() or item.state == [sequence.PREEMPTED] and item.num_computed > 0 then
     return 0
   end
-  var page_size = self.options.page_size
+  var page_size = self.options.engine.page_size
   var most = (item.prompt_length - 1) / page_size
   var parent = none
   for i = 0, most do
@@ -98,7 +98,7 @@ terra Scheduler:adopt_prefix(item : &Sequence, num_found : int32, found : &int32
   end
   if num_found > 0 then
     item.num_registered = num_found
-    item.num_computed = num_found * self.options.page_size
+    item.num_computed = num_found * self.options.engine.page_size
     item.num_cached_tokens = item.num_computed
     self.counters.num_cached_tokens = self.counters.num_cached_tokens + item.num_computed
   end
@@ -201,7 +201,7 @@ end
 
 terra Scheduler:write_decode_row(item : &Sequence)
   check.invariant(item:num_uncomputed() == 1, "a decoding sequence has more than one token to compute")
-  self.step:add_decode_segment(item.table_row, item.num_computed, item.tokens.data, self.options.page_size)
+  self.step:add_decode_segment(item.table_row, item.num_computed, item.tokens.data, self.options.engine.page_size)
   if item.num_pending > 0 then
     self.step:take_token_from(item.pending_row)
   end
@@ -236,7 +236,7 @@ terra Scheduler:write_piece(item : &Sequence, num_tokens : int32)
     return
   end
   self:take_piece(item.num_computed, num_tokens)
-  step:add_segment(item.table_row, item.num_computed, num_tokens, item.tokens.data, self.options.page_size)
+  step:add_segment(item.table_row, item.num_computed, num_tokens, item.tokens.data, self.options.engine.page_size)
   var num_prompt_rows = self:add_prompt_rows(item, num_tokens)
   var sample_row = -1
   if is_sampled then
@@ -275,7 +275,7 @@ terra Scheduler:write_table_range()
 end
 
 terra Scheduler:table_uploaded()
-  self.dirty_begin = self.options.max_sequences
+  self.dirty_begin = self.options.engine.max_batch
   self.dirty_end = 0
 end
 

@@ -13,17 +13,15 @@ local Sequence = sequence.Sequence
 local StepPlan = batch.StepPlan
 
 local struct SchedulerOptions {
-  num_pages : int32
-  page_size : int32
-  max_seq : int32
-  max_sequences : int32
-  prefill_chunk : int32
-  max_live : int32
-  prefix_cache : bool
+  engine : C.engine_options
   caches_answers : bool
-  kv_events : bool
+  plans_ahead : bool
   costs : costs.StepCosts
 }
+
+terra SchedulerOptions:max_live() : int32
+  return self.engine.max_batch + self.engine.max_queue
+end
 
 local struct Segment {
   sequence : &Sequence
@@ -119,33 +117,33 @@ local terra insert_in_order(list : &SequenceList, item : &Sequence)
 end
 
 terra Scheduler:reserve_lists() : bool
-  var o = &self.options
-  for row = 0, o.max_sequences do
-    if not self.free_rows:push(o.max_sequences - 1 - row) then
+  var max_batch, max_live = self.options.engine.max_batch, self.options:max_live()
+  for row = 0, max_batch do
+    if not self.free_rows:push(max_batch - 1 - row) then
       return false
     end
   end
-  return self.waiting:reserve(o.max_live) and self.running:reserve(o.max_sequences)
-    and self.states:reserve(o.max_sequences) and self.ended:reserve(o.max_live)
-    and self.events:reserve(4 * o.max_live + 2 * self.step.shape.max_logit_rows) and self.saves:reserve(o.max_live)
-    and self.restores:reserve(o.max_sequences) and self.recounts:reserve(o.max_sequences)
-    and self.segments:reserve(o.max_sequences) and self.launched:reserve(o.max_sequences)
+  return self.waiting:reserve(max_live) and self.running:reserve(max_batch)
+    and self.states:reserve(max_batch) and self.ended:reserve(max_live)
+    and self.events:reserve(4 * max_live + 2 * self.step.shape.max_logit_rows) and self.saves:reserve(max_live)
+    and self.restores:reserve(max_batch) and self.recounts:reserve(max_batch)
+    and self.segments:reserve(max_batch) and self.launched:reserve(max_batch)
 end
 
 terra Scheduler:init(options : &SchedulerOptions, step : &StepPlan, message : &C.glm_message) : int32
   C.memset(self, 0, sizeof(Scheduler))
   self.options = @options
   self.step = step
-  self.dirty_begin = options.max_sequences
-  if options.max_sequences > step.shape.max_sequences then
-    return status.fail(message, C.GLM_INVALID_ARGUMENT, "max_batch is %d, but the plan has only %d page table rows", options.max_sequences, step.shape.max_sequences)
+  self.dirty_begin = options.engine.max_batch
+  if options.engine.max_batch > step.shape.max_sequences then
+    return status.fail(message, C.GLM_INVALID_ARGUMENT, "max_batch is %d, but the plan has only %d page table rows", options.engine.max_batch, step.shape.max_sequences)
   end
-  status.try(self.pool:init(options.num_pages, options.page_size, message))
-  if options.kv_events then
-    status.try(self.pool.kv_events:init(options.num_pages, options.page_size, message))
+  status.try(self.pool:init(options.engine.num_pages, options.engine.page_size, message))
+  if options.engine.kv_events ~= 0 then
+    status.try(self.pool.kv_events:init(options.engine.num_pages, options.engine.page_size, message))
   end
   if not self:reserve_lists() then
-    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for lists of %d sequences", options.max_live)
+    return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for lists of %d sequences", options:max_live())
   end
   return C.GLM_OK
 end
@@ -174,7 +172,7 @@ terra Scheduler:free()
 end
 
 terra Scheduler:pages_for(num_tokens : int32) : int32
-  return (num_tokens + self.options.page_size - 1) / self.options.page_size
+  return (num_tokens + self.options.engine.page_size - 1) / self.options.engine.page_size
 end
 
 terra SegmentList:forget(item : &Sequence) : int32
@@ -253,7 +251,7 @@ terra Scheduler:give_row(item : &Sequence)
 end
 
 terra Scheduler:add(item : &Sequence)
-  check.invariant(self:num_live() < self.options.max_live, "there are more live sequences than planned")
+  check.invariant(self:num_live() < self.options:max_live(), "there are more live sequences than planned")
   item.state = [sequence.WAITING]
   if item.deadline_ns > 0 then
     self.num_deadlines = self.num_deadlines + 1

@@ -132,7 +132,8 @@ target triple = "x86_64-pc-linux-gnu"
 %126 = type { i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, %15, %14, %19, ptr }
 %127 = type { ptr, ptr, %125, i32, [48 x %128], i32 }
 %128 = type { i32, i32, i64 }
-%129 = type { float, float, float, i32, float, float, float, i32, i64 }
+%129 = type { i32, [48 x i32], [48 x i64] }
+%130 = type { float, float, float, i32, float, float, float, i32, i64 }
 
 @"$string" = private unnamed_addr constant [82 x i8] c"the devices were lost in an earlier failure; free the engine and create a new one\00", align 1
 @"$string.1" = private unnamed_addr constant [7 x i8] c"\\x%02x\00", align 1
@@ -963,8 +964,8 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.947" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
 @"$string.948" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
 @"$string.949" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1128" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
-@"switch.table.$Checkpoint.read_shards.1131" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"switch.table.$Checkpoint.read_shards.1129" = private unnamed_addr constant [6 x ptr] [ptr @"$string.159", ptr @"$string.158", ptr @"$string.157", ptr @"$string.163", ptr @"$string.164", ptr @"$string.165"], align 8
+@"switch.table.$Checkpoint.read_shards.1132" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.546", ptr @"$string.547", ptr @"$string.548", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.546", ptr @"$string.549", ptr @"$string.550", ptr @"$string.551", ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -1107,19 +1108,19 @@ or.lhs.false5.i.i.i19:                            ; preds = %merge.i.i.i18
   %64 = icmp eq ptr %4, null
   %spec.select.i = select i1 %64, ptr %own.i, ptr %4
   store i8 0, ptr %spec.select.i, align 1
-  %65 = getelementptr i8, ptr %26, i64 8952
+  %65 = getelementptr i8, ptr %26, i64 8568
   %66 = tail call i32 @pthread_mutex_lock(ptr %65)
-  %67 = getelementptr i8, ptr %26, i64 9040
+  %67 = getelementptr i8, ptr %26, i64 8656
   %68 = load i64, ptr %67, align 8
   %69 = add i64 %68, 1
   store i64 %69, ptr %67, align 8
-  %70 = getelementptr i8, ptr %26, i64 9048
+  %70 = getelementptr i8, ptr %26, i64 8664
   %71 = load i64, ptr %70, align 8
   %.not8.i.i.i = icmp eq i64 %71, %68
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %"$find_state.exit"
-  %72 = getelementptr i8, ptr %26, i64 8992
+  %72 = getelementptr i8, ptr %26, i64 8608
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -1131,15 +1132,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %"$find_state.exit"
   %75 = tail call i32 @pthread_mutex_unlock(ptr nonnull %65)
   tail call fastcc void @"$Loop.land"(ptr nonnull %37)
-  %76 = getelementptr i8, ptr %26, i64 9056
+  %76 = getelementptr i8, ptr %26, i64 8672
   %77 = tail call i32 @pthread_mutex_lock(ptr %76)
-  %78 = getelementptr i8, ptr %26, i64 9205
+  %78 = getelementptr i8, ptr %26, i64 8821
   %79 = load i8, ptr %78, align 1
   %80 = trunc i8 %79 to i1
   br i1 %80, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %81 = getelementptr i8, ptr %26, i64 9206
+  %81 = getelementptr i8, ptr %26, i64 8822
   %82 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %81)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %83 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -1246,16 +1247,16 @@ then26.i.i:                                       ; preds = %merge16.i.i
   %common.ret.op.i.i = phi i32 [ 7, %"$Loop.check_usable_locked.exit" ], [ 1, %merge.i.i ], [ %101, %forbody.i.us.preheader.i.i ], [ %115, %then17.i.i ], [ %116, %merge16.i.i ], [ %116, %then26.i.i ], [ 1, %"$printable.clean.exit38.i.i.i" ]
   call fastcc void @"$Loop.publish"(ptr nonnull %37)
   %123 = call i32 @pthread_mutex_lock(ptr %76)
-  %124 = getelementptr i8, ptr %26, i64 9203
+  %124 = getelementptr i8, ptr %26, i64 8819
   store i8 1, ptr %124, align 1
-  %125 = getelementptr i8, ptr %26, i64 9096
+  %125 = getelementptr i8, ptr %26, i64 8712
   %126 = call i32 @pthread_cond_signal(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %76)
   %128 = call i32 @pthread_mutex_lock(ptr %65)
   %129 = load i64, ptr %70, align 8
   %130 = add i64 %129, 1
   store i64 %130, ptr %70, align 8
-  %131 = getelementptr i8, ptr %26, i64 8992
+  %131 = getelementptr i8, ptr %26, i64 8608
   %132 = call i32 @pthread_cond_broadcast(ptr %131)
   %133 = call i32 @pthread_mutex_unlock(ptr %65)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -1277,8 +1278,8 @@ entry:
   %time.i = alloca %6, align 8
   %message = alloca %4, align 8
   tail call fastcc void @"$Loop.sample"(ptr %0)
-  %1 = getelementptr i8, ptr %0, i64 680
-  %2 = getelementptr i8, ptr %0, i64 1808
+  %1 = getelementptr i8, ptr %0, i64 168
+  %2 = getelementptr i8, ptr %0, i64 1424
   %.val = load i64, ptr %2, align 8
   %3 = icmp sgt i64 %.val, 0
   br i1 %3, label %merge, label %common.ret
@@ -1299,7 +1300,7 @@ merge:                                            ; preds = %entry
   %7 = load i64, ptr %6, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
   %8 = load ptr, ptr %0, align 8
-  %9 = getelementptr i8, ptr %0, i64 2256
+  %9 = getelementptr i8, ptr %0, i64 1872
   %10 = call fastcc i32 @"$RankGroup.land"(ptr %8, ptr %9, ptr nonnull %message)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18)
   %11 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18)
@@ -1309,7 +1310,7 @@ merge:                                            ; preds = %entry
   %15 = load i64, ptr %14, align 8
   %16 = add i64 %13, %15
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18)
-  %17 = getelementptr i8, ptr %0, i64 3888
+  %17 = getelementptr i8, ptr %0, i64 3504
   %18 = load i64, ptr %17, align 8
   %.neg = mul i64 %5, -1000000000
   %.neg28 = sub i64 %.neg, %7
@@ -1322,19 +1323,19 @@ merge:                                            ; preds = %entry
 then2:                                            ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %step.sroa.7.i)
   call void @llvm.lifetime.start.p0(i64 12, ptr nonnull %step.sroa.10.i)
-  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4064
+  %step.sroa.7.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3680
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.i, ptr noundef nonnull align 8 dereferenceable(16) %step.sroa.7.0..sroa_idx.i, i64 16, i1 false)
-  %step.sroa.728.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4080
+  %step.sroa.728.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3696
   %step.sroa.728.0.copyload.i = load i32, ptr %step.sroa.728.0..sroa_idx.i, align 8
-  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4084
+  %step.sroa.8.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3700
   %step.sroa.8.0.copyload.i = load i32, ptr %step.sroa.8.0..sroa_idx.i, align 4
-  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4088
+  %step.sroa.9.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3704
   %22 = load i64, ptr %step.sroa.9.0..sroa_idx.i, align 8
-  %step.sroa.10.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4100
+  %step.sroa.10.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3716
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.i, ptr noundef nonnull align 4 dereferenceable(12) %step.sroa.10.0..sroa_idx.i, i64 12, i1 false)
-  %step.sroa.1038.0..sroa_idx.i = getelementptr i8, ptr %0, i64 4112
+  %step.sroa.1038.0..sroa_idx.i = getelementptr i8, ptr %0, i64 3728
   %step.sroa.1038.0.copyload.i = load i64, ptr %step.sroa.1038.0..sroa_idx.i, align 8
-  %23 = getelementptr i8, ptr %0, i64 3936
+  %23 = getelementptr i8, ptr %0, i64 3552
   store i64 %16, ptr %23, align 8
   %24 = load ptr, ptr %0, align 8
   %25 = getelementptr i8, ptr %24, i64 248
@@ -1346,7 +1347,7 @@ then2:                                            ; preds = %merge
   %30 = load i64, ptr %29, align 8
   %31 = getelementptr %7, ptr %25, i64 %28, i32 3
   %32 = load i8, ptr %31, align 1
-  %33 = getelementptr i8, ptr %0, i64 4144
+  %33 = getelementptr i8, ptr %0, i64 3760
   %34 = load i8, ptr %33, align 1
   %35 = trunc i8 %34 to i1
   br i1 %35, label %merge.thread.i, label %then.i
@@ -1369,7 +1370,7 @@ merge.thread42.i:                                 ; preds = %then.i
   %43 = select i1 %42, double 2.500000e-01, double %41
   %44 = fcmp ogt double %43, 1.000000e+00
   %45 = select i1 %44, double 1.000000e+00, double %43
-  %46 = getelementptr i8, ptr %0, i64 728
+  %46 = getelementptr i8, ptr %0, i64 344
   %47 = load double, ptr %46, align 8
   %48 = fsub double %45, %47
   %49 = fmul double %48, 6.250000e-02
@@ -1383,7 +1384,7 @@ merge.thread.i:                                   ; preds = %then2
   br i1 %52, label %then2.i, label %merge1.i
 
 then2.i:                                          ; preds = %merge.thread.i, %merge.thread42.i, %merge.i
-  %53 = getelementptr i8, ptr %0, i64 3944
+  %53 = getelementptr i8, ptr %0, i64 3560
   store i64 %30, ptr %53, align 8
   br label %merge1.i
 
@@ -1392,7 +1393,7 @@ merge.i20.i:                                      ; preds = %merge.thread42.i
   %55 = select i1 %54, double 8.000000e-01, double %41
   %56 = fcmp ogt double %55, 1.250000e+00
   %57 = select i1 %56, double 1.250000e+00, double %55
-  %58 = getelementptr i8, ptr %0, i64 720
+  %58 = getelementptr i8, ptr %0, i64 336
   %59 = load double, ptr %58, align 8
   %60 = fsub double %57, %59
   %61 = fmul double %60, 6.250000e-02
@@ -1401,12 +1402,12 @@ merge.i20.i:                                      ; preds = %merge.thread42.i
   br label %merge1.i
 
 merge1.i:                                         ; preds = %merge.i20.i, %then2.i, %merge.thread.i, %merge.i
-  %63 = getelementptr i8, ptr %0, i64 2424
+  %63 = getelementptr i8, ptr %0, i64 2040
   %64 = call i32 @pthread_mutex_lock(ptr %63)
-  %65 = getelementptr i8, ptr %0, i64 4136
+  %65 = getelementptr i8, ptr %0, i64 3752
   %66 = load i64, ptr %65, align 8
   %67 = icmp eq i64 %66, 4096
-  %68 = getelementptr i8, ptr %0, i64 4128
+  %68 = getelementptr i8, ptr %0, i64 3744
   %69 = load i64, ptr %68, align 8
   br i1 %67, label %then.i.i, label %"$Loop.record_step.exit"
 
@@ -1420,7 +1421,7 @@ then.i.i:                                         ; preds = %merge1.i
 "$Loop.record_step.exit":                         ; preds = %merge1.i, %then.i.i
   %72 = phi i64 [ 4095, %then.i.i ], [ %66, %merge1.i ]
   %73 = phi i64 [ %71, %then.i.i ], [ %69, %merge1.i ]
-  %74 = getelementptr i8, ptr %0, i64 4120
+  %74 = getelementptr i8, ptr %0, i64 3736
   %75 = and i8 %32, 1
   %76 = zext nneg i8 %75 to i32
   %77 = load ptr, ptr %74, align 8
@@ -1450,41 +1451,41 @@ then.i.i:                                         ; preds = %merge1.i
   %83 = call i32 @pthread_mutex_unlock(ptr %63)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %step.sroa.7.i)
   call void @llvm.lifetime.end.p0(i64 12, ptr nonnull %step.sroa.10.i)
-  %84 = getelementptr i8, ptr %0, i64 1888
+  %84 = getelementptr i8, ptr %0, i64 1504
   store i64 %16, ptr %84, align 8
-  %85 = getelementptr i8, ptr %0, i64 1896
+  %85 = getelementptr i8, ptr %0, i64 1512
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %0, i64 1800
+  %88 = getelementptr i8, ptr %0, i64 1416
   %89 = load i64, ptr %2, align 8
   %90 = icmp sgt i64 %89, 0
   br i1 %90, label %forbody.lr.ph.i, label %common.ret.sink.split
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.record_step.exit"
-  %91 = getelementptr i8, ptr %0, i64 704
-  %92 = getelementptr i8, ptr %0, i64 684
-  %93 = getelementptr i8, ptr %0, i64 705
-  %94 = getelementptr i8, ptr %0, i64 1400
-  %95 = getelementptr i8, ptr %0, i64 1336
-  %96 = getelementptr i8, ptr %0, i64 1344
-  %97 = getelementptr i8, ptr %0, i64 1376
-  %98 = getelementptr i8, ptr %0, i64 1360
-  %99 = getelementptr i8, ptr %0, i64 1424
-  %100 = getelementptr i8, ptr %0, i64 1408
-  %101 = getelementptr i8, ptr %0, i64 1384
-  %102 = getelementptr i8, ptr %0, i64 1364
-  %103 = getelementptr i8, ptr %0, i64 1368
-  %104 = getelementptr i8, ptr %0, i64 1356
-  %105 = getelementptr i8, ptr %0, i64 1352
-  %106 = getelementptr i8, ptr %0, i64 1416
-  %107 = getelementptr i8, ptr %0, i64 1348
-  %108 = getelementptr i8, ptr %0, i64 1552
-  %109 = getelementptr i8, ptr %0, i64 1872
-  %110 = getelementptr i8, ptr %0, i64 1876
-  %111 = getelementptr i8, ptr %0, i64 1656
-  %112 = getelementptr i8, ptr %0, i64 1664
-  %113 = getelementptr i8, ptr %0, i64 1952
+  %91 = getelementptr i8, ptr %0, i64 236
+  %92 = getelementptr i8, ptr %0, i64 208
+  %93 = getelementptr i8, ptr %0, i64 320
+  %94 = getelementptr i8, ptr %0, i64 1016
+  %95 = getelementptr i8, ptr %0, i64 952
+  %96 = getelementptr i8, ptr %0, i64 960
+  %97 = getelementptr i8, ptr %0, i64 992
+  %98 = getelementptr i8, ptr %0, i64 976
+  %99 = getelementptr i8, ptr %0, i64 1040
+  %100 = getelementptr i8, ptr %0, i64 1024
+  %101 = getelementptr i8, ptr %0, i64 1000
+  %102 = getelementptr i8, ptr %0, i64 980
+  %103 = getelementptr i8, ptr %0, i64 984
+  %104 = getelementptr i8, ptr %0, i64 972
+  %105 = getelementptr i8, ptr %0, i64 968
+  %106 = getelementptr i8, ptr %0, i64 1032
+  %107 = getelementptr i8, ptr %0, i64 964
+  %108 = getelementptr i8, ptr %0, i64 1168
+  %109 = getelementptr i8, ptr %0, i64 1488
+  %110 = getelementptr i8, ptr %0, i64 1492
+  %111 = getelementptr i8, ptr %0, i64 1272
+  %112 = getelementptr i8, ptr %0, i64 1280
+  %113 = getelementptr i8, ptr %0, i64 1568
   br label %forbody.i
 
 forbody.i:                                        ; preds = %merge1.i22, %forbody.lr.ph.i
@@ -1507,9 +1508,9 @@ forbody.i:                                        ; preds = %merge1.i22, %forbod
 then.i20:                                         ; preds = %forbody.i
   %116 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i, i64 56
   store i32 0, ptr %116, align 4
-  %117 = load i8, ptr %91, align 1
-  %118 = trunc i8 %117 to i1
-  br i1 %118, label %merge.i.i.i, label %"$Scheduler.register_pages.exit.i.i"
+  %117 = load i32, ptr %91, align 4
+  %118 = icmp eq i32 %117, 0
+  br i1 %118, label %"$Scheduler.register_pages.exit.i.i", label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %then.i20
   %119 = load i32, ptr %92, align 4
@@ -2803,20 +2804,20 @@ merge1.i22:                                       ; preds = %then3.i.i, %"$Seque
   br i1 %exitcond.not.i, label %common.ret.sink.split, label %forbody.i
 
 else3:                                            ; preds = %merge
-  %772 = getelementptr i8, ptr %0, i64 1888
+  %772 = getelementptr i8, ptr %0, i64 1504
   store i64 %16, ptr %772, align 8
-  %773 = getelementptr i8, ptr %0, i64 2574
+  %773 = getelementptr i8, ptr %0, i64 2190
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %773, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
-  %774 = getelementptr i8, ptr %0, i64 1824
+  %774 = getelementptr i8, ptr %0, i64 1440
   store i8 0, ptr %774, align 1
-  %775 = getelementptr i8, ptr %0, i64 1800
+  %775 = getelementptr i8, ptr %0, i64 1416
   %776 = load i64, ptr %2, align 8
   %777 = icmp sgt i64 %776, 0
   br i1 %777, label %forbody.lr.ph.i.i, label %common.ret.sink.split
 
 forbody.lr.ph.i.i:                                ; preds = %else3
-  %778 = getelementptr i8, ptr %0, i64 1656
-  %779 = getelementptr i8, ptr %0, i64 1664
+  %778 = getelementptr i8, ptr %0, i64 1272
+  %779 = getelementptr i8, ptr %0, i64 1280
   br label %forbody.i.i
 
 forbody.i.i:                                      ; preds = %merge1.i.i, %forbody.lr.ph.i.i
@@ -2887,8 +2888,8 @@ entry:
   %time.i.i = alloca %6, align 8
   %index.i.i = alloca i32, align 4
   %message = alloca %4, align 8
-  %1 = getelementptr i8, ptr %0, i64 680
-  %2 = getelementptr i8, ptr %0, i64 1824
+  %1 = getelementptr i8, ptr %0, i64 168
+  %2 = getelementptr i8, ptr %0, i64 1440
   %3 = load i8, ptr %2, align 1
   %4 = trunc i8 %3 to i1
   br i1 %4, label %merge, label %common.ret
@@ -2903,7 +2904,7 @@ common.ret:                                       ; preds = %common.ret.sink.spl
 
 merge:                                            ; preds = %entry
   store i8 0, ptr %message, align 8
-  %5 = getelementptr i8, ptr %0, i64 3960
+  %5 = getelementptr i8, ptr %0, i64 3576
   %6 = load i8, ptr %5, align 1
   %7 = trunc i8 %6 to i1
   br i1 %7, label %then.i, label %merge.i
@@ -2933,16 +2934,16 @@ then.i:                                           ; preds = %merge
   br label %then2
 
 merge.i:                                          ; preds = %"$RankGroup.await_forward.exit.thread.i", %merge
-  %17 = getelementptr i8, ptr %0, i64 2424
+  %17 = getelementptr i8, ptr %0, i64 2040
   %18 = call i32 @pthread_mutex_lock(ptr %17)
-  %19 = getelementptr i8, ptr %0, i64 3648
-  %20 = getelementptr i8, ptr %0, i64 3656
+  %19 = getelementptr i8, ptr %0, i64 3264
+  %20 = getelementptr i8, ptr %0, i64 3272
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.lr.ph.i.i, label %"$Loop.take_masks.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %23 = getelementptr i8, ptr %0, i64 3944
+  %23 = getelementptr i8, ptr %0, i64 3560
   %xtraiter = and i64 %21, 1
   %24 = icmp eq i64 %21, 1
   br i1 %24, label %"$Loop.take_masks.exit.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.new
@@ -3056,32 +3057,32 @@ then.i.i32.i.epil:                                ; preds = %and.lhs.true.i.i.i.
   br label %"$Loop.take_masks.exit.i"
 
 "$Loop.take_masks.exit.i":                        ; preds = %"$Sequence.take_mask.exit.i.i.epil", %"$Loop.take_masks.exit.i.loopexit.unr-lcssa", %merge.i
-  %78 = getelementptr i8, ptr %0, i64 2572
+  %78 = getelementptr i8, ptr %0, i64 2188
   store i8 0, ptr %78, align 1
   %79 = call i32 @pthread_mutex_unlock(ptr %17)
   %80 = load i8, ptr %5, align 1
   %.not.i = icmp eq i8 %80, 0
-  %81 = getelementptr i8, ptr %0, i64 1800
-  %82 = getelementptr i8, ptr %0, i64 1808
+  %81 = getelementptr i8, ptr %0, i64 1416
+  %82 = getelementptr i8, ptr %0, i64 1424
   %83 = load i64, ptr %82, align 8
   %84 = icmp sgt i64 %83, 0
   br i1 %84, label %forbody.lr.ph.i33.i, label %"$Scheduler.write_awaited_masks.exit.i"
 
 forbody.lr.ph.i33.i:                              ; preds = %"$Loop.take_masks.exit.i"
-  %85 = getelementptr i8, ptr %0, i64 1552
-  %86 = getelementptr i8, ptr %0, i64 1944
-  %87 = getelementptr i8, ptr %0, i64 1776
-  %88 = getelementptr i8, ptr %0, i64 1784
-  %89 = getelementptr i8, ptr %0, i64 1936
-  %90 = getelementptr i8, ptr %0, i64 684
-  %91 = getelementptr i8, ptr %0, i64 1400
-  %92 = getelementptr i8, ptr %0, i64 1384
-  %93 = getelementptr i8, ptr %0, i64 1352
-  %94 = getelementptr i8, ptr %0, i64 1416
-  %95 = getelementptr i8, ptr %0, i64 1348
-  %96 = getelementptr i8, ptr %0, i64 1364
-  %97 = getelementptr i8, ptr %0, i64 1368
-  %98 = getelementptr i8, ptr %0, i64 1356
+  %85 = getelementptr i8, ptr %0, i64 1168
+  %86 = getelementptr i8, ptr %0, i64 1560
+  %87 = getelementptr i8, ptr %0, i64 1392
+  %88 = getelementptr i8, ptr %0, i64 1400
+  %89 = getelementptr i8, ptr %0, i64 1552
+  %90 = getelementptr i8, ptr %0, i64 208
+  %91 = getelementptr i8, ptr %0, i64 1016
+  %92 = getelementptr i8, ptr %0, i64 1000
+  %93 = getelementptr i8, ptr %0, i64 968
+  %94 = getelementptr i8, ptr %0, i64 1032
+  %95 = getelementptr i8, ptr %0, i64 964
+  %96 = getelementptr i8, ptr %0, i64 980
+  %97 = getelementptr i8, ptr %0, i64 984
+  %98 = getelementptr i8, ptr %0, i64 972
   br label %forbody.i34.i
 
 forbody.i34.i:                                    ; preds = %merge1.i.i, %forbody.lr.ph.i33.i
@@ -3557,7 +3558,7 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   %316 = add i64 %313, %315
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
   %317 = load ptr, ptr %0, align 8
-  %318 = getelementptr i8, ptr %0, i64 1960
+  %318 = getelementptr i8, ptr %0, i64 1576
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %launch.i.i)
   %319 = getelementptr i8, ptr %317, i64 296
   %320 = load i64, ptr %319, align 8
@@ -3582,13 +3583,13 @@ merge1.i.i:                                       ; preds = %"$PagePool.release.
   br i1 %331, label %and.lhs.true.i.i42.i, label %"$StepPlan.is_decode.exit.thread.i.i"
 
 and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_awaited_masks.exit.i"
-  %332 = getelementptr i8, ptr %0, i64 1964
+  %332 = getelementptr i8, ptr %0, i64 1580
   %333 = load i32, ptr %332, align 4
   %334 = icmp eq i32 %330, %333
   br i1 %334, label %"$StepPlan.is_decode.exit.i.i", label %"$StepPlan.is_decode.exit.thread.i.i"
 
 "$StepPlan.is_decode.exit.i.i":                   ; preds = %and.lhs.true.i.i42.i
-  %335 = getelementptr i8, ptr %0, i64 1980
+  %335 = getelementptr i8, ptr %0, i64 1596
   %336 = load i32, ptr %335, align 4
   %337 = icmp eq i32 %336, %330
   %cond.fr.i.i = freeze i1 %337
@@ -3600,16 +3601,16 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   %339 = getelementptr i8, ptr %327, i64 %338
   %340 = getelementptr i8, ptr %339, i64 152
   %341 = load ptr, ptr %340, align 8
-  %342 = getelementptr i8, ptr %0, i64 2184
+  %342 = getelementptr i8, ptr %0, i64 1800
   %343 = load ptr, ptr %342, align 8
-  %344 = getelementptr i8, ptr %0, i64 1980
+  %344 = getelementptr i8, ptr %0, i64 1596
   %345 = load i32, ptr %344, align 4
   %346 = sext i32 %345 to i64
   %347 = shl nsw i64 %346, 2
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %341, ptr align 1 %343, i64 %347, i1 false)
   %348 = getelementptr i8, ptr %339, i64 160
   %349 = load ptr, ptr %348, align 8
-  %350 = getelementptr i8, ptr %0, i64 2192
+  %350 = getelementptr i8, ptr %0, i64 1808
   %351 = load ptr, ptr %350, align 8
   %352 = load i32, ptr %344, align 4
   %353 = sext i32 %352 to i64
@@ -3617,11 +3618,11 @@ and.lhs.true.i.i42.i:                             ; preds = %"$Scheduler.write_a
   call void @llvm.memcpy.p0.p0.i64(ptr align 1 %349, ptr align 1 %351, i64 %354, i1 false)
   %355 = getelementptr i8, ptr %339, i64 208
   %356 = load ptr, ptr %355, align 8
-  %357 = getelementptr i8, ptr %0, i64 2240
+  %357 = getelementptr i8, ptr %0, i64 1856
   %358 = load ptr, ptr %357, align 8
-  %359 = getelementptr i8, ptr %0, i64 1988
+  %359 = getelementptr i8, ptr %0, i64 1604
   %.val.i.i38.i = load i32, ptr %359, align 4
-  %360 = getelementptr i8, ptr %0, i64 2028
+  %360 = getelementptr i8, ptr %0, i64 1644
   %.val8.i.i.i = load i32, ptr %360, align 4
   %361 = sext i32 %.val.i.i38.i to i64
   %362 = sext i32 %.val8.i.i.i to i64
@@ -3658,16 +3659,16 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
 
 "$Loop.sample_launched.exit":                     ; preds = %"$RankGroup.run_launch.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %launch.i.i)
-  %377 = getelementptr i8, ptr %0, i64 3920
+  %377 = getelementptr i8, ptr %0, i64 3536
   %378 = load i64, ptr %377, align 8
   %379 = sub i64 %316, %378
-  %380 = getelementptr i8, ptr %0, i64 4104
+  %380 = getelementptr i8, ptr %0, i64 3720
   store i64 %379, ptr %380, align 8
-  %381 = getelementptr i8, ptr %0, i64 3912
+  %381 = getelementptr i8, ptr %0, i64 3528
   %382 = load i64, ptr %381, align 8
   %383 = add i64 %382, %379
   store i64 %383, ptr %381, align 8
-  %384 = getelementptr i8, ptr %0, i64 3888
+  %384 = getelementptr i8, ptr %0, i64 3504
   %385 = load i64, ptr %384, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i43.i)
   %386 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i43.i)
@@ -3681,27 +3682,27 @@ or.rhs.i.i39.i:                                   ; preds = %"$StepPlan.is_decod
   %393 = add i64 %392, %388
   store i64 %393, ptr %384, align 8
   store i8 0, ptr %5, align 1
-  %394 = getelementptr i8, ptr %0, i64 3952
+  %394 = getelementptr i8, ptr %0, i64 3568
   br label %common.ret.sink.split
 
 then2:                                            ; preds = %"$RankGroup.await_forward.exit.i", %"$RankGroup.sample.exit.i"
   %common.ret.op.i.ph = phi i32 [ %374, %"$RankGroup.sample.exit.i" ], [ %14, %"$RankGroup.await_forward.exit.i" ]
   store i8 0, ptr %5, align 1
-  %395 = getelementptr i8, ptr %0, i64 3952
+  %395 = getelementptr i8, ptr %0, i64 3568
   store i64 0, ptr %395, align 8
-  %396 = getelementptr i8, ptr %0, i64 2574
+  %396 = getelementptr i8, ptr %0, i64 2190
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %396, ptr noundef nonnull align 8 dereferenceable(1024) %message, i64 1024, i1 false)
   store i8 0, ptr %2, align 1
-  %397 = getelementptr i8, ptr %0, i64 1800
-  %398 = getelementptr i8, ptr %0, i64 1808
+  %397 = getelementptr i8, ptr %0, i64 1416
+  %398 = getelementptr i8, ptr %0, i64 1424
   %399 = load i64, ptr %398, align 8
   %400 = icmp sgt i64 %399, 0
   br i1 %400, label %forbody.lr.ph.i.i10, label %common.ret.sink.split
 
 forbody.lr.ph.i.i10:                              ; preds = %then2
-  %401 = getelementptr i8, ptr %0, i64 1656
-  %402 = getelementptr i8, ptr %0, i64 1664
-  %403 = getelementptr i8, ptr %0, i64 1888
+  %401 = getelementptr i8, ptr %0, i64 1272
+  %402 = getelementptr i8, ptr %0, i64 1280
+  %403 = getelementptr i8, ptr %0, i64 1504
   br label %forbody.i.i11
 
 forbody.i.i11:                                    ; preds = %merge1.i.i15, %forbody.lr.ph.i.i10
@@ -6205,8 +6206,8 @@ then24:                                           ; preds = %merge14
 ; Function Attrs: nounwind
 define internal fastcc void @"$Scheduler.retire"(ptr nocapture %0, ptr %1) unnamed_addr #4 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1096
-  %3 = getelementptr i8, ptr %0, i64 1104
+  %2 = getelementptr i8, ptr %0, i64 1224
+  %3 = getelementptr i8, ptr %0, i64 1232
   %4 = load i64, ptr %3, align 8
   %5 = icmp sgt i64 %4, 0
   br i1 %5, label %forbody.preheader.i.i, label %"$SegmentList.forget.exit.i"
@@ -6334,8 +6335,8 @@ merge1.i.i.epil:                                  ; preds = %then.i.i.epil, %for
 
 "$SegmentList.forget.exit.i":                     ; preds = %"$SegmentList.forget.exit.i.loopexit.unr-lcssa", %merge1.i.i.epil, %entry
   %count.0.lcssa.i.i = phi i32 [ 0, %entry ], [ %count.1.i.i.lcssa.ph, %"$SegmentList.forget.exit.i.loopexit.unr-lcssa" ], [ %count.1.i.i.epil, %merge1.i.i.epil ]
-  %54 = getelementptr i8, ptr %0, i64 1120
-  %55 = getelementptr i8, ptr %0, i64 1128
+  %54 = getelementptr i8, ptr %0, i64 1248
+  %55 = getelementptr i8, ptr %0, i64 1256
   %56 = load i64, ptr %55, align 8
   %57 = icmp sgt i64 %56, 0
   br i1 %57, label %forbody.preheader.i6.i, label %"$Scheduler.forget.exit"
@@ -6464,7 +6465,7 @@ merge1.i11.i.epil:                                ; preds = %then.i14.i.epil, %f
 "$Scheduler.forget.exit":                         ; preds = %"$Scheduler.forget.exit.loopexit.unr-lcssa", %merge1.i11.i.epil, %"$SegmentList.forget.exit.i"
   %count.0.lcssa.i5.i = phi i32 [ 0, %"$SegmentList.forget.exit.i" ], [ %count.1.i12.i.lcssa.ph, %"$Scheduler.forget.exit.loopexit.unr-lcssa" ], [ %count.1.i12.i.epil, %merge1.i11.i.epil ]
   %106 = add i32 %count.0.lcssa.i5.i, %count.0.lcssa.i.i
-  %107 = getelementptr i8, ptr %0, i64 1256
+  %107 = getelementptr i8, ptr %0, i64 1384
   %108 = load i64, ptr %107, align 8
   %109 = sext i32 %106 to i64
   %110 = add i64 %108, %109
@@ -6475,13 +6476,13 @@ merge1.i11.i.epil:                                ; preds = %then.i14.i.epil, %f
   br i1 %113, label %then.i, label %else.i
 
 then.i:                                           ; preds = %"$Scheduler.forget.exit"
-  %114 = getelementptr i8, ptr %0, i64 912
+  %114 = getelementptr i8, ptr %0, i64 1040
   %115 = load i64, ptr %114, align 8
   %116 = icmp sgt i64 %115, 0
   br i1 %116, label %forbody.lr.ph.i.i.i, label %"$Scheduler.leave_lists.exit"
 
 forbody.lr.ph.i.i.i:                              ; preds = %then.i
-  %117 = getelementptr i8, ptr %0, i64 904
+  %117 = getelementptr i8, ptr %0, i64 1032
   %118 = load ptr, ptr %117, align 8
   br label %forbody.i.i.i
 
@@ -6498,13 +6499,13 @@ merge1.i.i.i:                                     ; preds = %forbody.i.i.i
   br i1 %exitcond.not.i.i.i, label %"$Scheduler.leave_lists.exit", label %forbody.i.i.i
 
 else.i:                                           ; preds = %"$Scheduler.forget.exit"
-  %123 = getelementptr i8, ptr %0, i64 888
+  %123 = getelementptr i8, ptr %0, i64 1016
   %124 = load i64, ptr %123, align 8
   %125 = icmp sgt i64 %124, 0
   br i1 %125, label %forbody.lr.ph.i.i10.i, label %merge.i
 
 forbody.lr.ph.i.i10.i:                            ; preds = %else.i
-  %126 = getelementptr i8, ptr %0, i64 880
+  %126 = getelementptr i8, ptr %0, i64 1008
   %127 = load ptr, ptr %126, align 8
   br label %forbody.i.i11.i
 
@@ -6550,7 +6551,7 @@ merge.i:                                          ; preds = %merge1.i.i13.i, %me
   br i1 %141, label %then2.i, label %"$Scheduler.leave_lists.exit"
 
 then2.i:                                          ; preds = %merge.i
-  %142 = getelementptr i8, ptr %0, i64 1200
+  %142 = getelementptr i8, ptr %0, i64 1328
   %143 = load i32, ptr %142, align 4
   %144 = add i32 %143, -1
   store i32 %144, ptr %142, align 4
@@ -6564,14 +6565,14 @@ then2.i:                                          ; preds = %merge.i
 
 whilebody.lr.ph.i:                                ; preds = %"$Scheduler.leave_lists.exit"
   %148 = getelementptr i8, ptr %1, i64 80
-  %149 = getelementptr i8, ptr %0, i64 720
-  %150 = getelementptr i8, ptr %0, i64 704
-  %151 = getelementptr i8, ptr %0, i64 672
-  %152 = getelementptr i8, ptr %0, i64 736
-  %153 = getelementptr i8, ptr %0, i64 668
-  %154 = getelementptr i8, ptr %0, i64 684
-  %155 = getelementptr i8, ptr %0, i64 688
-  %156 = getelementptr i8, ptr %0, i64 676
+  %149 = getelementptr i8, ptr %0, i64 848
+  %150 = getelementptr i8, ptr %0, i64 832
+  %151 = getelementptr i8, ptr %0, i64 800
+  %152 = getelementptr i8, ptr %0, i64 864
+  %153 = getelementptr i8, ptr %0, i64 796
+  %154 = getelementptr i8, ptr %0, i64 812
+  %155 = getelementptr i8, ptr %0, i64 816
+  %156 = getelementptr i8, ptr %0, i64 804
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -6655,11 +6656,11 @@ else4.i.i:                                        ; preds = %merge.i.i14
   br i1 %194, label %then.i17, label %"$Scheduler.give_row.exit"
 
 then.i17:                                         ; preds = %"$Scheduler.release_pages.exit"
-  %195 = getelementptr i8, ptr %0, i64 1072
-  %196 = getelementptr i8, ptr %0, i64 1080
+  %195 = getelementptr i8, ptr %0, i64 1200
+  %196 = getelementptr i8, ptr %0, i64 1208
   %197 = load i64, ptr %196, align 8
   %198 = add i64 %197, 1
-  %199 = getelementptr i8, ptr %0, i64 1088
+  %199 = getelementptr i8, ptr %0, i64 1216
   %200 = load i64, ptr %199, align 8
   %.not.i.i.i = icmp slt i64 %200, %198
   %.pre.i.i18 = load ptr, ptr %195, align 8
@@ -6701,7 +6702,7 @@ merge.i.i19:                                      ; preds = %merge7.i.i.i, %then
   br i1 %212, label %then, label %merge
 
 then:                                             ; preds = %"$Scheduler.give_row.exit"
-  %213 = getelementptr i8, ptr %0, i64 1204
+  %213 = getelementptr i8, ptr %0, i64 1332
   %214 = load i32, ptr %213, align 4
   %215 = add i32 %214, -1
   store i32 %215, ptr %213, align 4
@@ -6709,9 +6710,9 @@ then:                                             ; preds = %"$Scheduler.give_ro
 
 merge:                                            ; preds = %"$Scheduler.give_row.exit", %then
   store i32 3, ptr %111, align 4
-  %216 = getelementptr i8, ptr %0, i64 952
+  %216 = getelementptr i8, ptr %0, i64 1080
   %217 = load ptr, ptr %216, align 8
-  %218 = getelementptr i8, ptr %0, i64 960
+  %218 = getelementptr i8, ptr %0, i64 1088
   %219 = load i64, ptr %218, align 8
   %220 = getelementptr ptr, ptr %217, i64 %219
   store ptr %1, ptr %220, align 8
@@ -7568,7 +7569,7 @@ entry:
   %spec.select = sub i64 %3, %7
   %spec.select9 = select i1 %.not, ptr @"$string.20", ptr @"$string.21"
   %8 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %text, i64 256, ptr nonnull @"$string.22", i64 %2, i64 %spec.select, ptr nonnull %spec.select9)
-  %9 = getelementptr i8, ptr %0, i64 656
+  %9 = getelementptr i8, ptr %0, i64 784
   %10 = getelementptr i8, ptr %1, i64 80
   %11 = getelementptr i8, ptr %1, i64 64
   %12 = load i32, ptr %11, align 4
@@ -7576,10 +7577,10 @@ entry:
   br i1 %13, label %and.lhs.true.lr.ph.i, label %"$Scheduler.withdraw_pages.exit"
 
 and.lhs.true.lr.ph.i:                             ; preds = %entry
-  %14 = getelementptr i8, ptr %0, i64 720
-  %15 = getelementptr i8, ptr %0, i64 680
-  %16 = getelementptr i8, ptr %0, i64 744
-  %17 = getelementptr i8, ptr %0, i64 704
+  %14 = getelementptr i8, ptr %0, i64 848
+  %15 = getelementptr i8, ptr %0, i64 808
+  %16 = getelementptr i8, ptr %0, i64 872
+  %17 = getelementptr i8, ptr %0, i64 832
   br label %and.lhs.true.i
 
 whilebody.i:                                      ; preds = %then.i.i.i, %merge.i.i.i
@@ -7656,9 +7657,9 @@ then.i.i.i:                                       ; preds = %merge.i.i.i
   br label %whilebody.i
 
 "$Scheduler.withdraw_pages.exit":                 ; preds = %whilebody.i, %and.lhs.true.i, %or.lhs.false.i.i, %entry
-  %56 = getelementptr i8, ptr %0, i64 976
+  %56 = getelementptr i8, ptr %0, i64 1104
   %57 = load ptr, ptr %56, align 8
-  %58 = getelementptr i8, ptr %0, i64 984
+  %58 = getelementptr i8, ptr %0, i64 1112
   %59 = load i64, ptr %58, align 8
   %60 = getelementptr %11, ptr %57, i64 %59
   %61 = add i64 %59, 1
@@ -7686,7 +7687,7 @@ then.i.i.i:                                       ; preds = %merge.i.i.i
   store i32 %72, ptr %73, align 4
   %74 = getelementptr i8, ptr %60, i64 36
   store i32 -1, ptr %74, align 4
-  %75 = getelementptr i8, ptr %0, i64 1208
+  %75 = getelementptr i8, ptr %0, i64 1336
   %76 = load i64, ptr %75, align 8
   %77 = getelementptr i8, ptr %60, i64 208
   store i64 %76, ptr %77, align 8
@@ -7752,7 +7753,7 @@ merge:                                            ; preds = %or.lhs.false
   %13 = load i64, ptr %12, align 8
   %14 = sext i32 %2 to i64
   %15 = add i64 %13, %14
-  %16 = getelementptr i8, ptr %0, i64 24
+  %16 = getelementptr i8, ptr %0, i64 52
   %17 = load i32, ptr %16, align 4
   %18 = sext i32 %17 to i64
   %19 = icmp sgt i64 %15, %18
@@ -7874,7 +7875,7 @@ merge5:                                           ; preds = %forbody
 define internal fastcc noundef i32 @"$Loop.grow_state"(ptr %0, ptr nocapture %1, i32 %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 684
+  %4 = getelementptr i8, ptr %0, i64 208
   %.val = load i32, ptr %4, align 4
   %5 = getelementptr i8, ptr %1, i64 88
   %.val9 = load i64, ptr %5, align 8
@@ -7884,9 +7885,9 @@ entry:
   %9 = trunc i64 %.val9 to i32
   %10 = sub i32 %8, %9
   %11 = tail call i32 @llvm.smax.i32(i32 %10, i32 0)
-  %12 = getelementptr i8, ptr %0, i64 1348
+  %12 = getelementptr i8, ptr %0, i64 964
   %.val12.i = load i32, ptr %12, align 4
-  %13 = getelementptr i8, ptr %0, i64 1356
+  %13 = getelementptr i8, ptr %0, i64 972
   %.val13.i = load i32, ptr %13, align 4
   %14 = add i32 %.val13.i, %.val12.i
   %15 = icmp slt i32 %14, %11
@@ -7897,15 +7898,15 @@ forcond.preheader:                                ; preds = %entry
   br i1 %16, label %forbody.lr.ph, label %common.ret
 
 forbody.lr.ph:                                    ; preds = %forcond.preheader
-  %17 = getelementptr i8, ptr %0, i64 1336
-  %18 = getelementptr i8, ptr %0, i64 1416
-  %19 = getelementptr i8, ptr %0, i64 1400
-  %20 = getelementptr i8, ptr %0, i64 1352
+  %17 = getelementptr i8, ptr %0, i64 952
+  %18 = getelementptr i8, ptr %0, i64 1032
+  %19 = getelementptr i8, ptr %0, i64 1016
+  %20 = getelementptr i8, ptr %0, i64 968
   %21 = getelementptr i8, ptr %1, i64 80
-  %22 = getelementptr i8, ptr %0, i64 1552
+  %22 = getelementptr i8, ptr %0, i64 1168
   %23 = getelementptr i8, ptr %1, i64 72
-  %24 = getelementptr i8, ptr %0, i64 1872
-  %25 = getelementptr i8, ptr %0, i64 1876
+  %24 = getelementptr i8, ptr %0, i64 1488
+  %25 = getelementptr i8, ptr %0, i64 1492
   br label %forbody
 
 then.i:                                           ; preds = %entry
@@ -7913,7 +7914,7 @@ then.i:                                           ; preds = %entry
   br i1 %.not.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = getelementptr i8, ptr %0, i64 1340
+  %26 = getelementptr i8, ptr %0, i64 956
   %27 = load i32, ptr %26, align 4
   %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.34", i32 %11, i32 %14, i32 %27)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
@@ -8110,14 +8111,14 @@ then.i:                                           ; preds = %merge.i
 define internal fastcc i32 @"$Loop.decode_last_token"(ptr %0, ptr nocapture %1, ptr %2, ptr %3) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %4 = getelementptr i8, ptr %0, i64 1960
-  %5 = getelementptr i8, ptr %0, i64 2312
+  %4 = getelementptr i8, ptr %0, i64 1576
+  %5 = getelementptr i8, ptr %0, i64 1928
   store ptr null, ptr %5, align 8
-  %6 = getelementptr i8, ptr %0, i64 2080
+  %6 = getelementptr i8, ptr %0, i64 1696
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %4, i8 0, i64 44, i1 false)
   %7 = load ptr, ptr %6, align 8
   store i32 0, ptr %7, align 4
-  %8 = getelementptr i8, ptr %0, i64 2216
+  %8 = getelementptr i8, ptr %0, i64 1832
   %9 = load ptr, ptr %8, align 8
   store i32 0, ptr %9, align 4
   %10 = getelementptr i8, ptr %1, i64 72
@@ -8126,25 +8127,25 @@ entry:
   %13 = load i32, ptr %12, align 4
   %14 = getelementptr i8, ptr %1, i64 16
   %15 = load ptr, ptr %14, align 8
-  %16 = getelementptr i8, ptr %0, i64 20
+  %16 = getelementptr i8, ptr %0, i64 56
   %17 = load i32, ptr %16, align 4
-  %18 = getelementptr i8, ptr %0, i64 2072
+  %18 = getelementptr i8, ptr %0, i64 1688
   %19 = load ptr, ptr %18, align 8
   %20 = load i32, ptr %4, align 4
   %21 = sext i32 %20 to i64
   %22 = getelementptr i32, ptr %19, i64 %21
   store i32 -1, ptr %22, align 4
-  %23 = getelementptr i8, ptr %0, i64 2012
+  %23 = getelementptr i8, ptr %0, i64 1628
   %.val.i.i = load i32, ptr %23, align 4
-  %24 = getelementptr i8, ptr %0, i64 2248
+  %24 = getelementptr i8, ptr %0, i64 1864
   %.val29.i.i = load ptr, ptr %24, align 8
   %25 = sext i32 %11 to i64
   %26 = sext i32 %.val.i.i to i64
   %27 = mul nsw i64 %26, %25
   %28 = getelementptr i32, ptr %.val29.i.i, i64 %27
-  %29 = getelementptr i8, ptr %0, i64 2048
-  %30 = getelementptr i8, ptr %0, i64 2056
-  %31 = getelementptr i8, ptr %0, i64 2064
+  %29 = getelementptr i8, ptr %0, i64 1664
+  %30 = getelementptr i8, ptr %0, i64 1672
+  %31 = getelementptr i8, ptr %0, i64 1680
   %32 = load i32, ptr %4, align 4
   %33 = sext i32 %13 to i64
   %34 = getelementptr i32, ptr %15, i64 %33
@@ -8170,14 +8171,14 @@ entry:
   %51 = add i32 %50, 1
   store i32 %51, ptr %4, align 4
   %52 = add i32 %13, 1
-  %53 = getelementptr i8, ptr %0, i64 2088
+  %53 = getelementptr i8, ptr %0, i64 1704
   %54 = load ptr, ptr %53, align 8
-  %55 = getelementptr i8, ptr %0, i64 1968
+  %55 = getelementptr i8, ptr %0, i64 1584
   %56 = load i32, ptr %55, align 4
   %57 = sext i32 %56 to i64
   %58 = getelementptr i32, ptr %54, i64 %57
   store i32 %52, ptr %58, align 4
-  %59 = getelementptr i8, ptr %0, i64 2096
+  %59 = getelementptr i8, ptr %0, i64 1712
   %60 = load ptr, ptr %59, align 8
   %61 = load i32, ptr %55, align 4
   %62 = sext i32 %61 to i64
@@ -8191,11 +8192,11 @@ entry:
   %68 = sext i32 %65 to i64
   %69 = getelementptr i32, ptr %67, i64 %68
   store i32 %66, ptr %69, align 4
-  %70 = getelementptr i8, ptr %0, i64 1972
+  %70 = getelementptr i8, ptr %0, i64 1588
   %71 = load i32, ptr %70, align 4
   %72 = add i32 %71, 1
   store i32 %72, ptr %70, align 4
-  %73 = getelementptr i8, ptr %0, i64 1964
+  %73 = getelementptr i8, ptr %0, i64 1580
   %74 = load i32, ptr %73, align 4
   %75 = add i32 %74, 1
   store i32 %75, ptr %73, align 4
@@ -8203,9 +8204,9 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %76 = getelementptr i8, ptr %0, i64 1976
+  %76 = getelementptr i8, ptr %0, i64 1592
   %77 = load i32, ptr %76, align 4
-  %78 = getelementptr i8, ptr %0, i64 2104
+  %78 = getelementptr i8, ptr %0, i64 1720
   %79 = load ptr, ptr %78, align 8
   %80 = sext i32 %77 to i64
   %81 = getelementptr i32, ptr %79, i64 %80
@@ -8216,15 +8217,15 @@ then:                                             ; preds = %entry
   br label %merge
 
 merge:                                            ; preds = %entry, %then
-  %83 = getelementptr i8, ptr %0, i64 1872
+  %83 = getelementptr i8, ptr %0, i64 1488
   %84 = load i32, ptr %83, align 4
-  %85 = getelementptr i8, ptr %0, i64 1876
+  %85 = getelementptr i8, ptr %0, i64 1492
   %86 = load i32, ptr %85, align 4
   %87 = icmp slt i32 %84, %86
   br i1 %87, label %then.i.i, label %"$Scheduler.write_table_range.exit.i"
 
 then.i.i:                                         ; preds = %merge
-  %88 = getelementptr i8, ptr %0, i64 1552
+  %88 = getelementptr i8, ptr %0, i64 1168
   %89 = load ptr, ptr %88, align 8
   %90 = getelementptr i8, ptr %89, i64 36
   store i32 %84, ptr %90, align 4
@@ -8241,7 +8242,7 @@ then.i.i:                                         ; preds = %merge
   br i1 %.not.i.i, label %"$RankGroup.step.exit.i", label %then.i
 
 "$RankGroup.step.exit.i":                         ; preds = %"$Scheduler.write_table_range.exit.i"
-  %96 = getelementptr i8, ptr %0, i64 2256
+  %96 = getelementptr i8, ptr %0, i64 1872
   %97 = tail call fastcc i32 @"$RankGroup.land"(ptr %94, ptr %96, ptr %3)
   %.not.i = icmp eq i32 %97, 0
   br i1 %.not.i, label %merge1, label %then.i
@@ -8252,7 +8253,7 @@ then.i:                                           ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i, label %"$Loop.run_step.exit", label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %98 = getelementptr i8, ptr %0, i64 2574
+  %98 = getelementptr i8, ptr %0, i64 2190
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %98, ptr noundef nonnull align 1 dereferenceable(1024) %3, i64 1024, i1 false)
   br label %"$Loop.run_step.exit"
 
@@ -8265,21 +8266,21 @@ common.ret:                                       ; preds = %forcond1.merge3_cri
   ret i32 %common.ret.op
 
 merge1:                                           ; preds = %"$RankGroup.step.exit.i"
-  %99 = getelementptr i8, ptr %0, i64 1896
-  %100 = getelementptr i8, ptr %0, i64 692
+  %99 = getelementptr i8, ptr %0, i64 1512
+  %100 = getelementptr i8, ptr %0, i64 200
   %101 = load i32, ptr %100, align 4
   store i32 %101, ptr %83, align 4
   store i32 0, ptr %85, align 4
   %102 = load i64, ptr %99, align 8
   %103 = add i64 %102, 1
   store i64 %103, ptr %99, align 8
-  %104 = getelementptr i8, ptr %0, i64 1912
+  %104 = getelementptr i8, ptr %0, i64 1528
   %105 = load i64, ptr %104, align 8
   %106 = load i32, ptr %73, align 4
   %107 = sext i32 %106 to i64
   %108 = add i64 %105, %107
   store i64 %108, ptr %104, align 8
-  %109 = getelementptr i8, ptr %0, i64 1904
+  %109 = getelementptr i8, ptr %0, i64 1520
   %110 = load i64, ptr %109, align 8
   %111 = load i32, ptr %4, align 4
   %112 = sext i32 %111 to i64
@@ -8291,9 +8292,9 @@ merge1:                                           ; preds = %"$RankGroup.step.ex
   store i32 %116, ptr %12, align 4
   %117 = getelementptr i8, ptr %1, i64 499
   store i8 0, ptr %117, align 1
-  %118 = getelementptr i8, ptr %0, i64 1976
+  %118 = getelementptr i8, ptr %0, i64 1592
   %119 = load i32, ptr %118, align 4
-  %120 = getelementptr i8, ptr %0, i64 2028
+  %120 = getelementptr i8, ptr %0, i64 1644
   %.val = load i32, ptr %120, align 4
   %121 = icmp sgt i32 %119, 0
   br i1 %121, label %forbody.lr.ph.i.i, label %common.ret
@@ -12567,31 +12568,31 @@ common.ret:                                       ; preds = %entry, %then2, %"$S
   ret void
 
 merge:                                            ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 680
-  %6 = getelementptr i8, ptr %0, i64 2574
-  %7 = getelementptr i8, ptr %0, i64 1592
+  %5 = getelementptr i8, ptr %0, i64 168
+  %6 = getelementptr i8, ptr %0, i64 2190
+  %7 = getelementptr i8, ptr %0, i64 1208
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %whilebody.lr.ph.i, label %condition1.preheader.i
 
 whilebody.lr.ph.i:                                ; preds = %merge
-  %10 = getelementptr i8, ptr %0, i64 1584
-  %11 = getelementptr i8, ptr %0, i64 1656
-  %12 = getelementptr i8, ptr %0, i64 1664
-  %13 = getelementptr i8, ptr %0, i64 1888
+  %10 = getelementptr i8, ptr %0, i64 1200
+  %11 = getelementptr i8, ptr %0, i64 1272
+  %12 = getelementptr i8, ptr %0, i64 1280
+  %13 = getelementptr i8, ptr %0, i64 1504
   br label %whilebody.i
 
 condition1.preheader.i:                           ; preds = %whilebody.i, %merge
-  %14 = getelementptr i8, ptr %0, i64 1568
+  %14 = getelementptr i8, ptr %0, i64 1184
   %15 = load i64, ptr %14, align 8
   %16 = icmp sgt i64 %15, 0
   br i1 %16, label %whilebody2.lr.ph.i, label %"$Scheduler.fail_all.exit"
 
 whilebody2.lr.ph.i:                               ; preds = %condition1.preheader.i
-  %17 = getelementptr i8, ptr %0, i64 1560
-  %18 = getelementptr i8, ptr %0, i64 1656
-  %19 = getelementptr i8, ptr %0, i64 1664
-  %20 = getelementptr i8, ptr %0, i64 1888
+  %17 = getelementptr i8, ptr %0, i64 1176
+  %18 = getelementptr i8, ptr %0, i64 1272
+  %19 = getelementptr i8, ptr %0, i64 1280
+  %20 = getelementptr i8, ptr %0, i64 1504
   br label %whilebody2.i
 
 whilebody.i:                                      ; preds = %whilebody.i, %whilebody.lr.ph.i
@@ -12701,13 +12702,13 @@ whilebody2.i:                                     ; preds = %whilebody2.i, %whil
   br i1 %84, label %whilebody2.i, label %"$Scheduler.fail_all.exit"
 
 "$Scheduler.fail_all.exit":                       ; preds = %whilebody2.i, %condition1.preheader.i
-  %85 = getelementptr i8, ptr %0, i64 2573
+  %85 = getelementptr i8, ptr %0, i64 2189
   %86 = load i8, ptr %85, align 1
   %87 = trunc i8 %86 to i1
   br i1 %87, label %then2, label %common.ret
 
 then2:                                            ; preds = %"$Scheduler.fail_all.exit"
-  %88 = getelementptr i8, ptr %0, i64 2424
+  %88 = getelementptr i8, ptr %0, i64 2040
   %89 = tail call i32 @pthread_mutex_lock(ptr %88)
   store i8 0, ptr %85, align 1
   %90 = tail call i32 @pthread_mutex_unlock(ptr %88)
@@ -12718,20 +12719,20 @@ define internal fastcc void @"$Loop.publish"(ptr %0) unnamed_addr {
 entry:
   %time.i.i = alloca %6, align 8
   %one.i.i = alloca i64, align 8
-  %1 = getelementptr i8, ptr %0, i64 2424
+  %1 = getelementptr i8, ptr %0, i64 2040
   %2 = tail call i32 @pthread_mutex_lock(ptr %1)
-  %3 = getelementptr i8, ptr %0, i64 1656
-  %4 = getelementptr i8, ptr %0, i64 3696
-  %5 = getelementptr i8, ptr %0, i64 1664
+  %3 = getelementptr i8, ptr %0, i64 1272
+  %4 = getelementptr i8, ptr %0, i64 3312
+  %5 = getelementptr i8, ptr %0, i64 1280
   %6 = load i64, ptr %5, align 8
   %7 = icmp sgt i64 %6, 0
   br i1 %7, label %and.lhs.true.lr.ph.i, label %merge.i
 
 and.lhs.true.lr.ph.i:                             ; preds = %entry
-  %8 = getelementptr i8, ptr %0, i64 3680
-  %9 = getelementptr i8, ptr %0, i64 3712
-  %10 = getelementptr i8, ptr %0, i64 3688
-  %11 = getelementptr i8, ptr %0, i64 3704
+  %8 = getelementptr i8, ptr %0, i64 3296
+  %9 = getelementptr i8, ptr %0, i64 3328
+  %10 = getelementptr i8, ptr %0, i64 3304
+  %11 = getelementptr i8, ptr %0, i64 3320
   %.pre.i = load i64, ptr %9, align 8
   br label %and.lhs.true.i
 
@@ -12876,26 +12877,26 @@ merge1.i.i.i:                                     ; preds = %merge1.i.i.i.loopex
 then.i:                                           ; preds = %merge.i
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %one.i.i)
   store i64 1, ptr %one.i.i, align 8
-  %73 = getelementptr i8, ptr %0, i64 3720
+  %73 = getelementptr i8, ptr %0, i64 3336
   %74 = load i32, ptr %73, align 4
   %75 = call i64 @write(i32 %74, ptr nonnull %one.i.i, i64 8)
-  %76 = getelementptr i8, ptr %0, i64 2512
+  %76 = getelementptr i8, ptr %0, i64 2128
   %77 = tail call i32 @pthread_cond_broadcast(ptr %76)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %one.i.i)
   br label %"$Loop.publish_events.exit"
 
 "$Loop.publish_events.exit":                      ; preds = %merge.i, %then.i
-  %78 = getelementptr i8, ptr %0, i64 1632
-  %79 = getelementptr i8, ptr %0, i64 1640
+  %78 = getelementptr i8, ptr %0, i64 1248
+  %79 = getelementptr i8, ptr %0, i64 1256
   %80 = load i64, ptr %79, align 8
   %81 = icmp sgt i64 %80, 0
   br i1 %81, label %forbody.lr.ph.i, label %"$Loop.remove_ended.exit"
 
 forbody.lr.ph.i:                                  ; preds = %"$Loop.publish_events.exit"
-  %82 = getelementptr i8, ptr %0, i64 3632
-  %83 = getelementptr i8, ptr %0, i64 3624
-  %84 = getelementptr i8, ptr %0, i64 3656
-  %85 = getelementptr i8, ptr %0, i64 3648
+  %82 = getelementptr i8, ptr %0, i64 3248
+  %83 = getelementptr i8, ptr %0, i64 3240
+  %84 = getelementptr i8, ptr %0, i64 3272
+  %85 = getelementptr i8, ptr %0, i64 3264
   br label %forbody.i
 
 forbody.i:                                        ; preds = %"$remove.exit13.i", %forbody.lr.ph.i
@@ -12986,8 +12987,8 @@ merge.i12.i:                                      ; preds = %forbody.i.i8.i
   %123 = load i64, ptr %122, align 8
   %124 = add i64 %121, %123
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i)
-  %125 = getelementptr i8, ptr %0, i64 3648
-  %126 = getelementptr i8, ptr %0, i64 3656
+  %125 = getelementptr i8, ptr %0, i64 3264
+  %126 = getelementptr i8, ptr %0, i64 3272
   %127 = load i64, ptr %126, align 8
   %128 = icmp sgt i64 %127, 0
   br i1 %128, label %forbody.i21.preheader, label %"$Loop.publish_outputs.exit"
@@ -13131,51 +13132,51 @@ then.i.i.epil:                                    ; preds = %forbody.i21.epil
   br i1 %epil.iter49.cmp.not, label %"$Loop.publish_outputs.exit", label %forbody.i21.epil, !llvm.loop !49
 
 "$Loop.publish_outputs.exit":                     ; preds = %"$Loop.publish_outputs.exit.loopexit.unr-lcssa", %"$Sequence.publish_outputs.exit.i.epil", %"$Loop.remove_ended.exit"
-  %185 = getelementptr i8, ptr %0, i64 3752
-  %186 = getelementptr i8, ptr %0, i64 1896
+  %185 = getelementptr i8, ptr %0, i64 3368
+  %186 = getelementptr i8, ptr %0, i64 1512
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %185, ptr noundef nonnull align 8 dereferenceable(64) %186, i64 64, i1 false)
-  %187 = getelementptr i8, ptr %0, i64 1340
+  %187 = getelementptr i8, ptr %0, i64 956
   %188 = load i32, ptr %187, align 4
-  %189 = getelementptr i8, ptr %0, i64 3816
+  %189 = getelementptr i8, ptr %0, i64 3432
   store i32 %188, ptr %189, align 4
-  %190 = getelementptr i8, ptr %0, i64 1348
-  %191 = getelementptr i8, ptr %0, i64 3820
+  %190 = getelementptr i8, ptr %0, i64 964
+  %191 = getelementptr i8, ptr %0, i64 3436
   %192 = load <2 x i32>, ptr %190, align 4
   store <2 x i32> %192, ptr %191, align 4
-  %193 = getelementptr i8, ptr %0, i64 1356
+  %193 = getelementptr i8, ptr %0, i64 972
   %194 = load i32, ptr %193, align 4
-  %195 = getelementptr i8, ptr %0, i64 3828
+  %195 = getelementptr i8, ptr %0, i64 3444
   store i32 %194, ptr %195, align 4
-  %196 = getelementptr i8, ptr %0, i64 1392
+  %196 = getelementptr i8, ptr %0, i64 1008
   %197 = load i64, ptr %196, align 8
-  %198 = getelementptr i8, ptr %0, i64 3832
+  %198 = getelementptr i8, ptr %0, i64 3448
   store i64 %197, ptr %198, align 8
-  %199 = getelementptr i8, ptr %0, i64 1568
+  %199 = getelementptr i8, ptr %0, i64 1184
   %200 = load i64, ptr %199, align 8
   %201 = trunc i64 %200 to i32
-  %202 = getelementptr i8, ptr %0, i64 3840
+  %202 = getelementptr i8, ptr %0, i64 3456
   store i32 %201, ptr %202, align 4
-  %203 = getelementptr i8, ptr %0, i64 1592
+  %203 = getelementptr i8, ptr %0, i64 1208
   %204 = load i64, ptr %203, align 8
   %205 = trunc i64 %204 to i32
-  %206 = getelementptr i8, ptr %0, i64 3844
+  %206 = getelementptr i8, ptr %0, i64 3460
   store i32 %205, ptr %206, align 4
-  %207 = getelementptr i8, ptr %0, i64 1880
+  %207 = getelementptr i8, ptr %0, i64 1496
   %208 = load i32, ptr %207, align 4
-  %209 = getelementptr i8, ptr %0, i64 3848
+  %209 = getelementptr i8, ptr %0, i64 3464
   store i32 %208, ptr %209, align 4
-  %210 = getelementptr i8, ptr %0, i64 3888
-  %211 = getelementptr i8, ptr %0, i64 3856
+  %210 = getelementptr i8, ptr %0, i64 3504
+  %211 = getelementptr i8, ptr %0, i64 3472
   %212 = load <4 x i64>, ptr %210, align 8
   store <4 x i64> %212, ptr %211, align 8
-  %213 = getelementptr i8, ptr %0, i64 1884
+  %213 = getelementptr i8, ptr %0, i64 1500
   %214 = load i32, ptr %213, align 4
   %215 = icmp eq i32 %214, 0
   br i1 %215, label %"$Scheduler.nearest_deadline.exit.thread.i", label %merge.i.i24
 
 merge.i.i24:                                      ; preds = %"$Loop.publish_outputs.exit"
-  %216 = getelementptr i8, ptr %0, i64 1584
-  %217 = getelementptr i8, ptr %0, i64 1560
+  %216 = getelementptr i8, ptr %0, i64 1200
+  %217 = getelementptr i8, ptr %0, i64 1176
   %218 = add i64 %204, %200
   %219 = icmp sgt i64 %218, 0
   br i1 %219, label %forbody.i.i.preheader, label %"$Scheduler.nearest_deadline.exit.thread.i"
@@ -13251,7 +13252,7 @@ merge2.i.i.1:                                     ; preds = %then3.i.i.1, %else4
   br i1 %niter58.ncmp.1, label %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", label %forbody.i.i
 
 "$Scheduler.nearest_deadline.exit.thread.i":      ; preds = %merge.i.i24, %"$Loop.publish_outputs.exit"
-  %246 = getelementptr i8, ptr %0, i64 3952
+  %246 = getelementptr i8, ptr %0, i64 3568
   %247 = load i64, ptr %246, align 8
   br label %"$Loop.next_wake.exit"
 
@@ -13292,7 +13293,7 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
 
 "$Scheduler.nearest_deadline.exit.i":             ; preds = %"$Scheduler.nearest_deadline.exit.i.unr-lcssa", %merge2.i.i.epil
   %nearest.1.i.fr.i.lcssa = phi i64 [ %nearest.1.i.fr.i.lcssa.ph, %"$Scheduler.nearest_deadline.exit.i.unr-lcssa" ], [ %nearest.1.i.fr.i.epil, %merge2.i.i.epil ]
-  %259 = getelementptr i8, ptr %0, i64 3952
+  %259 = getelementptr i8, ptr %0, i64 3568
   %260 = load i64, ptr %259, align 8
   %261 = icmp eq i64 %nearest.1.i.fr.i.lcssa, 0
   %262 = call i64 @llvm.smin.i64(i64 %260, i64 %nearest.1.i.fr.i.lcssa)
@@ -13305,25 +13306,25 @@ merge2.i.i.epil:                                  ; preds = %then3.i.i.epil, %el
   %263 = phi i64 [ %247, %"$Scheduler.nearest_deadline.exit.thread.i" ], [ %spec.select.i, %"$Scheduler.nearest_deadline.exit.i" ]
   %264 = icmp sgt i64 %.in.i, 0
   %common.ret.op.i = select i1 %264, i64 %263, i64 %common.ret.op.i10.i
-  %265 = getelementptr i8, ptr %0, i64 3736
+  %265 = getelementptr i8, ptr %0, i64 3352
   store i64 %common.ret.op.i, ptr %265, align 8
-  %266 = getelementptr i8, ptr %0, i64 1808
+  %266 = getelementptr i8, ptr %0, i64 1424
   %.val.i = load i64, ptr %266, align 8
   %267 = icmp sgt i64 %.val.i, 0
   br i1 %267, label %or.lhs.false.i, label %"$Loop.next_plan.exit"
 
 or.lhs.false.i:                                   ; preds = %"$Loop.next_wake.exit"
-  %268 = getelementptr i8, ptr %0, i64 1824
+  %268 = getelementptr i8, ptr %0, i64 1440
   %269 = load i8, ptr %268, align 1
   %270 = trunc i8 %269 to i1
   br i1 %270, label %"$Loop.next_plan.exit", label %merge.i26
 
 merge.i26:                                        ; preds = %or.lhs.false.i
-  %271 = getelementptr i8, ptr %0, i64 3920
+  %271 = getelementptr i8, ptr %0, i64 3536
   %272 = load i64, ptr %271, align 8
-  %273 = getelementptr i8, ptr %0, i64 4112
+  %273 = getelementptr i8, ptr %0, i64 3728
   %274 = load i64, ptr %273, align 8
-  %275 = getelementptr i8, ptr %0, i64 728
+  %275 = getelementptr i8, ptr %0, i64 344
   %.val6.i = load double, ptr %275, align 8
   %276 = sitofp i64 %274 to double
   %277 = fmul double %.val6.i, %276
@@ -13338,7 +13339,7 @@ merge.i26:                                        ; preds = %or.lhs.false.i
 
 "$Loop.next_plan.exit":                           ; preds = %"$Loop.next_wake.exit", %or.lhs.false.i, %merge.i26
   %common.ret.op.i25 = phi i64 [ %284, %merge.i26 ], [ 0, %or.lhs.false.i ], [ 0, %"$Loop.next_wake.exit" ]
-  %285 = getelementptr i8, ptr %0, i64 3928
+  %285 = getelementptr i8, ptr %0, i64 3544
   store i64 %common.ret.op.i25, ptr %285, align 8
   %286 = call i32 @pthread_mutex_unlock(ptr %1)
   %287 = load i64, ptr %79, align 8
@@ -13528,15 +13529,15 @@ then.i:                                           ; preds = %entry
   br label %"$status.clear.exit"
 
 "$status.clear.exit":                             ; preds = %entry, %then.i
-  %4 = getelementptr i8, ptr %0, i64 2424
+  %4 = getelementptr i8, ptr %0, i64 2040
   %5 = tail call i32 @pthread_mutex_lock(ptr %4)
-  %6 = getelementptr i8, ptr %0, i64 3632
+  %6 = getelementptr i8, ptr %0, i64 3248
   %7 = load i64, ptr %6, align 8
   %8 = icmp sgt i64 %7, 0
   br i1 %8, label %forbody.lr.ph.i, label %then
 
 forbody.lr.ph.i:                                  ; preds = %"$status.clear.exit"
-  %9 = getelementptr i8, ptr %0, i64 3624
+  %9 = getelementptr i8, ptr %0, i64 3240
   %10 = load ptr, ptr %9, align 8
   br label %forbody.i
 
@@ -13586,9 +13587,9 @@ merge:                                            ; preds = %forbody.i
   %. = select i1 %2, i64 497, i64 498
   %23 = getelementptr i8, ptr %13, i64 %.
   store i8 1, ptr %23, align 1
-  %24 = getelementptr i8, ptr %0, i64 2571
+  %24 = getelementptr i8, ptr %0, i64 2187
   store i8 1, ptr %24, align 1
-  %25 = getelementptr i8, ptr %0, i64 2464
+  %25 = getelementptr i8, ptr %0, i64 2080
   %26 = tail call i32 @pthread_cond_signal(ptr %25)
   %27 = tail call i32 @pthread_mutex_unlock(ptr %4)
   br label %common.ret
@@ -13724,7 +13725,7 @@ common.ret:                                       ; preds = %"$find_engine.exit.
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 10352
+  %28 = getelementptr i8, ptr %22, i64 9968
   %29 = load i32, ptr %28, align 4
   br label %common.ret
 }
@@ -21485,7 +21486,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -24872,7 +24873,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit"
 
@@ -37294,7 +37295,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i"
 
@@ -37553,7 +37554,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1128", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1129", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).162.exit.i.i.i.i"
 
@@ -38148,7 +38149,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1131", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1132", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -40523,13 +40524,13 @@ common.ret:                                       ; preds = %merge.i, %merge, %"
 
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %27 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %28 = getelementptr i8, ptr %22, i64 8088
+  %28 = getelementptr i8, ptr %22, i64 7704
   %.val.i = load i64, ptr %28, align 8
   %29 = icmp sgt i64 %.val.i, 0
   br i1 %29, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
-  %30 = getelementptr i8, ptr %22, i64 8116
+  %30 = getelementptr i8, ptr %22, i64 7732
   %31 = load i32, ptr %30, align 4
   br label %common.ret
 }
@@ -50580,10 +50581,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
 
 merge:                                            ; preds = %or.lhs.false1
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i)
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9056
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8672
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10312
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10344
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 9928
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 9960
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = icmp slt i64 %39, %40
@@ -50593,8 +50594,8 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %44, label %forbody.lr.ph.i.i, label %"$EventRing.take.exit.i"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %45 = getelementptr i8, ptr %spec.select.i.i, i64 10336
-  %46 = getelementptr i8, ptr %spec.select.i.i, i64 10320
+  %45 = getelementptr i8, ptr %spec.select.i.i, i64 9952
+  %46 = getelementptr i8, ptr %spec.select.i.i, i64 9936
   %wide.trip.count.i.i = zext nneg i32 %43 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %47 = icmp eq i32 %43, 1
@@ -50654,11 +50655,11 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$EventRing.take.exit.i":                         ; preds = %merge.loopexit.i.i, %merge
   %72 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %73 = getelementptr i8, ptr %spec.select.i.i, i64 10336
+  %73 = getelementptr i8, ptr %spec.select.i.i, i64 9952
   %74 = load i64, ptr %73, align 8
   %75 = sext i32 %43 to i64
   %76 = add i64 %74, %75
-  %77 = getelementptr i8, ptr %spec.select.i.i, i64 10320
+  %77 = getelementptr i8, ptr %spec.select.i.i, i64 9936
   %78 = load i64, ptr %77, align 8
   %79 = add i64 %78, -1
   %80 = and i64 %79, %76
@@ -50671,13 +50672,13 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
   br i1 %83, label %then3.i, label %"$Loop.poll.exit"
 
 then3.i:                                          ; preds = %"$EventRing.take.exit.i"
-  %84 = getelementptr i8, ptr %spec.select.i.i, i64 10352
+  %84 = getelementptr i8, ptr %spec.select.i.i, i64 9968
   %85 = load i32, ptr %84, align 4
   %86 = call i64 @read(i32 %85, ptr nonnull %value.i, i64 8)
   br label %"$Loop.poll.exit"
 
 "$Loop.poll.exit":                                ; preds = %"$EventRing.take.exit.i", %then3.i
-  %87 = getelementptr i8, ptr %spec.select.i.i, i64 9096
+  %87 = getelementptr i8, ptr %spec.select.i.i, i64 8712
   %88 = tail call i32 @pthread_cond_signal(ptr %87)
   %89 = tail call i32 @pthread_mutex_unlock(ptr %35)
   call void @llvm.lifetime.end.p0(i64 8, ptr nonnull %value.i)
@@ -50854,19 +50855,19 @@ common.ret:                                       ; preds = %"$printable.clean.e
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %33 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %34 = getelementptr i8, ptr %23, i64 6632
-  %35 = getelementptr i8, ptr %23, i64 8952
+  %35 = getelementptr i8, ptr %23, i64 8568
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %23, i64 9040
+  %37 = getelementptr i8, ptr %23, i64 8656
   %38 = load i64, ptr %37, align 8
   %39 = add i64 %38, 1
   store i64 %39, ptr %37, align 8
-  %40 = getelementptr i8, ptr %23, i64 9048
+  %40 = getelementptr i8, ptr %23, i64 8664
   %41 = load i64, ptr %40, align 8
   %.not8.i.i.i = icmp eq i64 %41, %38
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %42 = getelementptr i8, ptr %23, i64 8992
+  %42 = getelementptr i8, ptr %23, i64 8608
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51104,21 +51105,21 @@ merge4.i.i:                                       ; preds = %forcond.i.i.i.i, %m
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i.ph.i.i, %"$Profile.free.exit.i.i" ], [ 0, %merge4.i.i ], [ 3, %then.i.i ], [ 3, %"$printable.clean.exit.i.i" ]
   %113 = icmp eq i32 %common.ret.op.i.i, 0
   %114 = zext i1 %113 to i8
-  %115 = getelementptr i8, ptr %23, i64 10776
+  %115 = getelementptr i8, ptr %23, i64 10392
   store i8 %114, ptr %115, align 1
   call fastcc void @"$Loop.publish"(ptr %34)
-  %116 = getelementptr i8, ptr %23, i64 9056
+  %116 = getelementptr i8, ptr %23, i64 8672
   %117 = call i32 @pthread_mutex_lock(ptr %116)
-  %118 = getelementptr i8, ptr %23, i64 9203
+  %118 = getelementptr i8, ptr %23, i64 8819
   store i8 1, ptr %118, align 1
-  %119 = getelementptr i8, ptr %23, i64 9096
+  %119 = getelementptr i8, ptr %23, i64 8712
   %120 = call i32 @pthread_cond_signal(ptr %119)
   %121 = call i32 @pthread_mutex_unlock(ptr %116)
   %122 = call i32 @pthread_mutex_lock(ptr %35)
   %123 = load i64, ptr %40, align 8
   %124 = add i64 %123, 1
   store i64 %124, ptr %40, align 8
-  %125 = getelementptr i8, ptr %23, i64 8992
+  %125 = getelementptr i8, ptr %23, i64 8608
   %126 = call i32 @pthread_cond_broadcast(ptr %125)
   %127 = call i32 @pthread_mutex_unlock(ptr %35)
   br label %common.ret
@@ -51325,19 +51326,19 @@ then2.i.i29:                                      ; preds = %then10
 merge5:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %42 = getelementptr i8, ptr %31, i64 6632
-  %43 = getelementptr i8, ptr %31, i64 8952
+  %43 = getelementptr i8, ptr %31, i64 8568
   %44 = tail call i32 @pthread_mutex_lock(ptr %43)
-  %45 = getelementptr i8, ptr %31, i64 9040
+  %45 = getelementptr i8, ptr %31, i64 8656
   %46 = load i64, ptr %45, align 8
   %47 = add i64 %46, 1
   store i64 %47, ptr %45, align 8
-  %48 = getelementptr i8, ptr %31, i64 9048
+  %48 = getelementptr i8, ptr %31, i64 8664
   %49 = load i64, ptr %48, align 8
   %.not8.i.i.i = icmp eq i64 %49, %46
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge5
-  %50 = getelementptr i8, ptr %31, i64 8992
+  %50 = getelementptr i8, ptr %31, i64 8608
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -51971,21 +51972,21 @@ then.i.i.i61.i.i:                                 ; preds = %merge.i.i.i.i.i56.i
   %code.0.i = phi i32 [ %227, %"$write_profile.exit.i" ], [ 1, %then.i ], [ 1, %"$printable.clean.exit.i" ]
   %.val.i = load ptr, ptr %54, align 8
   call fastcc void @"$Rank.stop_profile"(ptr %.val.i)
-  %228 = getelementptr i8, ptr %31, i64 10776
+  %228 = getelementptr i8, ptr %31, i64 10392
   store i8 0, ptr %228, align 1
   call fastcc void @"$Loop.publish"(ptr %42)
-  %229 = getelementptr i8, ptr %31, i64 9056
+  %229 = getelementptr i8, ptr %31, i64 8672
   %230 = call i32 @pthread_mutex_lock(ptr %229)
-  %231 = getelementptr i8, ptr %31, i64 9203
+  %231 = getelementptr i8, ptr %31, i64 8819
   store i8 1, ptr %231, align 1
-  %232 = getelementptr i8, ptr %31, i64 9096
+  %232 = getelementptr i8, ptr %31, i64 8712
   %233 = call i32 @pthread_cond_signal(ptr %232)
   %234 = call i32 @pthread_mutex_unlock(ptr %229)
   %235 = call i32 @pthread_mutex_lock(ptr %43)
   %236 = load i64, ptr %48, align 8
   %237 = add i64 %236, 1
   store i64 %237, ptr %48, align 8
-  %238 = getelementptr i8, ptr %31, i64 8992
+  %238 = getelementptr i8, ptr %31, i64 8608
   %239 = call i32 @pthread_cond_broadcast(ptr %238)
   %240 = call i32 @pthread_mutex_unlock(ptr %43)
   br label %common.ret
@@ -52102,19 +52103,19 @@ then2.i.i27:                                      ; preds = %then9
 
 merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %41 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
-  %42 = getelementptr i8, ptr %31, i64 8952
+  %42 = getelementptr i8, ptr %31, i64 8568
   %43 = tail call i32 @pthread_mutex_lock(ptr %42)
-  %44 = getelementptr i8, ptr %31, i64 9040
+  %44 = getelementptr i8, ptr %31, i64 8656
   %45 = load i64, ptr %44, align 8
   %46 = add i64 %45, 1
   store i64 %46, ptr %44, align 8
-  %47 = getelementptr i8, ptr %31, i64 9048
+  %47 = getelementptr i8, ptr %31, i64 8664
   %48 = load i64, ptr %47, align 8
   %.not8.i.i.i = icmp eq i64 %48, %45
   br i1 %.not8.i.i.i, label %"$Engine.measure_read.exit", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %49 = getelementptr i8, ptr %31, i64 8992
+  %49 = getelementptr i8, ptr %31, i64 8608
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52130,18 +52131,18 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %54 = getelementptr i8, ptr %31, i64 6304
   %55 = tail call fastcc i32 @"$RankGroup.run"(ptr %54, ptr nonnull @"$measure_job", ptr nonnull %1, ptr %2)
   tail call fastcc void @"$Loop.publish"(ptr %52)
-  %56 = getelementptr i8, ptr %31, i64 9056
+  %56 = getelementptr i8, ptr %31, i64 8672
   %57 = tail call i32 @pthread_mutex_lock(ptr %56)
-  %58 = getelementptr i8, ptr %31, i64 9203
+  %58 = getelementptr i8, ptr %31, i64 8819
   store i8 1, ptr %58, align 1
-  %59 = getelementptr i8, ptr %31, i64 9096
+  %59 = getelementptr i8, ptr %31, i64 8712
   %60 = tail call i32 @pthread_cond_signal(ptr %59)
   %61 = tail call i32 @pthread_mutex_unlock(ptr %56)
   %62 = tail call i32 @pthread_mutex_lock(ptr %42)
   %63 = load i64, ptr %47, align 8
   %64 = add i64 %63, 1
   store i64 %64, ptr %47, align 8
-  %65 = getelementptr i8, ptr %31, i64 8992
+  %65 = getelementptr i8, ptr %31, i64 8608
   %66 = tail call i32 @pthread_cond_broadcast(ptr %65)
   %67 = tail call i32 @pthread_mutex_unlock(ptr %42)
   br label %common.ret
@@ -52293,19 +52294,19 @@ merge:                                            ; preds = %or.lhs.false5.i.i.i
   %36 = icmp eq ptr %2, null
   %spec.select.i = select i1 %36, ptr %own.i, ptr %2
   store i8 0, ptr %spec.select.i, align 1
-  %37 = getelementptr i8, ptr %24, i64 8952
+  %37 = getelementptr i8, ptr %24, i64 8568
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %39 = getelementptr i8, ptr %24, i64 9040
+  %39 = getelementptr i8, ptr %24, i64 8656
   %40 = load i64, ptr %39, align 8
   %41 = add i64 %40, 1
   store i64 %41, ptr %39, align 8
-  %42 = getelementptr i8, ptr %24, i64 9048
+  %42 = getelementptr i8, ptr %24, i64 8664
   %43 = load i64, ptr %42, align 8
   %.not8.i.i.i = icmp eq i64 %43, %40
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge
-  %44 = getelementptr i8, ptr %24, i64 8992
+  %44 = getelementptr i8, ptr %24, i64 8608
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -52317,10 +52318,10 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge
   %47 = tail call i32 @pthread_mutex_unlock(ptr nonnull %37)
   tail call fastcc void @"$Loop.land"(ptr nonnull %35)
-  %48 = getelementptr i8, ptr %24, i64 9056
+  %48 = getelementptr i8, ptr %24, i64 8672
   %49 = tail call i32 @pthread_mutex_lock(ptr %48)
   %50 = icmp slt i32 %1, 0
-  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6648
+  %.phi.trans.insert.i = getelementptr i8, ptr %24, i64 6692
   %.pre.i = load i32, ptr %.phi.trans.insert.i, align 4
   %51 = icmp slt i32 %.pre.i, %1
   %or.cond.i = select i1 %50, i1 true, i1 %51
@@ -52348,13 +52349,13 @@ then2.i.i.i.i.i.i:                                ; preds = %then.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Loop.enter_turn.exit.i"
-  %58 = getelementptr i8, ptr %24, i64 8248
+  %58 = getelementptr i8, ptr %24, i64 7864
   %59 = load i64, ptr %58, align 8
   %60 = icmp sgt i64 %59, 0
   br i1 %60, label %forbody.lr.ph.i.i.i.i.i, label %merge4.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i.i.i
-  %61 = getelementptr i8, ptr %24, i64 8240
+  %61 = getelementptr i8, ptr %24, i64 7856
   %62 = load ptr, ptr %61, align 8
   %min.iters.check = icmp ult i64 %59, 16
   br i1 %min.iters.check, label %forbody.i.i.i.i.i.preheader, label %vector.ph
@@ -52525,15 +52526,15 @@ then2.i.i58.i.i.i.i:                              ; preds = %then5.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge4.i.i.i.i:                                   ; preds = %"$Scheduler.count_references.exit.i.i.i.i", %merge.i.i.i.i
-  %178 = getelementptr i8, ptr %24, i64 10312
-  %179 = getelementptr i8, ptr %24, i64 10304
+  %178 = getelementptr i8, ptr %24, i64 9928
+  %179 = getelementptr i8, ptr %24, i64 9920
   %180 = load i32, ptr %179, align 4
   %181 = shl i32 %180, 1
   %182 = sext i32 %181 to i64
-  %183 = getelementptr i8, ptr %24, i64 10344
+  %183 = getelementptr i8, ptr %24, i64 9960
   %184 = load i64, ptr %183, align 8
   %185 = add i64 %184, %182
-  %186 = getelementptr i8, ptr %24, i64 10320
+  %186 = getelementptr i8, ptr %24, i64 9936
   %187 = load i64, ptr %186, align 8
   %.not.i.i.i.i.i = icmp sgt i64 %185, %187
   br i1 %.not.i.i.i.i.i, label %condition.i.i.i.i.i.i, label %merge12.i.i.i.i
@@ -52545,7 +52546,7 @@ condition.i.i.i.i.i.i:                            ; preds = %merge4.i.i.i.i, %co
   br i1 %188, label %condition.i.i.i.i.i.i, label %"$power_above.exit.i.i.i.i.i"
 
 "$power_above.exit.i.i.i.i.i":                    ; preds = %condition.i.i.i.i.i.i
-  %190 = getelementptr i8, ptr %24, i64 10328
+  %190 = getelementptr i8, ptr %24, i64 9944
   %191 = load i64, ptr %190, align 8
   %.not9.i.i.i.i.i = icmp sgt i64 %power.0.i.i.i.i.i.i, %191
   br i1 %.not9.i.i.i.i.i, label %then13.i.i.i.i, label %and.rhs.i.i.i.i.i
@@ -52562,7 +52563,7 @@ merge.i.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i.i
   br i1 %194, label %forbody.lr.ph.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i.i.i.i.i.i
-  %195 = getelementptr i8, ptr %24, i64 10336
+  %195 = getelementptr i8, ptr %24, i64 9952
   %196 = load i64, ptr %195, align 8
   %197 = add i64 %187, -1
   %xtraiter = and i64 %184, 3
@@ -52626,7 +52627,7 @@ merge1.i.i.i.i.i.i:                               ; preds = %merge1.i.i.i.i.i.i.
   tail call void @free(ptr %.pre.i.i.i.i.i.i)
   store ptr %193, ptr %178, align 8
   store i64 %power.0.i.i.i.i.i.i, ptr %186, align 8
-  %224 = getelementptr i8, ptr %24, i64 10336
+  %224 = getelementptr i8, ptr %24, i64 9952
   store i64 0, ptr %224, align 8
   br label %merge12.i.i.i.i
 
@@ -52652,13 +52653,13 @@ then2.i.i62.i.i.i.i:                              ; preds = %then13.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge12.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i.i, %merge4.i.i.i.i
-  %231 = getelementptr i8, ptr %24, i64 9205
+  %231 = getelementptr i8, ptr %24, i64 8821
   %232 = load i8, ptr %231, align 1
   %233 = trunc i8 %232 to i1
   br i1 %233, label %merge20.i.i.i.i, label %then.i.i.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge12.i.i.i.i
-  %234 = getelementptr i8, ptr %24, i64 9206
+  %234 = getelementptr i8, ptr %24, i64 8822
   %235 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %234)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -52680,15 +52681,15 @@ then2.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i
   br label %"$Loop.begin_resize.exit.thread.i.i"
 
 merge20.i.i.i.i:                                  ; preds = %merge12.i.i.i.i
-  %241 = getelementptr i8, ptr %24, i64 10264
+  %241 = getelementptr i8, ptr %24, i64 9880
   %242 = load i64, ptr %241, align 8
   %243 = icmp sgt i64 %242, 0
   br i1 %243, label %forbody.lr.ph.i68.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody.lr.ph.i68.i.i.i.i:                        ; preds = %merge20.i.i.i.i
-  %244 = getelementptr i8, ptr %24, i64 10256
+  %244 = getelementptr i8, ptr %24, i64 9872
   %245 = load ptr, ptr %244, align 8
-  %246 = getelementptr i8, ptr %24, i64 6652
+  %246 = getelementptr i8, ptr %24, i64 6688
   %247 = load i32, ptr %246, align 4
   %248 = add i32 %247, -1
   br label %forbody.i69.i.i.i.i
@@ -52742,7 +52743,7 @@ then.i.i.i15:                                     ; preds = %and.lhs.true.i.i.i
   br label %merge.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, %merge20.i.i.i.i
-  %268 = getelementptr i8, ptr %24, i64 10448
+  %268 = getelementptr i8, ptr %24, i64 10064
   %269 = load i32, ptr %268, align 4
   %270 = icmp sgt i32 %269, %1
   br i1 %270, label %then.i.i.i15, label %merge.i.i
@@ -52754,15 +52755,15 @@ and.lhs.true.i.i.i:                               ; preds = %forcond.i.i.i.i.i, 
 
 merge.i.i:                                        ; preds = %and.lhs.true.i.i.i, %then.i.i.i15
   %272 = tail call i32 @pthread_mutex_unlock(ptr %48)
-  %273 = getelementptr i8, ptr %24, i64 7312
-  %274 = getelementptr i8, ptr %24, i64 8224
-  %275 = getelementptr i8, ptr %24, i64 7984
+  %273 = getelementptr i8, ptr %24, i64 6800
+  %274 = getelementptr i8, ptr %24, i64 7840
+  %275 = getelementptr i8, ptr %24, i64 7600
   %276 = load i32, ptr %275, align 4
   %277 = icmp sgt i32 %276, %1
   br i1 %277, label %and.lhs.true.lr.ph.i.i.i, label %"$Scheduler.preempt_down_to.exit.i.i"
 
 and.lhs.true.lr.ph.i.i.i:                         ; preds = %merge.i.i
-  %278 = getelementptr i8, ptr %24, i64 8216
+  %278 = getelementptr i8, ptr %24, i64 7832
   %279 = load i64, ptr %274, align 8
   %280 = icmp sgt i64 %279, 0
   br i1 %280, label %whilebody.i.i5.i, label %"$Scheduler.preempt_down_to.exit.i.i"
@@ -52811,8 +52812,8 @@ then2.i.i43.i.i:                                  ; preds = %then2.i.i14
 
 merge1.i.i:                                       ; preds = %"$Scheduler.preempt_down_to.exit.i.i"
   %296 = tail call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %35)
-  %297 = getelementptr i8, ptr %24, i64 7968
-  %298 = getelementptr i8, ptr %24, i64 7988
+  %297 = getelementptr i8, ptr %24, i64 7584
+  %298 = getelementptr i8, ptr %24, i64 7604
   %299 = load i32, ptr %275, align 4
   %300 = load i32, ptr %298, align 4
   %301 = add i32 %300, %299
@@ -52828,15 +52829,15 @@ whilebody.i46.i.i:                                ; preds = %merge1.i.i, %whileb
   br i1 %306, label %whilebody.i46.i.i, label %merge.i.i.i12
 
 merge.i.i.i12:                                    ; preds = %whilebody.i46.i.i, %merge1.i.i
-  %307 = getelementptr i8, ptr %24, i64 7972
+  %307 = getelementptr i8, ptr %24, i64 7588
   %308 = load i32, ptr %307, align 4
   %309 = icmp sgt i32 %308, %1
   br i1 %309, label %forbody.lr.ph.i.i.i, label %merge8.i.i
 
 forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i12
-  %310 = getelementptr i8, ptr %24, i64 8032
-  %311 = getelementptr i8, ptr %24, i64 8072
-  %312 = getelementptr i8, ptr %24, i64 8080
+  %310 = getelementptr i8, ptr %24, i64 7648
+  %311 = getelementptr i8, ptr %24, i64 7688
+  %312 = getelementptr i8, ptr %24, i64 7696
   %313 = zext nneg i32 %1 to i64
   %wide.trip.count.i.i.i = sext i32 %308 to i64
   br label %forbody.i.i.i
@@ -52924,7 +52925,7 @@ merge8.i.i:                                       ; preds = %then9.i.i, %"$PageP
   br i1 %342, label %forbody.lr.ph.i.i.i.i, label %forcond1.preheader.i.i.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i
-  %343 = getelementptr i8, ptr %24, i64 8064
+  %343 = getelementptr i8, ptr %24, i64 7680
   %wide.trip.count.i.i.i.i = zext nneg i32 %341 to i64
   %xtraiter51 = and i64 %wide.trip.count.i.i.i.i, 7
   %344 = icmp ult i32 %341, 8
@@ -52955,12 +52956,12 @@ forcond1.preheader.i.i.i.i:                       ; preds = %forcond1.preheader.
   br i1 %340, label %forbody2.lr.ph.i.i.i.i, label %merge3.i.i.i.i
 
 forbody2.lr.ph.i.i.i.i:                           ; preds = %forcond1.preheader.i.i.i.i
-  %348 = getelementptr i8, ptr %24, i64 8072
-  %349 = getelementptr i8, ptr %24, i64 8080
-  %350 = getelementptr i8, ptr %24, i64 8064
-  %351 = getelementptr i8, ptr %24, i64 8032
-  %352 = getelementptr i8, ptr %24, i64 7976
-  %353 = getelementptr i8, ptr %24, i64 8040
+  %348 = getelementptr i8, ptr %24, i64 7688
+  %349 = getelementptr i8, ptr %24, i64 7696
+  %350 = getelementptr i8, ptr %24, i64 7680
+  %351 = getelementptr i8, ptr %24, i64 7648
+  %352 = getelementptr i8, ptr %24, i64 7592
+  %353 = getelementptr i8, ptr %24, i64 7656
   %wide.trip.count69.i.i.i.i = zext nneg i32 %num_moves.0.lcssa.i60.i.i to i64
   br label %forbody2.i.i.i.i
 
@@ -53050,8 +53051,8 @@ merge3.i.i.i.i:                                   ; preds = %forbody2.i.i.i.i, %
   br i1 %400, label %forbody6.lr.ph.i.i.i.i, label %merge7.i.i.i.i
 
 forbody6.lr.ph.i.i.i.i:                           ; preds = %merge3.i.i.i.i
-  %401 = getelementptr i8, ptr %24, i64 8032
-  %402 = getelementptr i8, ptr %24, i64 8064
+  %401 = getelementptr i8, ptr %24, i64 7648
+  %402 = getelementptr i8, ptr %24, i64 7680
   %wide.trip.count74.i.i.i.i = zext nneg i32 %399 to i64
   br label %forbody6.i.i.i.i
 
@@ -53138,14 +53139,14 @@ merge.i23.i.i.i.i.i:                              ; preds = %"$PagePool.new_name
   br i1 %exitcond75.not.i.i.i.i, label %merge7.i.i.i.i, label %forbody6.i.i.i.i
 
 merge7.i.i.i.i:                                   ; preds = %"$PagePool.rename_links.exit.i.i.i.i", %merge3.i.i.i.i
-  %438 = getelementptr i8, ptr %24, i64 7992
+  %438 = getelementptr i8, ptr %24, i64 7608
   %439 = load i32, ptr %438, align 4
   %440 = icmp sgt i32 %439, 0
   br i1 %440, label %forbody9.lr.ph.i.i.i.i, label %merge10.i.i.i.i
 
 forbody9.lr.ph.i.i.i.i:                           ; preds = %merge7.i.i.i.i
-  %441 = getelementptr i8, ptr %24, i64 8056
-  %442 = getelementptr i8, ptr %24, i64 8064
+  %441 = getelementptr i8, ptr %24, i64 7672
+  %442 = getelementptr i8, ptr %24, i64 7680
   %wide.trip.count79.i.i.i.i = zext nneg i32 %439 to i64
   %xtraiter56 = and i64 %wide.trip.count79.i.i.i.i, 3
   %443 = icmp ult i32 %439, 4
@@ -53260,13 +53261,13 @@ merge.i.i.i.i.i.epil:                             ; preds = %forbody9.i.i.i.i.ep
   br i1 %epil.iter57.cmp.not, label %merge10.i.i.i.i, label %forbody9.i.i.i.i.epil, !llvm.loop !120
 
 merge10.i.i.i.i:                                  ; preds = %merge10.i.i.i.i.loopexit.unr-lcssa, %"$PagePool.new_name.exit.i.i.i.i.epil", %merge7.i.i.i.i
-  %484 = getelementptr i8, ptr %24, i64 7996
+  %484 = getelementptr i8, ptr %24, i64 7612
   %485 = load i32, ptr %484, align 4
   %486 = icmp eq i32 %485, -1
   br i1 %486, label %"$PagePool.new_name.exit55.i.i.i.i", label %merge.i53.i.i.i.i
 
 merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
-  %487 = getelementptr i8, ptr %24, i64 8064
+  %487 = getelementptr i8, ptr %24, i64 7680
   %488 = load ptr, ptr %487, align 8
   %489 = sext i32 %485 to i64
   %490 = getelementptr i32, ptr %488, i64 %489
@@ -53276,13 +53277,13 @@ merge.i53.i.i.i.i:                                ; preds = %merge10.i.i.i.i
 "$PagePool.new_name.exit55.i.i.i.i":              ; preds = %merge.i53.i.i.i.i, %merge10.i.i.i.i
   %common.ret.op.i54.i.i.i.i = phi i32 [ %491, %merge.i53.i.i.i.i ], [ -1, %merge10.i.i.i.i ]
   store i32 %common.ret.op.i54.i.i.i.i, ptr %484, align 4
-  %492 = getelementptr i8, ptr %24, i64 8000
+  %492 = getelementptr i8, ptr %24, i64 7616
   %493 = load i32, ptr %492, align 4
   %494 = icmp eq i32 %493, -1
   br i1 %494, label %"$PagePool.new_name.exit58.i.i.i.i", label %merge.i56.i.i.i.i
 
 merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name.exit55.i.i.i.i"
-  %495 = getelementptr i8, ptr %24, i64 8064
+  %495 = getelementptr i8, ptr %24, i64 7680
   %496 = load ptr, ptr %495, align 8
   %497 = sext i32 %493 to i64
   %498 = getelementptr i32, ptr %496, i64 %497
@@ -53293,18 +53294,18 @@ merge.i56.i.i.i.i:                                ; preds = %"$PagePool.new_name
   %common.ret.op.i57.i.i.i.i = phi i32 [ %499, %merge.i56.i.i.i.i ], [ -1, %"$PagePool.new_name.exit55.i.i.i.i" ]
   store i32 %common.ret.op.i57.i.i.i.i, ptr %492, align 4
   store i32 %1, ptr %307, align 4
-  %500 = getelementptr i8, ptr %24, i64 8016
+  %500 = getelementptr i8, ptr %24, i64 7632
   %501 = load i64, ptr %500, align 8
   %502 = add i64 %501, 1
   store i64 %502, ptr %500, align 8
-  %503 = getelementptr i8, ptr %24, i64 7980
+  %503 = getelementptr i8, ptr %24, i64 7596
   store i32 0, ptr %503, align 4
   %.not61.i.i = icmp eq i32 %1, 0
   br i1 %.not61.i.i, label %"$PagePool.commit_resize.exit.i.i.i", label %forbody.lr.ph.i.i.i51.i.i
 
 forbody.lr.ph.i.i.i51.i.i:                        ; preds = %"$PagePool.new_name.exit58.i.i.i.i"
-  %504 = getelementptr i8, ptr %24, i64 8032
-  %505 = getelementptr i8, ptr %24, i64 8048
+  %504 = getelementptr i8, ptr %24, i64 7648
+  %505 = getelementptr i8, ptr %24, i64 7664
   %xtraiter61 = and i32 %1, 1
   %506 = icmp eq i32 %1, 1
   br i1 %506, label %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i.i.i51.i.i.new
@@ -53415,16 +53416,16 @@ then.i60.i.i.i.i.epil:                            ; preds = %and.lhs.true.i.i.i.
   br label %"$PagePool.commit_resize.exit.i.i.i"
 
 "$PagePool.commit_resize.exit.i.i.i":             ; preds = %"$PagePool.commit_resize.exit.i.i.i.loopexit.unr-lcssa", %then.i60.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i52.i.i.epil, %"$PagePool.new_name.exit58.i.i.i.i"
-  %559 = getelementptr i8, ptr %24, i64 8216
+  %559 = getelementptr i8, ptr %24, i64 7832
   %560 = load i64, ptr %274, align 8
   %561 = icmp sgt i64 %560, 0
   br i1 %561, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$PagePool.commit_resize.exit.i.i.i"
-  %562 = getelementptr i8, ptr %24, i64 8064
-  %563 = getelementptr i8, ptr %24, i64 8184
-  %564 = getelementptr i8, ptr %24, i64 8504
-  %565 = getelementptr i8, ptr %24, i64 8508
+  %562 = getelementptr i8, ptr %24, i64 7680
+  %563 = getelementptr i8, ptr %24, i64 7800
+  %564 = getelementptr i8, ptr %24, i64 8120
+  %565 = getelementptr i8, ptr %24, i64 8124
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge3.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -53494,16 +53495,16 @@ merge3.i7.i.i.i:                                  ; preds = %merge4.i.i50.i.i, %
   br i1 %exitcond21.not.i.i.i.i, label %"$Scheduler.rename_pages.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.rename_pages.exit.i.i.i":             ; preds = %merge3.i7.i.i.i, %"$PagePool.commit_resize.exit.i.i.i"
-  %602 = getelementptr i8, ptr %24, i64 8240
+  %602 = getelementptr i8, ptr %24, i64 7856
   %603 = load i64, ptr %58, align 8
   %604 = icmp sgt i64 %603, 0
   br i1 %604, label %forbody.lr.ph.i11.i.i.i, label %"$Loop.resize_pool.exit"
 
 forbody.lr.ph.i11.i.i.i:                          ; preds = %"$Scheduler.rename_pages.exit.i.i.i"
-  %605 = getelementptr i8, ptr %24, i64 8064
-  %606 = getelementptr i8, ptr %24, i64 8184
-  %607 = getelementptr i8, ptr %24, i64 8504
-  %608 = getelementptr i8, ptr %24, i64 8508
+  %605 = getelementptr i8, ptr %24, i64 7680
+  %606 = getelementptr i8, ptr %24, i64 7800
+  %607 = getelementptr i8, ptr %24, i64 8120
+  %608 = getelementptr i8, ptr %24, i64 8124
   br label %forbody.i12.i.i.i
 
 forbody.i12.i.i.i:                                ; preds = %merge3.i14.i.i.i, %forbody.lr.ph.i11.i.i.i
@@ -53576,16 +53577,16 @@ merge3.i14.i.i.i:                                 ; preds = %merge4.i24.i.i.i, %
   %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i" ], [ %339, %then9.i.i ], [ %common.ret.op.i9.i.ph.i.i, %"$Loop.begin_resize.exit.thread.i.i" ], [ 0, %"$Scheduler.rename_pages.exit.i.i.i" ], [ 0, %merge3.i14.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %35)
   %645 = call i32 @pthread_mutex_lock(ptr %48)
-  %646 = getelementptr i8, ptr %24, i64 9203
+  %646 = getelementptr i8, ptr %24, i64 8819
   store i8 1, ptr %646, align 1
-  %647 = getelementptr i8, ptr %24, i64 9096
+  %647 = getelementptr i8, ptr %24, i64 8712
   %648 = call i32 @pthread_cond_signal(ptr %647)
   %649 = call i32 @pthread_mutex_unlock(ptr %48)
   %650 = call i32 @pthread_mutex_lock(ptr %37)
   %651 = load i64, ptr %42, align 8
   %652 = add i64 %651, 1
   store i64 %652, ptr %42, align 8
-  %653 = getelementptr i8, ptr %24, i64 8992
+  %653 = getelementptr i8, ptr %24, i64 8608
   %654 = call i32 @pthread_cond_broadcast(ptr %653)
   %655 = call i32 @pthread_mutex_unlock(ptr %37)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -53597,7 +53598,7 @@ define internal fastcc void @"$Scheduler.preempt"(ptr nocapture %0, ptr %1) unna
 entry:
   %2 = getelementptr i8, ptr %1, i64 52
   %3 = load i32, ptr %2, align 4
-  %4 = getelementptr i8, ptr %0, i64 4
+  %4 = getelementptr i8, ptr %0, i64 40
   %.val = load i32, ptr %4, align 4
   %5 = add i32 %3, -1
   %6 = add i32 %5, %.val
@@ -53657,13 +53658,13 @@ merge.i:                                          ; preds = %merge7.i.i, %forbod
   br i1 %exitcond.not, label %merge, label %forbody
 
 merge:                                            ; preds = %"$Vector.push.exit", %entry
-  %28 = getelementptr i8, ptr %0, i64 912
+  %28 = getelementptr i8, ptr %0, i64 1040
   %29 = load i64, ptr %28, align 8
   %30 = icmp sgt i64 %29, 0
   br i1 %30, label %forbody.lr.ph.i.i, label %"$remove.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %31 = getelementptr i8, ptr %0, i64 904
+  %31 = getelementptr i8, ptr %0, i64 1032
   %32 = load ptr, ptr %31, align 8
   br label %forbody.i.i
 
@@ -53699,14 +53700,14 @@ merge.i23:                                        ; preds = %forbody.i.i
 
 whilebody.lr.ph.i:                                ; preds = %"$remove.exit"
   %47 = getelementptr i8, ptr %1, i64 80
-  %48 = getelementptr i8, ptr %0, i64 720
-  %49 = getelementptr i8, ptr %0, i64 704
-  %50 = getelementptr i8, ptr %0, i64 672
-  %51 = getelementptr i8, ptr %0, i64 736
-  %52 = getelementptr i8, ptr %0, i64 668
-  %53 = getelementptr i8, ptr %0, i64 684
-  %54 = getelementptr i8, ptr %0, i64 688
-  %55 = getelementptr i8, ptr %0, i64 676
+  %48 = getelementptr i8, ptr %0, i64 848
+  %49 = getelementptr i8, ptr %0, i64 832
+  %50 = getelementptr i8, ptr %0, i64 800
+  %51 = getelementptr i8, ptr %0, i64 864
+  %52 = getelementptr i8, ptr %0, i64 796
+  %53 = getelementptr i8, ptr %0, i64 812
+  %54 = getelementptr i8, ptr %0, i64 816
+  %55 = getelementptr i8, ptr %0, i64 804
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -53790,11 +53791,11 @@ else4.i.i:                                        ; preds = %merge.i.i25
   br i1 %93, label %then.i, label %"$Scheduler.give_row.exit"
 
 then.i:                                           ; preds = %"$Scheduler.release_pages.exit"
-  %94 = getelementptr i8, ptr %0, i64 1072
-  %95 = getelementptr i8, ptr %0, i64 1080
+  %94 = getelementptr i8, ptr %0, i64 1200
+  %95 = getelementptr i8, ptr %0, i64 1208
   %96 = load i64, ptr %95, align 8
   %97 = add i64 %96, 1
-  %98 = getelementptr i8, ptr %0, i64 1088
+  %98 = getelementptr i8, ptr %0, i64 1216
   %99 = load i64, ptr %98, align 8
   %.not.i.i.i = icmp slt i64 %99, %97
   %.pre.i.i = load ptr, ptr %94, align 8
@@ -53833,9 +53834,9 @@ merge.i.i27:                                      ; preds = %merge7.i.i.i, %then
   br i1 %10, label %then, label %merge1
 
 then:                                             ; preds = %"$Scheduler.give_row.exit"
-  %109 = getelementptr i8, ptr %0, i64 1000
+  %109 = getelementptr i8, ptr %0, i64 1128
   %110 = load ptr, ptr %109, align 8
-  %111 = getelementptr i8, ptr %0, i64 1008
+  %111 = getelementptr i8, ptr %0, i64 1136
   %112 = load i64, ptr %111, align 8
   %113 = getelementptr ptr, ptr %110, i64 %112
   store ptr %1, ptr %113, align 8
@@ -53849,9 +53850,9 @@ merge1:                                           ; preds = %"$Scheduler.give_ro
   store i32 2, ptr %116, align 4
   %117 = getelementptr i8, ptr %1, i64 104
   store i64 -1, ptr %117, align 8
-  %118 = getelementptr i8, ptr %0, i64 880
+  %118 = getelementptr i8, ptr %0, i64 1008
   %119 = load ptr, ptr %118, align 8
-  %120 = getelementptr i8, ptr %0, i64 888
+  %120 = getelementptr i8, ptr %0, i64 1016
   %121 = load i64, ptr %120, align 8
   %122 = getelementptr ptr, ptr %119, i64 %121
   store ptr %1, ptr %122, align 8
@@ -53898,11 +53899,11 @@ then.i.i:                                         ; preds = %and.lhs.true.i
   %140 = load ptr, ptr %118, align 8
   %141 = getelementptr ptr, ptr %140, i64 %position.0.lcssa.i
   store ptr %1, ptr %141, align 8
-  %142 = getelementptr i8, ptr %0, i64 1200
+  %142 = getelementptr i8, ptr %0, i64 1328
   %143 = load i32, ptr %142, align 4
   %144 = add i32 %143, 1
   store i32 %144, ptr %142, align 4
-  %145 = getelementptr i8, ptr %0, i64 1248
+  %145 = getelementptr i8, ptr %0, i64 1376
   %146 = load i64, ptr %145, align 8
   %147 = add i64 %146, 1
   store i64 %147, ptr %145, align 8
@@ -53922,9 +53923,9 @@ entry:
   %message23 = alloca %4, align 8
   %message10 = alloca %4, align 8
   %message = alloca %4, align 8
-  %1 = getelementptr i8, ptr %0, i64 680
-  %2 = getelementptr i8, ptr %0, i64 1680
-  %3 = getelementptr i8, ptr %0, i64 1688
+  %1 = getelementptr i8, ptr %0, i64 168
+  %2 = getelementptr i8, ptr %0, i64 1296
+  %3 = getelementptr i8, ptr %0, i64 1304
   %4 = load i64, ptr %3, align 8
   %5 = icmp sgt i64 %4, 0
   br i1 %5, label %forbody.lr.ph, label %merge
@@ -53936,10 +53937,10 @@ forbody.lr.ph:                                    ; preds = %entry
   %6 = getelementptr inbounds i8, ptr %transfer.i.i.i, i64 32
   %7 = getelementptr inbounds i8, ptr %transfer.i.i.i, i64 40
   %8 = ptrtoint ptr %raw.i.i to i64
-  %9 = getelementptr i8, ptr %0, i64 1656
-  %10 = getelementptr i8, ptr %0, i64 1664
-  %11 = getelementptr i8, ptr %0, i64 1888
-  %12 = getelementptr i8, ptr %0, i64 2574
+  %9 = getelementptr i8, ptr %0, i64 1272
+  %10 = getelementptr i8, ptr %0, i64 1280
+  %11 = getelementptr i8, ptr %0, i64 1504
+  %12 = getelementptr i8, ptr %0, i64 2190
   br label %forbody
 
 forbody:                                          ; preds = %forbody.lr.ph, %merge1
@@ -54090,8 +54091,8 @@ merge1:                                           ; preds = %forbody, %then3, %"
 
 merge:                                            ; preds = %merge1, %entry
   %num_failed.0.lcssa = phi i32 [ 0, %entry ], [ %num_failed.1, %merge1 ]
-  %82 = getelementptr i8, ptr %0, i64 1704
-  %83 = getelementptr i8, ptr %0, i64 1712
+  %82 = getelementptr i8, ptr %0, i64 1320
+  %83 = getelementptr i8, ptr %0, i64 1328
   %84 = load i64, ptr %83, align 8
   %85 = icmp sgt i64 %84, 0
   br i1 %85, label %forbody7.lr.ph, label %merge8
@@ -54102,10 +54103,10 @@ forbody7.lr.ph:                                   ; preds = %merge
   %.sroa.45.0..sroa_idx.i.i.i73 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 24
   %86 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 32
   %87 = getelementptr inbounds i8, ptr %transfer.i.i.i70, i64 40
-  %88 = getelementptr i8, ptr %0, i64 1656
-  %89 = getelementptr i8, ptr %0, i64 1664
-  %90 = getelementptr i8, ptr %0, i64 1888
-  %91 = getelementptr i8, ptr %0, i64 2574
+  %88 = getelementptr i8, ptr %0, i64 1272
+  %89 = getelementptr i8, ptr %0, i64 1280
+  %90 = getelementptr i8, ptr %0, i64 1504
+  %91 = getelementptr i8, ptr %0, i64 2190
   br label %forbody7
 
 forbody7:                                         ; preds = %forbody7.lr.ph, %merge11
@@ -54212,8 +54213,8 @@ merge11:                                          ; preds = %forbody7, %then16, 
 
 merge8:                                           ; preds = %merge11, %merge
   %num_failed.2.lcssa = phi i32 [ %num_failed.0.lcssa, %merge ], [ %num_failed.3, %merge11 ]
-  %141 = getelementptr i8, ptr %0, i64 1728
-  %142 = getelementptr i8, ptr %0, i64 1736
+  %141 = getelementptr i8, ptr %0, i64 1344
+  %142 = getelementptr i8, ptr %0, i64 1352
   %143 = load i64, ptr %142, align 8
   %144 = icmp sgt i64 %143, 0
   br i1 %144, label %forbody20.lr.ph, label %merge21
@@ -54231,10 +54232,10 @@ forbody20.lr.ph:                                  ; preds = %merge8
   %154 = getelementptr inbounds i8, ptr %args.i19.i, i64 24
   %155 = getelementptr inbounds i8, ptr %args.i19.i, i64 32
   %156 = getelementptr inbounds i8, ptr %args.i19.i, i64 36
-  %157 = getelementptr i8, ptr %0, i64 1656
-  %158 = getelementptr i8, ptr %0, i64 1664
-  %159 = getelementptr i8, ptr %0, i64 1888
-  %160 = getelementptr i8, ptr %0, i64 2574
+  %157 = getelementptr i8, ptr %0, i64 1272
+  %158 = getelementptr i8, ptr %0, i64 1280
+  %159 = getelementptr i8, ptr %0, i64 1504
+  %160 = getelementptr i8, ptr %0, i64 2190
   br label %forbody20
 
 forbody20:                                        ; preds = %forbody20.lr.ph, %merge24
@@ -54748,7 +54749,7 @@ or.lhs.false.i:                                   ; preds = %"$status.clear.exit
   br i1 %.not.i, label %or.lhs.false.split.i, label %and.lhs.true.i
 
 or.lhs.false.split.i:                             ; preds = %or.lhs.false.i
-  %37 = getelementptr i8, ptr %25, i64 9056
+  %37 = getelementptr i8, ptr %25, i64 8672
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   br label %merge.i
 
@@ -54757,15 +54758,15 @@ and.lhs.true.i:                                   ; preds = %or.lhs.false.i
   br i1 %39, label %then.i, label %forbody.lr.ph.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %and.lhs.true.i
-  %40 = getelementptr i8, ptr %25, i64 9056
+  %40 = getelementptr i8, ptr %25, i64 8672
   %41 = tail call i32 @pthread_mutex_lock(ptr %40)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %own.i.i)
-  %42 = getelementptr i8, ptr %25, i64 10264
-  %43 = getelementptr i8, ptr %25, i64 10256
+  %42 = getelementptr i8, ptr %25, i64 9880
+  %43 = getelementptr i8, ptr %25, i64 9872
   %44 = ptrtoint ptr %raw.i.i.i.i to i64
   %45 = ptrtoint ptr %raw.i46.i.i.i.i to i64
   %46 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %47 = getelementptr i8, ptr %25, i64 9204
+  %47 = getelementptr i8, ptr %25, i64 8820
   %48 = ptrtoint ptr %raw.i50.i.i.i.i to i64
   %49 = ptrtoint ptr %raw.i.i.i.i.i to i64
   %wide.trip.count.i.i = zext nneg i32 %2 to i64
@@ -54990,9 +54991,9 @@ then2.i.i.i:                                      ; preds = %then2.i
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %122 = getelementptr i8, ptr %25, i64 9096
+  %122 = getelementptr i8, ptr %25, i64 8712
   %123 = call i32 @pthread_cond_signal(ptr %122)
-  %124 = getelementptr i8, ptr %25, i64 9056
+  %124 = getelementptr i8, ptr %25, i64 8672
   %125 = call i32 @pthread_mutex_unlock(ptr %124)
   br label %common.ret
 }
@@ -55104,19 +55105,19 @@ then.i.i:                                         ; preds = %merge
   br label %"$status.clear.exit.i"
 
 "$status.clear.exit.i":                           ; preds = %then.i.i, %merge
-  %37 = getelementptr i8, ptr %25, i64 9056
+  %37 = getelementptr i8, ptr %25, i64 8672
   %38 = tail call i32 @pthread_mutex_lock(ptr %37)
   %39 = getelementptr i8, ptr %25, i64 6640
   %40 = load ptr, ptr %39, align 8, !noalias !121
   %41 = getelementptr i8, ptr %40, i64 72
   %42 = load i32, ptr %41, align 4, !noalias !121
-  %43 = getelementptr i8, ptr %25, i64 6656
+  %43 = getelementptr i8, ptr %25, i64 6684
   %44 = load i32, ptr %43, align 4, !noalias !121
-  %45 = getelementptr i8, ptr %25, i64 8652
+  %45 = getelementptr i8, ptr %25, i64 8268
   %46 = load i32, ptr %45, align 4, !noalias !121
-  %47 = getelementptr i8, ptr %25, i64 6652
+  %47 = getelementptr i8, ptr %25, i64 6688
   %48 = load i32, ptr %47, align 4, !noalias !121
-  %49 = getelementptr i8, ptr %25, i64 10448
+  %49 = getelementptr i8, ptr %25, i64 10064
   %50 = load i32, ptr %49, align 4, !noalias !121
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
@@ -56370,7 +56371,7 @@ then2.i.i64.i.i:                                  ; preds = %then16.i.i
 
 merge.i:                                          ; preds = %merge1.i.i
   %550 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %551 = getelementptr i8, ptr %25, i64 9205
+  %551 = getelementptr i8, ptr %25, i64 8821
   %552 = load i8, ptr %551, align 1
   %553 = trunc i8 %552 to i1
   br i1 %553, label %merge.i33.i, label %then.i.i26.i
@@ -56379,7 +56380,7 @@ then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %554 = getelementptr i8, ptr %25, i64 9206
+  %554 = getelementptr i8, ptr %25, i64 8822
   %555 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.28", ptr %554)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   %556 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
@@ -56440,9 +56441,9 @@ then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %577 = getelementptr i8, ptr %25, i64 10264
+  %577 = getelementptr i8, ptr %25, i64 9880
   %578 = load i64, ptr %577, align 8
-  %579 = getelementptr i8, ptr %25, i64 10304
+  %579 = getelementptr i8, ptr %25, i64 9920
   %580 = load i32, ptr %579, align 4
   %581 = sext i32 %580 to i64
   %.not.i74.i.i = icmp slt i64 %578, %581
@@ -56452,9 +56453,9 @@ then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %582 = getelementptr i8, ptr %25, i64 6660
+  %582 = getelementptr i8, ptr %25, i64 6680
   %583 = load i32, ptr %582, align 4
-  %584 = getelementptr i8, ptr %25, i64 6668
+  %584 = getelementptr i8, ptr %25, i64 6712
   %585 = load i32, ptr %584, align 4
   %586 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.884", i64 %578, i32 %583, i32 %585)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
@@ -56482,16 +56483,16 @@ merge7.i.i:                                       ; preds = %merge2.i.i
   br i1 %593, label %then12.i36.i, label %merge11.i34.i
 
 then12.i36.i:                                     ; preds = %merge7.i.i
-  %594 = getelementptr i8, ptr %25, i64 10376
+  %594 = getelementptr i8, ptr %25, i64 9992
   %595 = load ptr, ptr %594, align 8
   %.not.i82.i.i = icmp eq ptr %595, null
   br i1 %.not.i82.i.i, label %merge.i.i37.i, label %merge11.i34.i
 
 merge.i.i37.i:                                    ; preds = %then12.i36.i
-  %596 = getelementptr i8, ptr %25, i64 8648
+  %596 = getelementptr i8, ptr %25, i64 8264
   %597 = load i32, ptr %596, align 4
   %598 = sext i32 %597 to i64
-  %599 = getelementptr i8, ptr %25, i64 8660
+  %599 = getelementptr i8, ptr %25, i64 8276
   %600 = load i32, ptr %599, align 4
   %601 = sext i32 %600 to i64
   %602 = shl nsw i64 %598, 2
@@ -56528,7 +56529,7 @@ then2.i.i.i87.i.i:                                ; preds = %then5.i.i38.i
 merge11.i34.i:                                    ; preds = %merge.i.i37.i, %then12.i36.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %612 = getelementptr i8, ptr %25, i64 9200
+  %612 = getelementptr i8, ptr %25, i64 8816
   %613 = load i8, ptr %612, align 1
   %614 = trunc i8 %613 to i1
   br i1 %614, label %merge20.i.i, label %merge.i89.i.i
@@ -56536,7 +56537,7 @@ merge11.i34.i:                                    ; preds = %merge.i.i37.i, %the
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
   %615 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
   %616 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %617 = getelementptr i8, ptr %25, i64 9192
+  %617 = getelementptr i8, ptr %25, i64 8808
   %618 = call i32 @pthread_create(ptr %617, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
   %619 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
   %.not.i90.i.i = icmp eq i32 %618, 0
@@ -56579,21 +56580,21 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %627 = getelementptr i8, ptr %25, i64 10360
+  %627 = getelementptr i8, ptr %25, i64 9976
   %628 = load i64, ptr %627, align 8
   store i64 %628, ptr %calloc.i.i.i, align 8
   %629 = add i64 %628, 1
   store i64 %629, ptr %627, align 8
-  %630 = getelementptr i8, ptr %25, i64 10232
+  %630 = getelementptr i8, ptr %25, i64 9848
   %631 = load ptr, ptr %630, align 8
-  %632 = getelementptr i8, ptr %25, i64 10240
+  %632 = getelementptr i8, ptr %25, i64 9856
   %633 = load i64, ptr %632, align 8
   %634 = getelementptr ptr, ptr %631, i64 %633
   store ptr %calloc.i.i.i, ptr %634, align 8
   %635 = load i64, ptr %632, align 8
   %636 = add i64 %635, 1
   store i64 %636, ptr %632, align 8
-  %637 = getelementptr i8, ptr %25, i64 10256
+  %637 = getelementptr i8, ptr %25, i64 9872
   %638 = load ptr, ptr %637, align 8
   %639 = load i64, ptr %577, align 8
   %640 = getelementptr ptr, ptr %638, i64 %639
@@ -56607,9 +56608,9 @@ merge20.i.i:                                      ; preds = %merge1.i.i.i, %merg
   br i1 %.not.i35.i, label %"$Loop.enqueue.exit.i", label %then25.i.i
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %644 = getelementptr i8, ptr %25, i64 10280
+  %644 = getelementptr i8, ptr %25, i64 9896
   %645 = load ptr, ptr %644, align 8
-  %646 = getelementptr i8, ptr %25, i64 10288
+  %646 = getelementptr i8, ptr %25, i64 9904
   %647 = load i64, ptr %646, align 8
   %648 = getelementptr ptr, ptr %645, i64 %647
   store ptr %calloc.i.i.i, ptr %648, align 8
@@ -56619,7 +56620,7 @@ then25.i.i:                                       ; preds = %merge20.i.i
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %651 = getelementptr i8, ptr %25, i64 9096
+  %651 = getelementptr i8, ptr %25, i64 8712
   %652 = call i32 @pthread_cond_signal(ptr %651)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
@@ -57474,59 +57475,59 @@ entry:
   %time.i39.i.i = alloca %6, align 8
   %time.i20.i.i = alloca %6, align 8
   %time.i.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 2424
-  %2 = getelementptr i8, ptr %0, i64 3680
-  %3 = getelementptr i8, ptr %0, i64 2016
-  %4 = getelementptr i8, ptr %0, i64 3672
-  %5 = getelementptr i8, ptr %0, i64 3712
-  %6 = getelementptr i8, ptr %0, i64 3688
-  %7 = getelementptr i8, ptr %0, i64 3696
-  %8 = getelementptr i8, ptr %0, i64 3704
+  %1 = getelementptr i8, ptr %0, i64 2040
+  %2 = getelementptr i8, ptr %0, i64 3296
+  %3 = getelementptr i8, ptr %0, i64 1632
+  %4 = getelementptr i8, ptr %0, i64 3288
+  %5 = getelementptr i8, ptr %0, i64 3328
+  %6 = getelementptr i8, ptr %0, i64 3304
+  %7 = getelementptr i8, ptr %0, i64 3312
+  %8 = getelementptr i8, ptr %0, i64 3320
   %9 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %10 = getelementptr i8, ptr %0, i64 3608
-  %11 = getelementptr i8, ptr %0, i64 2569
-  %12 = getelementptr i8, ptr %0, i64 3928
-  %13 = getelementptr i8, ptr %0, i64 2570
-  %14 = getelementptr i8, ptr %0, i64 2571
-  %15 = getelementptr i8, ptr %0, i64 2572
-  %16 = getelementptr i8, ptr %0, i64 3736
+  %10 = getelementptr i8, ptr %0, i64 3224
+  %11 = getelementptr i8, ptr %0, i64 2185
+  %12 = getelementptr i8, ptr %0, i64 3544
+  %13 = getelementptr i8, ptr %0, i64 2186
+  %14 = getelementptr i8, ptr %0, i64 2187
+  %15 = getelementptr i8, ptr %0, i64 2188
+  %16 = getelementptr i8, ptr %0, i64 3352
   %17 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %18 = getelementptr i8, ptr %0, i64 2464
+  %18 = getelementptr i8, ptr %0, i64 2080
   %19 = getelementptr inbounds i8, ptr %time.i20.i.i, i64 8
   %20 = getelementptr inbounds i8, ptr %time.i39.i.i, i64 8
-  %21 = getelementptr i8, ptr %0, i64 2320
-  %22 = getelementptr i8, ptr %0, i64 2408
-  %23 = getelementptr i8, ptr %0, i64 2416
-  %24 = getelementptr i8, ptr %0, i64 2360
+  %21 = getelementptr i8, ptr %0, i64 1936
+  %22 = getelementptr i8, ptr %0, i64 2024
+  %23 = getelementptr i8, ptr %0, i64 2032
+  %24 = getelementptr i8, ptr %0, i64 1976
   %25 = getelementptr inbounds i8, ptr %time.i.i.i8.i, i64 8
-  %26 = getelementptr i8, ptr %0, i64 680
-  %27 = getelementptr i8, ptr %0, i64 1888
-  %28 = getelementptr i8, ptr %0, i64 3600
-  %29 = getelementptr i8, ptr %0, i64 1884
-  %30 = getelementptr i8, ptr %0, i64 1560
-  %31 = getelementptr i8, ptr %0, i64 1568
-  %32 = getelementptr i8, ptr %0, i64 3840
-  %33 = getelementptr i8, ptr %0, i64 3648
-  %34 = getelementptr i8, ptr %0, i64 3656
-  %35 = getelementptr i8, ptr %0, i64 3944
-  %36 = getelementptr i8, ptr %0, i64 1808
-  %37 = getelementptr i8, ptr %0, i64 3624
-  %38 = getelementptr i8, ptr %0, i64 3632
-  %39 = getelementptr i8, ptr %0, i64 1656
-  %40 = getelementptr i8, ptr %0, i64 1664
-  %41 = getelementptr i8, ptr %0, i64 1952
-  %42 = getelementptr i8, ptr %0, i64 1824
+  %26 = getelementptr i8, ptr %0, i64 168
+  %27 = getelementptr i8, ptr %0, i64 1504
+  %28 = getelementptr i8, ptr %0, i64 3216
+  %29 = getelementptr i8, ptr %0, i64 1500
+  %30 = getelementptr i8, ptr %0, i64 1176
+  %31 = getelementptr i8, ptr %0, i64 1184
+  %32 = getelementptr i8, ptr %0, i64 3456
+  %33 = getelementptr i8, ptr %0, i64 3264
+  %34 = getelementptr i8, ptr %0, i64 3272
+  %35 = getelementptr i8, ptr %0, i64 3560
+  %36 = getelementptr i8, ptr %0, i64 1424
+  %37 = getelementptr i8, ptr %0, i64 3240
+  %38 = getelementptr i8, ptr %0, i64 3248
+  %39 = getelementptr i8, ptr %0, i64 1272
+  %40 = getelementptr i8, ptr %0, i64 1280
+  %41 = getelementptr i8, ptr %0, i64 1568
+  %42 = getelementptr i8, ptr %0, i64 1440
   %43 = getelementptr inbounds i8, ptr %time.i.i.i.i.i, i64 8
-  %44 = getelementptr i8, ptr %0, i64 1800
-  %45 = getelementptr i8, ptr %0, i64 3952
-  %46 = getelementptr i8, ptr %0, i64 1760
-  %47 = getelementptr i8, ptr %0, i64 1592
-  %48 = getelementptr i8, ptr %0, i64 1584
-  %49 = getelementptr i8, ptr %0, i64 3960
-  %50 = getelementptr i8, ptr %0, i64 3936
-  %51 = getelementptr i8, ptr %0, i64 672
-  %52 = getelementptr i8, ptr %0, i64 4144
-  %53 = getelementptr i8, ptr %0, i64 2312
+  %44 = getelementptr i8, ptr %0, i64 1416
+  %45 = getelementptr i8, ptr %0, i64 3568
+  %46 = getelementptr i8, ptr %0, i64 1376
+  %47 = getelementptr i8, ptr %0, i64 1208
+  %48 = getelementptr i8, ptr %0, i64 1200
+  %49 = getelementptr i8, ptr %0, i64 3576
+  %50 = getelementptr i8, ptr %0, i64 3552
+  %51 = getelementptr i8, ptr %0, i64 321
+  %52 = getelementptr i8, ptr %0, i64 3760
+  %53 = getelementptr i8, ptr %0, i64 1928
   br label %condition.i
 
 condition.i:                                      ; preds = %"$Loop.iterate.exit.i", %entry
@@ -58492,24 +58493,24 @@ whilebody.i.i.i:                                  ; preds = %merge.i, %whilebody
 ; Function Attrs: nounwind
 define internal fastcc void @"$Scheduler.expire"(ptr nocapture %0, i64 %1) unnamed_addr #4 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1208
+  %2 = getelementptr i8, ptr %0, i64 1336
   store i64 %1, ptr %2, align 8
-  %3 = getelementptr i8, ptr %0, i64 1204
+  %3 = getelementptr i8, ptr %0, i64 1332
   %4 = load i32, ptr %3, align 4
   %5 = icmp sgt i32 %4, 0
   br i1 %5, label %then, label %merge
 
 then:                                             ; preds = %entry
-  %6 = getelementptr i8, ptr %0, i64 904
-  %7 = getelementptr i8, ptr %0, i64 912
+  %6 = getelementptr i8, ptr %0, i64 1032
+  %7 = getelementptr i8, ptr %0, i64 1040
   %8 = load i64, ptr %7, align 8
   %9 = icmp sgt i64 %8, 0
   br i1 %9, label %whilebody.lr.ph.i, label %"$Scheduler.expire_list.exit"
 
 whilebody.lr.ph.i:                                ; preds = %then
-  %10 = getelementptr i8, ptr %0, i64 976
-  %11 = getelementptr i8, ptr %0, i64 984
-  %12 = getelementptr i8, ptr %0, i64 1272
+  %10 = getelementptr i8, ptr %0, i64 1104
+  %11 = getelementptr i8, ptr %0, i64 1112
+  %12 = getelementptr i8, ptr %0, i64 1400
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %merge1.i, %whilebody.lr.ph.i
@@ -58585,16 +58586,16 @@ and.lhs.true.i:                                   ; preds = %whilebody.i
   br i1 %.not.i, label %else.i, label %then.i
 
 "$Scheduler.expire_list.exit":                    ; preds = %merge1.i, %then
-  %50 = getelementptr i8, ptr %0, i64 880
-  %51 = getelementptr i8, ptr %0, i64 888
+  %50 = getelementptr i8, ptr %0, i64 1008
+  %51 = getelementptr i8, ptr %0, i64 1016
   %52 = load i64, ptr %51, align 8
   %53 = icmp sgt i64 %52, 0
   br i1 %53, label %whilebody.lr.ph.i6, label %merge
 
 whilebody.lr.ph.i6:                               ; preds = %"$Scheduler.expire_list.exit"
-  %54 = getelementptr i8, ptr %0, i64 976
-  %55 = getelementptr i8, ptr %0, i64 984
-  %56 = getelementptr i8, ptr %0, i64 1272
+  %54 = getelementptr i8, ptr %0, i64 1104
+  %55 = getelementptr i8, ptr %0, i64 1112
+  %56 = getelementptr i8, ptr %0, i64 1400
   br label %whilebody.i7
 
 whilebody.i7:                                     ; preds = %merge1.i10, %whilebody.lr.ph.i6
@@ -58682,10 +58683,10 @@ entry:
   %message.i.i = alloca %4, align 8
   %time.i7.i = alloca %6, align 8
   %time.i.i = alloca %6, align 8
-  %1 = getelementptr i8, ptr %0, i64 680
-  %2 = getelementptr i8, ptr %0, i64 1928
+  %1 = getelementptr i8, ptr %0, i64 168
+  %2 = getelementptr i8, ptr %0, i64 1544
   %3 = load i64, ptr %2, align 8
-  %4 = getelementptr i8, ptr %0, i64 1808
+  %4 = getelementptr i8, ptr %0, i64 1424
   %.val = load i64, ptr %4, align 8
   %5 = icmp sgt i64 %.val, 0
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i)
@@ -58699,7 +58700,7 @@ entry:
   call fastcc void @"$Scheduler.expire"(ptr %1, i64 %11)
   %.val.i.i = load i64, ptr %4, align 8
   %12 = icmp sgt i64 %.val.i.i, 0
-  %13 = getelementptr i8, ptr %0, i64 1592
+  %13 = getelementptr i8, ptr %0, i64 1208
   %14 = load i64, ptr %13, align 8
   br i1 %12, label %and.lhs.true.i.i, label %merge.i.i
 
@@ -58708,9 +58709,9 @@ and.lhs.true.i.i:                                 ; preds = %entry
   br i1 %15, label %forbody.lr.ph.i.i.i, label %"$Scheduler.can_plan_ahead.exit.i.i"
 
 forbody.lr.ph.i.i.i:                              ; preds = %and.lhs.true.i.i
-  %16 = getelementptr i8, ptr %0, i64 1584
+  %16 = getelementptr i8, ptr %0, i64 1200
   %17 = load ptr, ptr %16, align 8
-  %18 = getelementptr i8, ptr %0, i64 684
+  %18 = getelementptr i8, ptr %0, i64 208
   %.val.i.i.i = load i32, ptr %18, align 4
   %19 = add i32 %.val.i.i.i, -1
   br label %forbody.i.i.i
@@ -58790,9 +58791,9 @@ merge.i.i.i.i:                                    ; preds = %"$Sequence.sits_out
 
 "$Scheduler.can_plan_ahead.exit.i.i":             ; preds = %"$Sequence.next_length.exit.i.i.i", %and.lhs.true.i.i
   %missing.0.lcssa.i.i.i = phi i64 [ 0, %and.lhs.true.i.i ], [ %spec.select.i.i.i, %"$Sequence.next_length.exit.i.i.i" ]
-  %54 = getelementptr i8, ptr %0, i64 1348
+  %54 = getelementptr i8, ptr %0, i64 964
   %.val9.i.i.i = load i32, ptr %54, align 4
-  %55 = getelementptr i8, ptr %0, i64 1356
+  %55 = getelementptr i8, ptr %0, i64 972
   %.val10.i.i.i = load i32, ptr %55, align 4
   %56 = add i32 %.val10.i.i.i, %.val9.i.i.i
   %57 = sext i32 %56 to i64
@@ -58805,22 +58806,22 @@ merge.i.i:                                        ; preds = %"$Scheduler.can_pla
   br i1 %59, label %whilebody.lr.ph.i.i.i, label %"$Scheduler.prepare_running.exit.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge.i.i
-  %60 = getelementptr i8, ptr %0, i64 1584
-  %61 = getelementptr i8, ptr %0, i64 684
-  %62 = getelementptr i8, ptr %0, i64 1336
-  %63 = getelementptr i8, ptr %0, i64 1348
-  %64 = getelementptr i8, ptr %0, i64 1356
-  %65 = getelementptr i8, ptr %0, i64 1416
-  %66 = getelementptr i8, ptr %0, i64 1400
-  %67 = getelementptr i8, ptr %0, i64 1352
-  %68 = getelementptr i8, ptr %0, i64 1552
-  %69 = getelementptr i8, ptr %0, i64 1872
-  %70 = getelementptr i8, ptr %0, i64 1876
-  %71 = getelementptr i8, ptr %0, i64 1368
-  %72 = getelementptr i8, ptr %0, i64 1364
-  %73 = getelementptr i8, ptr %0, i64 1360
-  %74 = getelementptr i8, ptr %0, i64 1424
-  %75 = getelementptr i8, ptr %0, i64 1392
+  %60 = getelementptr i8, ptr %0, i64 1200
+  %61 = getelementptr i8, ptr %0, i64 208
+  %62 = getelementptr i8, ptr %0, i64 952
+  %63 = getelementptr i8, ptr %0, i64 964
+  %64 = getelementptr i8, ptr %0, i64 972
+  %65 = getelementptr i8, ptr %0, i64 1032
+  %66 = getelementptr i8, ptr %0, i64 1016
+  %67 = getelementptr i8, ptr %0, i64 968
+  %68 = getelementptr i8, ptr %0, i64 1168
+  %69 = getelementptr i8, ptr %0, i64 1488
+  %70 = getelementptr i8, ptr %0, i64 1492
+  %71 = getelementptr i8, ptr %0, i64 984
+  %72 = getelementptr i8, ptr %0, i64 980
+  %73 = getelementptr i8, ptr %0, i64 976
+  %74 = getelementptr i8, ptr %0, i64 1040
+  %75 = getelementptr i8, ptr %0, i64 1008
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %"$Scheduler.prepare_decode_page.exit.i.i.i", %whilebody.lr.ph.i.i.i
@@ -59076,7 +59077,7 @@ merge.loopexit.i.i.i:                             ; preds = %"$Scheduler.prepare
   %197 = phi i64 [ %195, %merge.loopexit.i.i.i ], [ %14, %merge.i.i ]
   %198 = phi i64 [ %.pre.i.i.i, %merge.loopexit.i.i.i ], [ %58, %merge.i.i ]
   %199 = icmp sgt i64 %198, %58
-  %200 = getelementptr i8, ptr %0, i64 712
+  %200 = getelementptr i8, ptr %0, i64 328
   %.val23.i.i.i = load i64, ptr %200, align 8
   %201 = icmp sgt i64 %.val23.i.i.i, 0
   br i1 %201, label %merge.i.i.i, label %"$Scheduler.open_budget.exit.thread.i.i"
@@ -59086,7 +59087,7 @@ merge.i.i.i:                                      ; preds = %"$Scheduler.prepare
   br i1 %202, label %forbody.lr.ph.i22.i.i, label %"$Scheduler.open_budget.exit.i.i"
 
 forbody.lr.ph.i22.i.i:                            ; preds = %merge.i.i.i
-  %203 = getelementptr i8, ptr %0, i64 1584
+  %203 = getelementptr i8, ptr %0, i64 1200
   %204 = load ptr, ptr %203, align 8
   br label %forbody.i23.i.i
 
@@ -59154,20 +59155,20 @@ merge1.i.i.i:                                     ; preds = %merge2.i.i.i
   br i1 %229, label %"$Scheduler.open_budget.exit.i.i", label %or.lhs.false.i.i.i29.i.i
 
 or.lhs.false.i.i.i29.i.i:                         ; preds = %merge1.i.i.i
-  %230 = getelementptr i8, ptr %0, i64 736
+  %230 = getelementptr i8, ptr %0, i64 352
   %231 = load i32, ptr %230, align 4
   %232 = icmp eq i32 %231, 0
   br i1 %232, label %"$Scheduler.open_budget.exit.i.i", label %else.i.i.i.i.i
 
 else.i.i.i.i.i:                                   ; preds = %or.lhs.false.i.i.i29.i.i
-  %233 = getelementptr i8, ptr %0, i64 740
+  %233 = getelementptr i8, ptr %0, i64 356
   %234 = load i32, ptr %233, align 4
   %235 = sext i32 %234 to i64
   %.not.i.i.i30.i.i = icmp slt i32 %234, %rows.1.i.i.i
   br i1 %.not.i.i.i30.i.i, label %else2.i.i.i.i.i, label %then1.i.i.i.i.i
 
 then1.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %236 = getelementptr i8, ptr %0, i64 936
+  %236 = getelementptr i8, ptr %0, i64 552
   %237 = load i64, ptr %236, align 8
   br label %"$Scheduler.open_budget.exit.i.i"
 
@@ -59176,7 +59177,7 @@ else2.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
   br i1 %238, label %then4.i.i.i.i.i, label %merge.i.i.i31.i.i
 
 then4.i.i.i.i.i:                                  ; preds = %else2.i.i.i.i.i
-  %239 = getelementptr i8, ptr %0, i64 936
+  %239 = getelementptr i8, ptr %0, i64 552
   %240 = load i64, ptr %239, align 8
   %241 = mul i64 %240, %228
   %242 = sdiv i64 %241, %235
@@ -59222,7 +59223,7 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %259 = sub i32 %258, %252
   %260 = sitofp i32 %259 to double
   %261 = fdiv double %255, %260
-  %262 = getelementptr i8, ptr %0, i64 936
+  %262 = getelementptr i8, ptr %0, i64 552
   %263 = getelementptr i64, ptr %262, i64 %250
   %264 = load i64, ptr %263, align 8
   %265 = getelementptr i64, ptr %262, i64 %256
@@ -59238,18 +59239,18 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %context.0.lcssa38.i.i.i = phi i64 [ %context.1.i.i.i, %then1.i.i.i.i.i ], [ %context.1.i.i.i, %then4.i.i.i.i.i ], [ %context.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %context.1.i.i.i, %or.lhs.false.i.i.i29.i.i ], [ %context.1.i.i.i, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
   %272 = phi i32 [ %rows.1.i.i.i, %then1.i.i.i.i.i ], [ %rows.1.i.i.i, %then4.i.i.i.i.i ], [ %rows.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %rows.1.i.i.i, %or.lhs.false.i.i.i29.i.i ], [ %rows.1.i.i.i, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
   %common.ret.op.i.i.i21.i.i = phi i64 [ %237, %then1.i.i.i.i.i ], [ %242, %then4.i.i.i.i.i ], [ %271, %"$CostTable.interval.exit.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i29.i.i ], [ 0, %merge1.i.i.i ], [ 0, %merge.i.i.i ]
-  %273 = getelementptr i8, ptr %0, i64 1320
+  %273 = getelementptr i8, ptr %0, i64 936
   %274 = load double, ptr %273, align 8
   %275 = sitofp i64 %context.0.lcssa38.i.i.i to double
   %276 = fmul double %274, %275
   %277 = fptosi double %276 to i64
   %278 = add i64 %common.ret.op.i.i.i21.i.i, %277
-  %279 = getelementptr i8, ptr %0, i64 1328
+  %279 = getelementptr i8, ptr %0, i64 944
   %.val.i26.i.i.i = load double, ptr %279, align 8
   %280 = fmul double %.val.i26.i.i.i, 0.000000e+00
   %281 = fptosi double %280 to i64
   %282 = add i64 %278, %281
-  %283 = getelementptr i8, ptr %0, i64 720
+  %283 = getelementptr i8, ptr %0, i64 336
   %.val25.i.i.i = load double, ptr %283, align 8
   %284 = sitofp i64 %.val23.i.i.i to double
   %285 = fdiv double %284, %.val25.i.i.i
@@ -59257,13 +59258,13 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   %287 = sdiv i64 %286, 4
   %288 = add i64 %282, %287
   %289 = call i64 @llvm.smax.i64(i64 %286, i64 %288)
-  %290 = getelementptr i8, ptr %0, i64 1832
+  %290 = getelementptr i8, ptr %0, i64 1448
   store i32 %272, ptr %290, align 8
-  %.sroa.220.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1840
+  %.sroa.220.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1456
   store i64 %context.0.lcssa38.i.i.i, ptr %.sroa.220.0..sroa_idx.i.i.i, align 8
-  %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1848
+  %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1464
   store i64 %289, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
-  %.sroa.421.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1856
+  %.sroa.421.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1472
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.421.0..sroa_idx.i.i.i, i8 0, i64 16, i1 false)
   br i1 %199, label %merge1.i.i, label %then2.i.i
 
@@ -59271,14 +59272,14 @@ and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i
   br i1 %199, label %merge1.i.i, label %then2.thread.i.i
 
 then2.thread.i.i:                                 ; preds = %"$Scheduler.open_budget.exit.thread.i.i"
-  %291 = getelementptr i8, ptr %0, i64 1552
+  %291 = getelementptr i8, ptr %0, i64 1168
   %292 = load ptr, ptr %291, align 8
   %293 = getelementptr i8, ptr %292, i64 44
   %294 = load i32, ptr %293, align 4
   br label %"$Scheduler.most_step_tokens.exit.i.i.i"
 
 then2.i.i:                                        ; preds = %"$Scheduler.open_budget.exit.i.i"
-  %295 = getelementptr i8, ptr %0, i64 1552
+  %295 = getelementptr i8, ptr %0, i64 1168
   %296 = load ptr, ptr %295, align 8
   %297 = getelementptr i8, ptr %296, i64 44
   %298 = load i32, ptr %297, align 4
@@ -59303,7 +59304,7 @@ whilebody.i.i.i66.i.i:                            ; preds = %condition.preheader
 
 merge1.i.i.i64.i.i:                               ; preds = %whilebody.i.i.i66.i.i, %condition.preheader.i.i.i.i.i
   %fitting.0.lcssa.i.i.i.i.i = phi i32 [ 0, %condition.preheader.i.i.i.i.i ], [ %.fitting.0.i.i.i.i.i, %whilebody.i.i.i66.i.i ]
-  %306 = getelementptr i8, ptr %0, i64 684
+  %306 = getelementptr i8, ptr %0, i64 208
   %307 = load i32, ptr %306, align 4
   %308 = srem i32 %fitting.0.lcssa.i.i.i.i.i, %307
   %309 = sub nsw i32 %fitting.0.lcssa.i.i.i.i.i, %308
@@ -59328,9 +59329,9 @@ then6.i.i.i.i.i:                                  ; preds = %merge1.i.i.i64.i.i
   br i1 %316, label %forbody.lr.ph.i.i.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i"
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %"$Scheduler.most_step_tokens.exit.i.i.i"
-  %317 = getelementptr i8, ptr %0, i64 1584
+  %317 = getelementptr i8, ptr %0, i64 1200
   %318 = load ptr, ptr %317, align 8
-  %319 = getelementptr i8, ptr %0, i64 696
+  %319 = getelementptr i8, ptr %0, i64 228
   %320 = getelementptr i8, ptr %314, i64 56
   br label %forbody.i.i.i.i
 
@@ -59404,43 +59405,43 @@ then8.i.i.i.i.i:                                  ; preds = %merge4.i.i.i.i.i
 
 "$Scheduler.planned_tokens.exit.i.i.i":           ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i", %"$Scheduler.most_step_tokens.exit.i.i.i"
   %planned.0.lcssa.i.i.i.i = phi i32 [ 0, %"$Scheduler.most_step_tokens.exit.i.i.i" ], [ %346, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
-  %348 = getelementptr i8, ptr %0, i64 1560
-  %349 = getelementptr i8, ptr %0, i64 1568
+  %348 = getelementptr i8, ptr %0, i64 1176
+  %349 = getelementptr i8, ptr %0, i64 1184
   %350 = load i64, ptr %349, align 8
   %351 = icmp sgt i64 %350, 0
   br i1 %351, label %and.lhs.true1.lr.ph.i.i.i, label %merge1.i.i
 
 and.lhs.true1.lr.ph.i.i.i:                        ; preds = %"$Scheduler.planned_tokens.exit.i.i.i"
   %352 = call i32 @llvm.smin.i32(i32 %planned.0.lcssa.i.i.i.i, i32 %common.ret.op.i.i35.i.i)
-  %353 = getelementptr i8, ptr %0, i64 1760
-  %354 = getelementptr i8, ptr %0, i64 1336
-  %355 = getelementptr i8, ptr %0, i64 1384
-  %356 = getelementptr i8, ptr %0, i64 704
-  %357 = getelementptr i8, ptr %0, i64 684
-  %358 = getelementptr i8, ptr %0, i64 1400
-  %359 = getelementptr i8, ptr %0, i64 1344
-  %360 = getelementptr i8, ptr %0, i64 1376
-  %361 = getelementptr i8, ptr %0, i64 1360
-  %362 = getelementptr i8, ptr %0, i64 1424
-  %363 = getelementptr i8, ptr %0, i64 1408
-  %364 = getelementptr i8, ptr %0, i64 1348
-  %365 = getelementptr i8, ptr %0, i64 1356
-  %366 = getelementptr i8, ptr %0, i64 1752
-  %367 = getelementptr i8, ptr %0, i64 1880
-  %368 = getelementptr i8, ptr %0, i64 1704
-  %369 = getelementptr i8, ptr %0, i64 1712
-  %370 = getelementptr i8, ptr %0, i64 1728
-  %371 = getelementptr i8, ptr %0, i64 1736
-  %372 = getelementptr i8, ptr %0, i64 1888
-  %373 = getelementptr i8, ptr %0, i64 1584
-  %374 = getelementptr i8, ptr %0, i64 1364
-  %375 = getelementptr i8, ptr %0, i64 1368
-  %376 = getelementptr i8, ptr %0, i64 1352
-  %377 = getelementptr i8, ptr %0, i64 1872
-  %378 = getelementptr i8, ptr %0, i64 1876
-  %379 = getelementptr i8, ptr %0, i64 1920
-  %380 = getelementptr i8, ptr %0, i64 1416
-  %381 = getelementptr i8, ptr %0, i64 696
+  %353 = getelementptr i8, ptr %0, i64 1376
+  %354 = getelementptr i8, ptr %0, i64 952
+  %355 = getelementptr i8, ptr %0, i64 1000
+  %356 = getelementptr i8, ptr %0, i64 236
+  %357 = getelementptr i8, ptr %0, i64 208
+  %358 = getelementptr i8, ptr %0, i64 1016
+  %359 = getelementptr i8, ptr %0, i64 960
+  %360 = getelementptr i8, ptr %0, i64 992
+  %361 = getelementptr i8, ptr %0, i64 976
+  %362 = getelementptr i8, ptr %0, i64 1040
+  %363 = getelementptr i8, ptr %0, i64 1024
+  %364 = getelementptr i8, ptr %0, i64 964
+  %365 = getelementptr i8, ptr %0, i64 972
+  %366 = getelementptr i8, ptr %0, i64 1368
+  %367 = getelementptr i8, ptr %0, i64 1496
+  %368 = getelementptr i8, ptr %0, i64 1320
+  %369 = getelementptr i8, ptr %0, i64 1328
+  %370 = getelementptr i8, ptr %0, i64 1344
+  %371 = getelementptr i8, ptr %0, i64 1352
+  %372 = getelementptr i8, ptr %0, i64 1504
+  %373 = getelementptr i8, ptr %0, i64 1200
+  %374 = getelementptr i8, ptr %0, i64 980
+  %375 = getelementptr i8, ptr %0, i64 984
+  %376 = getelementptr i8, ptr %0, i64 968
+  %377 = getelementptr i8, ptr %0, i64 1488
+  %378 = getelementptr i8, ptr %0, i64 1492
+  %379 = getelementptr i8, ptr %0, i64 1536
+  %380 = getelementptr i8, ptr %0, i64 1032
+  %381 = getelementptr i8, ptr %0, i64 228
   br label %and.lhs.true1.i.i.i
 
 whilebody.i36.i.i:                                ; preds = %and.lhs.true1.i.i.i
@@ -59455,29 +59456,29 @@ whilebody.i36.i.i:                                ; preds = %and.lhs.true1.i.i.i
 merge.i.i37.i.i:                                  ; preds = %whilebody.i36.i.i
   %388 = getelementptr i8, ptr %383, i64 80
   %389 = load ptr, ptr %388, align 8
-  %390 = load i8, ptr %356, align 1
-  %391 = trunc i8 %390 to i1
-  br i1 %391, label %or.lhs.false1.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
+  %390 = load i32, ptr %356, align 4
+  %391 = icmp eq i32 %390, 0
+  br i1 %391, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %or.lhs.false1.i.i.i.i.i
 
-or.lhs.false.i.i26.i.i.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
+or.lhs.false.i.i16.i.i.i:                         ; preds = %or.lhs.false1.i.i.i.i.i
   %392 = getelementptr i8, ptr %383, i64 12
   %393 = load i32, ptr %392, align 4
   %394 = icmp eq i32 %393, 2
-  br i1 %394, label %and.lhs.true.i.i30.i.i.i, label %merge.i.i27.i.i.i
+  br i1 %394, label %and.lhs.true.i.i30.i.i.i, label %merge.i.i17.i.i.i
 
 or.lhs.false1.i.i.i.i.i:                          ; preds = %merge.i.i37.i.i
   %395 = getelementptr i8, ptr %383, i64 184
-  %.val.i.i25.i.i.i = load i32, ptr %395, align 4
-  %396 = icmp sgt i32 %.val.i.i25.i.i.i, -1
-  br i1 %396, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %or.lhs.false.i.i26.i.i.i
+  %.val.i.i15.i.i.i = load i32, ptr %395, align 4
+  %396 = icmp sgt i32 %.val.i.i15.i.i.i, -1
+  br i1 %396, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %or.lhs.false.i.i16.i.i.i
 
-and.lhs.true.i.i30.i.i.i:                         ; preds = %or.lhs.false.i.i26.i.i.i
+and.lhs.true.i.i30.i.i.i:                         ; preds = %or.lhs.false.i.i16.i.i.i
   %397 = getelementptr i8, ptr %383, i64 52
   %398 = load i32, ptr %397, align 4
   %399 = icmp sgt i32 %398, 0
-  br i1 %399, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %merge.i.i27.i.i.i
+  br i1 %399, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %merge.i.i17.i.i.i
 
-merge.i.i27.i.i.i:                                ; preds = %and.lhs.true.i.i30.i.i.i, %or.lhs.false.i.i26.i.i.i
+merge.i.i17.i.i.i:                                ; preds = %and.lhs.true.i.i30.i.i.i, %or.lhs.false.i.i16.i.i.i
   %400 = load i32, ptr %357, align 4
   %401 = getelementptr i8, ptr %383, i64 40
   %402 = load i32, ptr %401, align 4
@@ -59486,7 +59487,7 @@ merge.i.i27.i.i.i:                                ; preds = %and.lhs.true.i.i30.
   %405 = icmp sgt i32 %404, 0
   br i1 %405, label %forbody.lr.ph.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
 
-forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i27.i.i.i
+forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i17.i.i.i
   %406 = getelementptr i8, ptr %383, i64 16
   %wide.trip.count.i.i.i.i.i = zext nneg i32 %404 to i64
   br label %forbody.i.i.i.i.i
@@ -59676,27 +59677,27 @@ merge3.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.
   %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %forbody.i.i.i.i.i
 
-"$Scheduler.find_prefix.exit.i.i.i.i":            ; preds = %merge3.i.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", %merge2.i.i.i.i.i.i.i, %merge.i.i27.i.i.i, %and.lhs.true.i.i30.i.i.i, %or.lhs.false1.i.i.i.i.i, %merge.i.i37.i.i
-  %common.ret.op.i.i15.i.i.i = phi i32 [ 0, %and.lhs.true.i.i30.i.i.i ], [ 0, %or.lhs.false1.i.i.i.i.i ], [ 0, %merge.i.i37.i.i ], [ %404, %merge.i.i27.i.i.i ], [ %408, %merge2.i.i.i.i.i.i.i ], [ %408, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i" ], [ %404, %merge3.i.i.i.i.i ]
+"$Scheduler.find_prefix.exit.i.i.i.i":            ; preds = %merge3.i.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", %merge2.i.i.i.i.i.i.i, %merge.i.i17.i.i.i, %and.lhs.true.i.i30.i.i.i, %or.lhs.false1.i.i.i.i.i, %merge.i.i37.i.i
+  %common.ret.op.i.i18.i.i.i = phi i32 [ 0, %and.lhs.true.i.i30.i.i.i ], [ 0, %or.lhs.false1.i.i.i.i.i ], [ 0, %merge.i.i37.i.i ], [ %404, %merge.i.i17.i.i.i ], [ %408, %merge2.i.i.i.i.i.i.i ], [ %408, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i" ], [ %404, %merge3.i.i.i.i.i ]
   %502 = getelementptr i8, ptr %383, i64 24
   %503 = load i64, ptr %502, align 8
   %504 = trunc i64 %503 to i32
-  %.val.i16.i.i.i = load i32, ptr %357, align 4
-  %505 = add i32 %.val.i16.i.i.i, -1
+  %.val.i19.i.i.i = load i32, ptr %357, align 4
+  %505 = add i32 %.val.i19.i.i.i, -1
   %506 = add i32 %505, %504
-  %507 = sdiv i32 %506, %.val.i16.i.i.i
-  %508 = sub i32 %507, %common.ret.op.i.i15.i.i.i
+  %507 = sdiv i32 %506, %.val.i19.i.i.i
+  %508 = sub i32 %507, %common.ret.op.i.i18.i.i.i
   %.val30.i.i.i.i = load i32, ptr %364, align 4
   %.val31.i.i.i.i = load i32, ptr %365, align 4
   %509 = add i32 %.val31.i.i.i.i, %.val30.i.i.i.i
-  %510 = icmp sgt i32 %common.ret.op.i.i15.i.i.i, 0
+  %510 = icmp sgt i32 %common.ret.op.i.i18.i.i.i, 0
   br i1 %510, label %forbody.lr.ph.i33.i.i.i.i, label %"$Scheduler.count_cached.exit.i.i.i.i"
 
 forbody.lr.ph.i33.i.i.i.i:                        ; preds = %"$Scheduler.find_prefix.exit.i.i.i.i"
   %.val.i34.i.i.i.i = load ptr, ptr %358, align 8
-  %wide.trip.count.i35.i.i.i.i = zext nneg i32 %common.ret.op.i.i15.i.i.i to i64
+  %wide.trip.count.i35.i.i.i.i = zext nneg i32 %common.ret.op.i.i18.i.i.i to i64
   %xtraiter113 = and i64 %wide.trip.count.i35.i.i.i.i, 3
-  %511 = icmp ult i32 %common.ret.op.i.i15.i.i.i, 4
+  %511 = icmp ult i32 %common.ret.op.i.i18.i.i.i, 4
   br i1 %511, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i33.i.i.i.i.new
 
 forbody.lr.ph.i33.i.i.i.i.new:                    ; preds = %forbody.lr.ph.i33.i.i.i.i
@@ -59908,21 +59909,21 @@ merge.i40.i.i.i.i:                                ; preds = %then2.i.i.i.i.i, %t
   %604 = getelementptr i8, ptr %383, i64 160
   %605 = load float, ptr %604, align 4
   %606 = fcmp une float %605, 1.000000e+00
-  br i1 %606, label %then5.i.i24.i.i.i, label %or.lhs.false.i.i.i.i.i.i
+  br i1 %606, label %then5.i.i27.i.i.i, label %or.lhs.false.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i:                         ; preds = %merge.i40.i.i.i.i
   %607 = getelementptr i8, ptr %383, i64 164
   %608 = load float, ptr %607, align 4
   %609 = fcmp une float %608, 0.000000e+00
-  br i1 %609, label %then5.i.i24.i.i.i, label %"$Sequence.has_penalties.exit.i.i.i.i.i"
+  br i1 %609, label %then5.i.i27.i.i.i, label %"$Sequence.has_penalties.exit.i.i.i.i.i"
 
 "$Sequence.has_penalties.exit.i.i.i.i.i":         ; preds = %or.lhs.false.i.i.i.i.i.i
   %610 = getelementptr i8, ptr %383, i64 168
   %611 = load float, ptr %610, align 4
   %612 = fcmp une float %611, 0.000000e+00
-  br i1 %612, label %then5.i.i24.i.i.i, label %merge4.i.i17.i.i.i
+  br i1 %612, label %then5.i.i27.i.i.i, label %merge4.i.i20.i.i.i
 
-then5.i.i24.i.i.i:                                ; preds = %"$Sequence.has_penalties.exit.i.i.i.i.i", %or.lhs.false.i.i.i.i.i.i, %merge.i40.i.i.i.i
+then5.i.i27.i.i.i:                                ; preds = %"$Sequence.has_penalties.exit.i.i.i.i.i", %or.lhs.false.i.i.i.i.i.i, %merge.i40.i.i.i.i
   %613 = load ptr, ptr %370, align 8
   %614 = load i64, ptr %371, align 8
   %615 = getelementptr ptr, ptr %613, i64 %614
@@ -59930,20 +59931,20 @@ then5.i.i24.i.i.i:                                ; preds = %"$Sequence.has_pena
   %616 = load i64, ptr %371, align 8
   %617 = add i64 %616, 1
   store i64 %617, ptr %371, align 8
-  br label %merge4.i.i17.i.i.i
+  br label %merge4.i.i20.i.i.i
 
-merge4.i.i17.i.i.i:                               ; preds = %then5.i.i24.i.i.i, %"$Sequence.has_penalties.exit.i.i.i.i.i"
+merge4.i.i20.i.i.i:                               ; preds = %then5.i.i27.i.i.i, %"$Sequence.has_penalties.exit.i.i.i.i.i"
   %618 = getelementptr i8, ptr %383, i64 480
   %619 = load i64, ptr %618, align 8
   %620 = icmp eq i64 %619, 0
-  br i1 %620, label %then8.i.i23.i.i.i, label %merge7.i.i.i.i.i
+  br i1 %620, label %then8.i.i26.i.i.i, label %merge7.i.i.i.i.i
 
-then8.i.i23.i.i.i:                                ; preds = %merge4.i.i17.i.i.i
+then8.i.i26.i.i.i:                                ; preds = %merge4.i.i20.i.i.i
   %621 = load i64, ptr %372, align 8
   store i64 %621, ptr %618, align 8
   br label %merge7.i.i.i.i.i
 
-merge7.i.i.i.i.i:                                 ; preds = %then8.i.i23.i.i.i, %merge4.i.i17.i.i.i
+merge7.i.i.i.i.i:                                 ; preds = %then8.i.i26.i.i.i, %merge4.i.i20.i.i.i
   store i32 1, ptr %591, align 4
   %622 = load ptr, ptr %373, align 8
   %623 = load i64, ptr %13, align 8
@@ -60000,7 +60001,7 @@ merge.thread.i.i.i.i.i:                           ; preds = %"$Scheduler.enter_r
   br label %"$Scheduler.adopt_prefix.exit.i.i.i.i"
 
 forbody.lr.ph.i45.i.i.i.i:                        ; preds = %"$Scheduler.enter_running.exit.i.i.i.i"
-  %wide.trip.count.i46.i.i.i.i = zext nneg i32 %common.ret.op.i.i15.i.i.i to i64
+  %wide.trip.count.i46.i.i.i.i = zext nneg i32 %common.ret.op.i.i18.i.i.i to i64
   br label %forbody.i47.i.i.i.i
 
 forbody.i47.i.i.i.i:                              ; preds = %"$PagePool.retain.exit.i.i.i.i.i", %forbody.lr.ph.i45.i.i.i.i
@@ -60095,9 +60096,9 @@ forbody3.i.i.i.i.i:                               ; preds = %forbody3.i.i.i.i.i,
 
 then.i54.i.i.i.i:                                 ; preds = %forbody3.i.i.i.i.i
   %691 = getelementptr i8, ptr %383, i64 64
-  store i32 %common.ret.op.i.i15.i.i.i, ptr %691, align 4
+  store i32 %common.ret.op.i.i18.i.i.i, ptr %691, align 4
   %692 = load i32, ptr %357, align 4
-  %693 = mul i32 %692, %common.ret.op.i.i15.i.i.i
+  %693 = mul i32 %692, %common.ret.op.i.i18.i.i.i
   %694 = getelementptr i8, ptr %383, i64 52
   store i32 %693, ptr %694, align 4
   %695 = getelementptr i8, ptr %383, i64 68
@@ -60110,30 +60111,30 @@ then.i54.i.i.i.i:                                 ; preds = %forbody3.i.i.i.i.i
 
 "$Scheduler.adopt_prefix.exit.i.i.i.i":           ; preds = %then.i54.i.i.i.i, %merge.thread.i.i.i.i.i
   %699 = icmp sgt i32 %508, 0
-  br i1 %699, label %forbody.lr.ph.i19.i.i.i, label %merge2.i39.i.i
+  br i1 %699, label %forbody.lr.ph.i22.i.i.i, label %merge2.i39.i.i
 
-forbody.lr.ph.i19.i.i.i:                          ; preds = %"$Scheduler.adopt_prefix.exit.i.i.i.i"
+forbody.lr.ph.i22.i.i.i:                          ; preds = %"$Scheduler.adopt_prefix.exit.i.i.i.i"
   %700 = getelementptr i8, ptr %383, i64 88
-  br label %forbody.i20.i.i.i
+  br label %forbody.i23.i.i.i
 
-forbody.i20.i.i.i:                                ; preds = %"$PagePool.acquire.exit.i.i46.i.i", %forbody.lr.ph.i19.i.i.i
-  %i.069.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i19.i.i.i ], [ %736, %"$PagePool.acquire.exit.i.i46.i.i" ]
+forbody.i23.i.i.i:                                ; preds = %"$PagePool.acquire.exit.i.i46.i.i", %forbody.lr.ph.i22.i.i.i
+  %i.069.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i22.i.i.i ], [ %736, %"$PagePool.acquire.exit.i.i46.i.i" ]
   %701 = load i32, ptr %364, align 4
   %702 = icmp eq i32 %701, 0
   br i1 %702, label %then.i58.i.i.i.i, label %merge.i55.i.i.i.i
 
-then.i58.i.i.i.i:                                 ; preds = %forbody.i20.i.i.i
+then.i58.i.i.i.i:                                 ; preds = %forbody.i23.i.i.i
   %703 = load i32, ptr %365, align 4
   %704 = icmp eq i32 %703, 0
-  br i1 %704, label %"$PagePool.acquire.exit.i.i46.i.i", label %merge1.i.i22.i.i.i
+  br i1 %704, label %"$PagePool.acquire.exit.i.i46.i.i", label %merge1.i.i25.i.i.i
 
-merge1.i.i22.i.i.i:                               ; preds = %then.i58.i.i.i.i
+merge1.i.i25.i.i.i:                               ; preds = %then.i58.i.i.i.i
   call fastcc void @"$PagePool.evict_oldest"(ptr nonnull %354)
   %.pre.i.i.i.i.i = load i32, ptr %364, align 4
   br label %merge.i55.i.i.i.i
 
-merge.i55.i.i.i.i:                                ; preds = %merge1.i.i22.i.i.i, %forbody.i20.i.i.i
-  %705 = phi i32 [ %701, %forbody.i20.i.i.i ], [ %.pre.i.i.i.i.i, %merge1.i.i22.i.i.i ]
+merge.i55.i.i.i.i:                                ; preds = %merge1.i.i25.i.i.i, %forbody.i23.i.i.i
+  %705 = phi i32 [ %701, %forbody.i23.i.i.i ], [ %.pre.i.i.i.i.i, %merge1.i.i25.i.i.i ]
   %706 = add i32 %705, -1
   store i32 %706, ptr %364, align 4
   %707 = load ptr, ptr %380, align 8
@@ -60181,8 +60182,8 @@ merge.i55.i.i.i.i:                                ; preds = %merge1.i.i22.i.i.i,
   %735 = call i32 @llvm.smax.i32(i32 %733, i32 %734)
   store i32 %735, ptr %378, align 4
   %736 = add nuw nsw i32 %i.069.i.i.i.i, 1
-  %exitcond.not.i21.i.i.i = icmp eq i32 %736, %508
-  br i1 %exitcond.not.i21.i.i.i, label %merge2.i39.i.i, label %forbody.i20.i.i.i
+  %exitcond.not.i24.i.i.i = icmp eq i32 %736, %508
+  br i1 %exitcond.not.i24.i.i.i, label %merge2.i39.i.i, label %forbody.i23.i.i.i
 
 and.lhs.true1.i.i.i:                              ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.lr.ph.i.i.i
   %planned.051.i.i.i = phi i32 [ %352, %and.lhs.true1.lr.ph.i.i.i ], [ %766, %"$Scheduler.chunk_of.exit.i.i.i" ]
@@ -60260,7 +60261,7 @@ then8.i.i.i.i:                                    ; preds = %merge4.i.i.i.i
   br i1 %768, label %and.lhs.true1.i.i.i, label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.i.i.i, %whilebody.i36.i.i, %then2.i.i.i.i, %"$Scheduler.planned_tokens.exit.i.i.i", %"$Scheduler.open_budget.exit.thread.i.i", %"$Scheduler.open_budget.exit.i.i"
-  %769 = getelementptr i8, ptr %0, i64 1552
+  %769 = getelementptr i8, ptr %0, i64 1168
   %770 = load ptr, ptr %769, align 8
   %771 = getelementptr i8, ptr %770, i64 352
   store ptr null, ptr %771, align 8
@@ -60271,16 +60272,16 @@ merge1.i.i:                                       ; preds = %"$Scheduler.chunk_o
   %774 = getelementptr i8, ptr %770, i64 256
   %775 = load ptr, ptr %774, align 8
   store i32 0, ptr %775, align 4
-  %776 = getelementptr i8, ptr %0, i64 1776
-  %777 = getelementptr i8, ptr %0, i64 1784
+  %776 = getelementptr i8, ptr %0, i64 1392
+  %777 = getelementptr i8, ptr %0, i64 1400
   store i64 0, ptr %777, align 8
-  %778 = getelementptr i8, ptr %0, i64 1584
+  %778 = getelementptr i8, ptr %0, i64 1200
   %779 = load i64, ptr %13, align 8
   %780 = icmp sgt i64 %779, 0
   br i1 %780, label %forbody.lr.ph.i.i67.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i.i67.i.i:                          ; preds = %merge1.i.i
-  %781 = getelementptr i8, ptr %0, i64 684
+  %781 = getelementptr i8, ptr %0, i64 208
   br label %forbody.i.i68.i.i
 
 forbody.i.i68.i.i:                                ; preds = %merge1.i.i74.i.i, %forbody.lr.ph.i.i67.i.i
@@ -60564,12 +60565,12 @@ and.lhs.true2.i.i.i.i:                            ; preds = %"$Scheduler.wants_d
 
 "$Scheduler.write_decode_rows.exit.i.i.i":        ; preds = %merge1.i.i74.i.i
   %.pr.i.i.i = load i64, ptr %13, align 8
-  %940 = getelementptr i8, ptr %0, i64 1856
+  %940 = getelementptr i8, ptr %0, i64 1472
   %941 = icmp sgt i64 %.pr.i.i.i, 0
   br i1 %941, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i"
-  %942 = getelementptr i8, ptr %0, i64 696
+  %942 = getelementptr i8, ptr %0, i64 228
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge1.i7.i.i.i, %forbody.lr.ph.i5.i.i.i
@@ -61263,9 +61264,9 @@ merge1.i7.i.i.i:                                  ; preds = %"$Scheduler.push_se
   br i1 %exitcond.not.i8.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i", label %forbody.i6.i.i.i
 
 "$Scheduler.write_pieces.exit.i.i.i":             ; preds = %merge1.i7.i.i.i, %"$Scheduler.piece_of.exit.i.i83.i.i", %and.lhs.true.i.i.i94.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i", %merge1.i.i
-  %1344 = getelementptr i8, ptr %0, i64 1872
+  %1344 = getelementptr i8, ptr %0, i64 1488
   %1345 = load i32, ptr %1344, align 4
-  %1346 = getelementptr i8, ptr %0, i64 1876
+  %1346 = getelementptr i8, ptr %0, i64 1492
   %1347 = load i32, ptr %1346, align 4
   %1348 = icmp slt i32 %1345, %1347
   %.pre151.i.i = load ptr, ptr %769, align 8
@@ -61298,9 +61299,9 @@ then.i18.i.i.i:                                   ; preds = %"$Scheduler.write_p
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
   %1361 = sub i64 %1360, %11
   %1362 = add i64 %1361, %1358
-  %1363 = getelementptr i8, ptr %0, i64 3968
+  %1363 = getelementptr i8, ptr %0, i64 3584
   store i64 %1362, ptr %1363, align 8
-  %1364 = getelementptr i8, ptr %0, i64 3896
+  %1364 = getelementptr i8, ptr %0, i64 3512
   %1365 = load i64, ptr %1364, align 8
   %1366 = add i64 %1365, %1362
   store i64 %1366, ptr %1364, align 8
@@ -61315,7 +61316,7 @@ or.rhs:                                           ; preds = %or.lhs.false
 
 or.end:                                           ; preds = %"$Loop.plan.exit", %or.rhs, %or.lhs.false
   %1370 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1369, %or.rhs ]
-  %1371 = getelementptr i8, ptr %0, i64 2570
+  %1371 = getelementptr i8, ptr %0, i64 2186
   store i8 %1370, ptr %1371, align 1
   %1372 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
   %1373 = icmp eq i32 %1372, 0
@@ -61325,16 +61326,16 @@ or.end:                                           ; preds = %"$Loop.plan.exit", 
 then.i:                                           ; preds = %or.end
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %message.i.i)
   store i8 0, ptr %message.i.i, align 8
-  %1375 = getelementptr i8, ptr %0, i64 1960
-  %1376 = getelementptr i8, ptr %0, i64 2312
+  %1375 = getelementptr i8, ptr %0, i64 1576
+  %1376 = getelementptr i8, ptr %0, i64 1928
   store ptr null, ptr %1376, align 8
-  %1377 = getelementptr i8, ptr %0, i64 1784
+  %1377 = getelementptr i8, ptr %0, i64 1400
   %1378 = load i64, ptr %1377, align 8
   %1379 = icmp sgt i64 %1378, 0
   br i1 %1379, label %forbody.lr.ph.i.i.i.i26, label %merge.i.i.i9
 
 forbody.lr.ph.i.i.i.i26:                          ; preds = %then.i
-  %1380 = getelementptr i8, ptr %0, i64 1776
+  %1380 = getelementptr i8, ptr %0, i64 1392
   %1381 = load ptr, ptr %1380, align 8
   br label %forbody.i.i.i.i27
 
@@ -61371,7 +61372,7 @@ merge1.i.i.i.i28:                                 ; preds = %and.lhs.true.i.i.i.
   br i1 %.lcssa.i.i.i.i, label %then.i.i.i, label %merge.i.i.i9
 
 then.i.i.i:                                       ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
-  %1394 = getelementptr i8, ptr %0, i64 3744
+  %1394 = getelementptr i8, ptr %0, i64 3360
   %1395 = load ptr, ptr %1394, align 8
   store ptr %1395, ptr %1376, align 8
   br label %merge.i.i.i9
@@ -61395,11 +61396,11 @@ merge.i.i.i9:                                     ; preds = %then.i.i.i, %"$Sche
   %reass.mul.i.i.i = mul i64 %reass.add.i.i.i, 1000000000
   %1406 = sub i64 %1405, %1399
   %1407 = add i64 %1406, %reass.mul.i.i.i
-  %1408 = getelementptr i8, ptr %0, i64 3888
+  %1408 = getelementptr i8, ptr %0, i64 3504
   %1409 = load i64, ptr %1408, align 8
   %1410 = add i64 %1409, %1407
   store i64 %1410, ptr %1408, align 8
-  %1411 = getelementptr i8, ptr %0, i64 3904
+  %1411 = getelementptr i8, ptr %0, i64 3520
   %1412 = load i64, ptr %1411, align 8
   %1413 = add i64 %1412, %1407
   store i64 %1413, ptr %1411, align 8
@@ -61407,58 +61408,58 @@ merge.i.i.i9:                                     ; preds = %then.i.i.i, %"$Sche
   br i1 %1414, label %then2.i.i.i, label %and.lhs.true.i.i10
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i9
-  %1415 = getelementptr i8, ptr %0, i64 692
+  %1415 = getelementptr i8, ptr %0, i64 200
   %1416 = load i32, ptr %1415, align 4
-  %1417 = getelementptr i8, ptr %0, i64 1872
+  %1417 = getelementptr i8, ptr %0, i64 1488
   store i32 %1416, ptr %1417, align 4
-  %1418 = getelementptr i8, ptr %0, i64 1876
+  %1418 = getelementptr i8, ptr %0, i64 1492
   store i32 0, ptr %1418, align 4
-  %1419 = getelementptr i8, ptr %0, i64 4008
+  %1419 = getelementptr i8, ptr %0, i64 3624
   %1420 = load <2 x i32>, ptr %1375, align 4
   store <2 x i32> %1420, ptr %1419, align 4
-  %1421 = getelementptr i8, ptr %0, i64 1980
+  %1421 = getelementptr i8, ptr %0, i64 1596
   %1422 = load i32, ptr %1421, align 4
-  %1423 = getelementptr i8, ptr %0, i64 4016
+  %1423 = getelementptr i8, ptr %0, i64 3632
   store i32 %1422, ptr %1423, align 4
-  %1424 = getelementptr i8, ptr %0, i64 1352
+  %1424 = getelementptr i8, ptr %0, i64 968
   %1425 = load i32, ptr %1424, align 4
-  %1426 = getelementptr i8, ptr %0, i64 4020
+  %1426 = getelementptr i8, ptr %0, i64 3636
   store i32 %1425, ptr %1426, align 4
   %1427 = load i64, ptr %1363, align 8
-  %1428 = getelementptr i8, ptr %0, i64 3992
+  %1428 = getelementptr i8, ptr %0, i64 3608
   store i64 %1427, ptr %1428, align 8
-  %1429 = getelementptr i8, ptr %0, i64 4000
+  %1429 = getelementptr i8, ptr %0, i64 3616
   store i64 %1407, ptr %1429, align 8
-  %1430 = getelementptr i8, ptr %0, i64 4032
+  %1430 = getelementptr i8, ptr %0, i64 3648
   store i64 0, ptr %1430, align 8
-  %1431 = getelementptr i8, ptr %0, i64 1832
+  %1431 = getelementptr i8, ptr %0, i64 1448
   %1432 = load i32, ptr %1431, align 4
   %1433 = sext i32 %1432 to i64
-  %1434 = getelementptr i8, ptr %0, i64 1856
+  %1434 = getelementptr i8, ptr %0, i64 1472
   %1435 = load i64, ptr %1434, align 8
   %1436 = add i64 %1435, %1433
-  %1437 = getelementptr i8, ptr %0, i64 1840
+  %1437 = getelementptr i8, ptr %0, i64 1456
   %1438 = load i64, ptr %1437, align 8
-  %1439 = getelementptr i8, ptr %0, i64 1864
+  %1439 = getelementptr i8, ptr %0, i64 1480
   %1440 = load i64, ptr %1439, align 8
   %1441 = icmp slt i64 %1436, 1
   br i1 %1441, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i.i.i:                     ; preds = %then2.i.i.i
-  %1442 = getelementptr i8, ptr %0, i64 736
+  %1442 = getelementptr i8, ptr %0, i64 352
   %1443 = load i32, ptr %1442, align 4
   %1444 = icmp eq i32 %1443, 0
   br i1 %1444, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i22
 
 else.i.i.i.i.i.i.i.i22:                           ; preds = %or.lhs.false.i.i.i.i.i.i.i.i
-  %1445 = getelementptr i8, ptr %0, i64 740
+  %1445 = getelementptr i8, ptr %0, i64 356
   %1446 = load i32, ptr %1445, align 4
   %1447 = sext i32 %1446 to i64
   %.not.i.i.i.i.i.i.i.i23 = icmp sgt i64 %1436, %1447
   br i1 %.not.i.i.i.i.i.i.i.i23, label %else2.i.i.i.i.i.i.i.i, label %then1.i.i.i.i.i.i.i.i
 
 then1.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i22
-  %1448 = getelementptr i8, ptr %0, i64 936
+  %1448 = getelementptr i8, ptr %0, i64 552
   %1449 = load i64, ptr %1448, align 8
   br label %"$Loop.launch.exit.i.i"
 
@@ -61467,7 +61468,7 @@ else2.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.
   br i1 %1450, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i25
 
 then4.i.i.i.i.i.i.i.i:                            ; preds = %else2.i.i.i.i.i.i.i.i
-  %1451 = getelementptr i8, ptr %0, i64 936
+  %1451 = getelementptr i8, ptr %0, i64 552
   %1452 = load i64, ptr %1451, align 8
   %1453 = mul i64 %1452, %1436
   %1454 = sdiv i64 %1453, %1447
@@ -61514,7 +61515,7 @@ and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i
   %1472 = sub i32 %1471, %1465
   %1473 = sitofp i32 %1472 to double
   %1474 = fdiv double %1468, %1473
-  %1475 = getelementptr i8, ptr %0, i64 936
+  %1475 = getelementptr i8, ptr %0, i64 552
   %1476 = getelementptr i64, ptr %1475, i64 %1463
   %1477 = load i64, ptr %1476, align 8
   %1478 = getelementptr i64, ptr %1475, i64 %1469
@@ -61528,34 +61529,34 @@ and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i
 
 "$Loop.launch.exit.i.i":                          ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", %then4.i.i.i.i.i.i.i.i, %then1.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i.i, %then2.i.i.i
   %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1449, %then1.i.i.i.i.i.i.i.i ], [ %1454, %then4.i.i.i.i.i.i.i.i ], [ %1484, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
-  %1485 = getelementptr i8, ptr %0, i64 1320
+  %1485 = getelementptr i8, ptr %0, i64 936
   %1486 = load double, ptr %1485, align 8
   %1487 = sitofp i64 %1438 to double
   %1488 = fmul double %1486, %1487
   %1489 = fptosi double %1488 to i64
   %1490 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1489
-  %1491 = getelementptr i8, ptr %0, i64 1328
+  %1491 = getelementptr i8, ptr %0, i64 944
   %.val.i.i.i.i.i.i.i24 = load double, ptr %1491, align 8
   %1492 = sitofp i64 %1440 to double
   %1493 = fmul double %.val.i.i.i.i.i.i.i24, %1492
   %1494 = fptosi double %1493 to i64
   %1495 = add i64 %1490, %1494
-  %1496 = getelementptr i8, ptr %0, i64 4040
+  %1496 = getelementptr i8, ptr %0, i64 3656
   store i64 %1495, ptr %1496, align 8
   br label %else.i.i
 
 then.i.i:                                         ; preds = %and.lhs.true.i.i10
-  %1497 = getelementptr i8, ptr %0, i64 1824
+  %1497 = getelementptr i8, ptr %0, i64 1440
   store i8 0, ptr %1497, align 1
-  %1498 = getelementptr i8, ptr %0, i64 1800
+  %1498 = getelementptr i8, ptr %0, i64 1416
   %1499 = load i64, ptr %4, align 8
   %1500 = icmp sgt i64 %1499, 0
   br i1 %1500, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
 
 forbody.lr.ph.i.i23.i.i:                          ; preds = %then.i.i
-  %1501 = getelementptr i8, ptr %0, i64 1656
-  %1502 = getelementptr i8, ptr %0, i64 1664
-  %1503 = getelementptr i8, ptr %0, i64 1888
+  %1501 = getelementptr i8, ptr %0, i64 1272
+  %1502 = getelementptr i8, ptr %0, i64 1280
+  %1503 = getelementptr i8, ptr %0, i64 1504
   br label %forbody.i.i24.i.i
 
 forbody.i.i24.i.i:                                ; preds = %merge1.i.i26.i.i, %forbody.lr.ph.i.i23.i.i
@@ -61637,17 +61638,17 @@ and.lhs.true.i.i10:                               ; preds = %merge.i.i.i9
   br i1 %1538, label %else.i.i, label %then.i.i
 
 then2.i.i12:                                      ; preds = %merge.i.i11
-  %1539 = getelementptr i8, ptr %0, i64 2574
+  %1539 = getelementptr i8, ptr %0, i64 2190
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1539, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
-  %1540 = getelementptr i8, ptr %0, i64 1776
+  %1540 = getelementptr i8, ptr %0, i64 1392
   %1541 = load i64, ptr %1377, align 8
   %1542 = icmp sgt i64 %1541, 0
   br i1 %1542, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
 
 forbody.lr.ph.i.i28.i.i:                          ; preds = %then2.i.i12
-  %1543 = getelementptr i8, ptr %0, i64 1656
-  %1544 = getelementptr i8, ptr %0, i64 1664
-  %1545 = getelementptr i8, ptr %0, i64 1888
+  %1543 = getelementptr i8, ptr %0, i64 1272
+  %1544 = getelementptr i8, ptr %0, i64 1280
+  %1545 = getelementptr i8, ptr %0, i64 1504
   br label %forbody.i.i29.i.i
 
 forbody.i.i29.i.i:                                ; preds = %merge1.i.i35.i.i, %forbody.lr.ph.i.i28.i.i
@@ -61716,7 +61717,7 @@ merge1.i.i35.i.i:                                 ; preds = %then.i.i32.i.i, %fo
 
 merge1.i.i13:                                     ; preds = %merge.i.i11
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1577 = getelementptr i8, ptr %0, i64 1776
+  %1577 = getelementptr i8, ptr %0, i64 1392
   %1578 = load i64, ptr %1377, align 8
   %1579 = icmp sgt i64 %1578, 0
   br i1 %1579, label %forbody.i.i.i16.preheader, label %"$Scheduler.launch.exit.i.i"
@@ -61741,7 +61742,7 @@ forbody.i.i.i16:                                  ; preds = %merge1.i.i.i17.1, %
   %1586 = getelementptr i8, ptr %1582, i64 8
   %1587 = load i32, ptr %1586, align 4
   %1588 = sext i32 %1587 to i64
-  %..i.i.i.i = select i1 %1585, i64 1232, i64 1224
+  %..i.i.i.i = select i1 %1585, i64 1360, i64 1352
   %1589 = getelementptr i8, ptr %1, i64 %..i.i.i.i
   %1590 = load i64, ptr %1589, align 8
   %1591 = add i64 %1590, %1588
@@ -61777,7 +61778,7 @@ merge1.i.i.i17:                                   ; preds = %then.i38.i.i, %forb
   %1610 = getelementptr i8, ptr %1606, i64 8
   %1611 = load i32, ptr %1610, align 4
   %1612 = sext i32 %1611 to i64
-  %..i.i.i.i.1 = select i1 %1609, i64 1232, i64 1224
+  %..i.i.i.i.1 = select i1 %1609, i64 1360, i64 1352
   %1613 = getelementptr i8, ptr %1, i64 %..i.i.i.i.1
   %1614 = load i64, ptr %1613, align 8
   %1615 = add i64 %1614, %1612
@@ -61823,7 +61824,7 @@ forbody.i.i.i16.epil:                             ; preds = %"$Scheduler.launch.
   %1634 = getelementptr i8, ptr %1630, i64 8
   %1635 = load i32, ptr %1634, align 4
   %1636 = sext i32 %1635 to i64
-  %..i.i.i.i.epil = select i1 %1633, i64 1232, i64 1224
+  %..i.i.i.i.epil = select i1 %1633, i64 1360, i64 1352
   %1637 = getelementptr i8, ptr %1, i64 %..i.i.i.i.epil
   %1638 = load i64, ptr %1637, align 8
   %1639 = add i64 %1638, %1636
@@ -61850,21 +61851,21 @@ then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epi
   br label %"$Scheduler.launch.exit.i.i"
 
 "$Scheduler.launch.exit.i.i":                     ; preds = %"$Scheduler.launch.exit.i.i.loopexit.unr-lcssa", %then.i38.i.i.epil, %forbody.i.i.i16.epil, %merge1.i.i13
-  %1652 = getelementptr i8, ptr %0, i64 1800
+  %1652 = getelementptr i8, ptr %0, i64 1416
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %1577, i64 24, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1577, ptr noundef nonnull align 8 dereferenceable(24) %1652, i64 24, i1 false)
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %1652, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
-  %1653 = getelementptr i8, ptr %0, i64 1552
+  %1653 = getelementptr i8, ptr %0, i64 1168
   %1654 = load ptr, ptr %1653, align 8
   %1655 = getelementptr i8, ptr %1654, i64 32
   %.val.i.i.i14 = load i32, ptr %1655, align 4
   %1656 = icmp sgt i32 %.val.i.i.i14, 0
   %1657 = zext i1 %1656 to i8
-  %1658 = getelementptr i8, ptr %0, i64 1824
+  %1658 = getelementptr i8, ptr %0, i64 1440
   store i8 %1657, ptr %1658, align 1
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %1659 = getelementptr i8, ptr %0, i64 3976
-  %1660 = getelementptr i8, ptr %0, i64 4048
+  %1659 = getelementptr i8, ptr %0, i64 3592
+  %1660 = getelementptr i8, ptr %0, i64 3664
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %1660, ptr noundef nonnull align 8 dereferenceable(72) %1659, i64 72, i1 false)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
   %1661 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
@@ -61874,15 +61875,15 @@ then.i38.i.i.epil:                                ; preds = %forbody.i.i.i16.epi
   %1665 = load i64, ptr %1664, align 8
   %1666 = add i64 %1663, %1665
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %1667 = getelementptr i8, ptr %0, i64 3920
+  %1667 = getelementptr i8, ptr %0, i64 3536
   store i64 %1666, ptr %1667, align 8
-  %1668 = getelementptr i8, ptr %0, i64 672
+  %1668 = getelementptr i8, ptr %0, i64 321
   %1669 = load i8, ptr %1668, align 1
   %1670 = trunc i8 %1669 to i1
   br i1 %1670, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.launch.exit.i.i"
-  %1671 = getelementptr i8, ptr %0, i64 4144
+  %1671 = getelementptr i8, ptr %0, i64 3760
   %1672 = load i8, ptr %1671, align 1
   %1673 = trunc i8 %1672 to i1
   br i1 %1673, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
@@ -61913,12 +61914,12 @@ else.i:                                           ; preds = %or.end
   ret void
 
 or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
-  %1677 = getelementptr i8, ptr %0, i64 1688
+  %1677 = getelementptr i8, ptr %0, i64 1304
   %1678 = load i64, ptr %1677, align 8
-  %1679 = getelementptr i8, ptr %0, i64 1712
+  %1679 = getelementptr i8, ptr %0, i64 1328
   %1680 = load i64, ptr %1679, align 8
   %1681 = add i64 %1680, %1678
-  %1682 = getelementptr i8, ptr %0, i64 1736
+  %1682 = getelementptr i8, ptr %0, i64 1352
   %1683 = load i64, ptr %1682, align 8
   %1684 = add i64 %1681, %1683
   %1685 = icmp sgt i64 %1684, 0
@@ -61929,35 +61930,35 @@ or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
 define internal fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nocapture readonly %0, i32 %1, i32 %2) unnamed_addr #24 {
 entry:
   %3 = sext i32 %2 to i64
-  %4 = getelementptr i8, ptr %0, i64 1152
+  %4 = getelementptr i8, ptr %0, i64 1280
   %5 = load i32, ptr %4, align 4
   %6 = sext i32 %5 to i64
-  %7 = getelementptr i8, ptr %0, i64 1176
+  %7 = getelementptr i8, ptr %0, i64 1304
   %8 = load i64, ptr %7, align 8
   %9 = add nsw i64 %6, %3
   %10 = add i64 %9, %8
-  %11 = getelementptr i8, ptr %0, i64 1160
+  %11 = getelementptr i8, ptr %0, i64 1288
   %12 = load i64, ptr %11, align 8
-  %13 = getelementptr i8, ptr %0, i64 1184
+  %13 = getelementptr i8, ptr %0, i64 1312
   %14 = load i64, ptr %13, align 8
   %15 = icmp slt i64 %10, 1
   br i1 %15, label %"$Scheduler.cost_with.exit", label %or.lhs.false.i.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %entry
-  %16 = getelementptr i8, ptr %0, i64 56
+  %16 = getelementptr i8, ptr %0, i64 184
   %17 = load i32, ptr %16, align 4
   %18 = icmp eq i32 %17, 0
   br i1 %18, label %"$Scheduler.cost_with.exit", label %else.i.i.i
 
 else.i.i.i:                                       ; preds = %or.lhs.false.i.i.i
-  %19 = getelementptr i8, ptr %0, i64 60
+  %19 = getelementptr i8, ptr %0, i64 188
   %20 = load i32, ptr %19, align 4
   %21 = sext i32 %20 to i64
   %.not.i.i.i = icmp sgt i64 %10, %21
   br i1 %.not.i.i.i, label %else2.i.i.i, label %then1.i.i.i
 
 then1.i.i.i:                                      ; preds = %else.i.i.i
-  %22 = getelementptr i8, ptr %0, i64 256
+  %22 = getelementptr i8, ptr %0, i64 384
   %23 = load i64, ptr %22, align 8
   br label %"$Scheduler.cost_with.exit"
 
@@ -61966,7 +61967,7 @@ else2.i.i.i:                                      ; preds = %else.i.i.i
   br i1 %24, label %then4.i.i.i, label %merge.i.i.i
 
 then4.i.i.i:                                      ; preds = %else2.i.i.i
-  %25 = getelementptr i8, ptr %0, i64 256
+  %25 = getelementptr i8, ptr %0, i64 384
   %26 = load i64, ptr %25, align 8
   %27 = mul i64 %26, %10
   %28 = sdiv i64 %27, %21
@@ -62013,7 +62014,7 @@ and.lhs.true.i.i.i.i:                             ; preds = %whilebody.i.i.i.i, 
   %46 = sub i32 %45, %39
   %47 = sitofp i32 %46 to double
   %48 = fdiv double %42, %47
-  %49 = getelementptr i8, ptr %0, i64 256
+  %49 = getelementptr i8, ptr %0, i64 384
   %50 = getelementptr i64, ptr %49, i64 %37
   %51 = load i64, ptr %50, align 8
   %52 = getelementptr i64, ptr %49, i64 %43
@@ -62034,19 +62035,19 @@ and.lhs.true.i.i.i.i:                             ; preds = %whilebody.i.i.i.i, 
   %63 = mul nsw i64 %3, %62
   %64 = add nsw i64 %61, %63
   %65 = add i64 %64, %14
-  %66 = getelementptr i8, ptr %0, i64 640
+  %66 = getelementptr i8, ptr %0, i64 768
   %67 = load double, ptr %66, align 8
   %68 = sitofp i64 %12 to double
   %69 = fmul double %67, %68
   %70 = fptosi double %69 to i64
   %71 = add i64 %common.ret.op.i.i.i, %70
-  %72 = getelementptr i8, ptr %0, i64 648
+  %72 = getelementptr i8, ptr %0, i64 776
   %.val.i.i = load double, ptr %72, align 8
   %73 = sitofp i64 %65 to double
   %74 = fmul double %.val.i.i, %73
   %75 = fptosi double %74 to i64
   %76 = add i64 %71, %75
-  %77 = getelementptr i8, ptr %0, i64 1168
+  %77 = getelementptr i8, ptr %0, i64 1296
   %78 = load i64, ptr %77, align 8
   %79 = icmp sle i64 %76, %78
   ret i1 %79
@@ -62079,7 +62080,7 @@ then:                                             ; preds = %entry, %or.lhs.fals
 
 merge:                                            ; preds = %"$Sequence.has_penalties.exit", %then
   %count_row.0 = phi i32 [ %12, %then ], [ -1, %"$Sequence.has_penalties.exit" ]
-  %13 = getelementptr i8, ptr %0, i64 872
+  %13 = getelementptr i8, ptr %0, i64 1000
   %14 = load ptr, ptr %13, align 8
   %15 = load i32, ptr %14, align 4
   %16 = add i32 %15, -1
@@ -62489,16 +62490,16 @@ or.lhs.false3:                                    ; preds = %or.lhs.false5.i.i.i
   br i1 %or.cond14, label %common.ret, label %or.lhs.false1
 
 merge:                                            ; preds = %or.lhs.false1
-  %36 = getelementptr i8, ptr %26, i64 8088
+  %36 = getelementptr i8, ptr %26, i64 7704
   %.val.i = load i64, ptr %36, align 8
   %37 = icmp sgt i64 %.val.i, 0
   br i1 %37, label %merge.i, label %common.ret
 
 merge.i:                                          ; preds = %merge
   call void @llvm.lifetime.start.p0(i64 8, ptr nonnull %value.i.i)
-  %38 = getelementptr i8, ptr %26, i64 8144
+  %38 = getelementptr i8, ptr %26, i64 7760
   %39 = tail call i32 @pthread_mutex_lock(ptr %38)
-  %40 = getelementptr i8, ptr %26, i64 8104
+  %40 = getelementptr i8, ptr %26, i64 7720
   %41 = load i64, ptr %40, align 8
   %42 = zext nneg i32 %3 to i64
   %43 = icmp slt i64 %41, %42
@@ -62508,10 +62509,10 @@ merge.i:                                          ; preds = %merge
   br i1 %46, label %forbody.lr.ph.i.i, label %merge.i.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge.i
-  %47 = getelementptr i8, ptr %26, i64 8096
-  %48 = getelementptr i8, ptr %26, i64 8120
-  %49 = getelementptr i8, ptr %26, i64 8112
-  %50 = getelementptr i8, ptr %26, i64 8128
+  %47 = getelementptr i8, ptr %26, i64 7712
+  %48 = getelementptr i8, ptr %26, i64 7736
+  %49 = getelementptr i8, ptr %26, i64 7728
+  %50 = getelementptr i8, ptr %26, i64 7744
   %wide.trip.count.i.i = zext nneg i32 %45 to i64
   %xtraiter = and i64 %wide.trip.count.i.i, 1
   %51 = icmp eq i32 %45, 1
@@ -62597,7 +62598,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   %91 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %41, %merge.i ]
   %92 = sext i32 %45 to i64
   %.val.i.i = load i64, ptr %36, align 8
-  %93 = getelementptr i8, ptr %26, i64 8096
+  %93 = getelementptr i8, ptr %26, i64 7712
   %.val25.i.i = load i64, ptr %93, align 8
   %94 = add i64 %.val25.i.i, %92
   %95 = srem i64 %94, %.val.i.i
@@ -62608,7 +62609,7 @@ merge.i.i:                                        ; preds = %merge.loopexit.i.i,
   br i1 %97, label %then.i.i, label %"$KvEventRing.take.exit.i"
 
 then.i.i:                                         ; preds = %merge.i.i
-  %98 = getelementptr i8, ptr %26, i64 8116
+  %98 = getelementptr i8, ptr %26, i64 7732
   %99 = load i32, ptr %98, align 4
   %100 = call i64 @read(i32 %99, ptr nonnull %value.i.i, i64 8)
   br label %"$KvEventRing.take.exit.i"
@@ -62688,10 +62689,10 @@ or.lhs.false1:                                    ; preds = %"$find_engine.exit"
   br i1 %or.cond, label %common.ret, label %merge
 
 merge:                                            ; preds = %or.lhs.false1
-  %35 = getelementptr i8, ptr %spec.select.i.i, i64 9056
+  %35 = getelementptr i8, ptr %spec.select.i.i, i64 8672
   %36 = tail call i32 @pthread_mutex_lock(ptr %35)
-  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10752
-  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10768
+  %37 = getelementptr i8, ptr %spec.select.i.i, i64 10368
+  %38 = getelementptr i8, ptr %spec.select.i.i, i64 10384
   %39 = load i64, ptr %38, align 8
   %40 = zext nneg i32 %2 to i64
   %41 = tail call i64 @llvm.smin.i64(i64 %39, i64 %40)
@@ -62700,7 +62701,7 @@ merge:                                            ; preds = %or.lhs.false1
   br i1 %43, label %forbody.lr.ph.i.i, label %"$Loop.take_steps.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %merge
-  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10760
+  %44 = getelementptr i8, ptr %spec.select.i.i, i64 10376
   %wide.trip.count.i.i = and i64 %41, 2147483647
   %xtraiter = and i64 %41, 1
   %45 = icmp eq i64 %wide.trip.count.i.i, 1
@@ -62754,7 +62755,7 @@ merge.loopexit.i.i:                               ; preds = %merge.loopexit.i.i.
 
 "$Loop.take_steps.exit":                          ; preds = %merge, %merge.loopexit.i.i
   %64 = phi i64 [ %.pre.i.i, %merge.loopexit.i.i ], [ %39, %merge ]
-  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10760
+  %65 = getelementptr i8, ptr %spec.select.i.i, i64 10376
   %66 = load i64, ptr %65, align 8
   %sext.i.i = shl i64 %41, 32
   %67 = ashr exact i64 %sext.i.i, 32
@@ -63059,15 +63060,15 @@ then.i:                                           ; preds = %merge
 
 merge.i:                                          ; preds = %then.i, %merge
   %time_ns.0.i = phi i64 [ %35, %then.i ], [ 0, %merge ]
-  %36 = getelementptr i8, ptr %23, i64 9056
+  %36 = getelementptr i8, ptr %23, i64 8672
   %37 = call i32 @pthread_mutex_lock(ptr %36)
-  %38 = getelementptr i8, ptr %23, i64 10344
+  %38 = getelementptr i8, ptr %23, i64 9960
   %39 = load i64, ptr %38, align 8
   %40 = icmp eq i64 %39, 0
   br i1 %40, label %whilebody.lr.ph.i, label %"$Loop.wait.exit"
 
 whilebody.lr.ph.i:                                ; preds = %merge.i
-  %41 = getelementptr i8, ptr %23, i64 9144
+  %41 = getelementptr i8, ptr %23, i64 8760
   %42 = icmp eq i64 %time_ns.0.i, 0
   %43 = sdiv i64 %time_ns.0.i, 1000000000
   %44 = srem i64 %time_ns.0.i, 1000000000
@@ -63305,7 +63306,7 @@ and.lhs.true.i13:                                 ; preds = %forbody.i
 
 define internal fastcc void @"$close_engine"(ptr %0) unnamed_addr {
 entry:
-  %1 = getelementptr i8, ptr %0, i64 10784
+  %1 = getelementptr i8, ptr %0, i64 10400
   %2 = load i32, ptr %1, align 4
   %3 = icmp sgt i32 %2, 2
   br i1 %3, label %then.i, label %merge.i
@@ -63317,28 +63318,28 @@ then.i:                                           ; preds = %entry
   br i1 %6, label %"$Loop.free.exit.i", label %merge.i.i
 
 merge.i.i:                                        ; preds = %then.i
-  %7 = getelementptr i8, ptr %0, i64 9200
+  %7 = getelementptr i8, ptr %0, i64 8816
   %8 = load i8, ptr %7, align 1
   %9 = trunc i8 %8 to i1
   br i1 %9, label %merge.i.i.i, label %"$Loop.stop.exit.i.i"
 
 merge.i.i.i:                                      ; preds = %merge.i.i
-  %10 = getelementptr i8, ptr %0, i64 9056
+  %10 = getelementptr i8, ptr %0, i64 8672
   %11 = tail call i32 @pthread_mutex_lock(ptr %10)
-  %12 = getelementptr i8, ptr %0, i64 9201
+  %12 = getelementptr i8, ptr %0, i64 8817
   store i8 1, ptr %12, align 1
-  %13 = getelementptr i8, ptr %0, i64 9096
+  %13 = getelementptr i8, ptr %0, i64 8712
   %14 = tail call i32 @pthread_cond_broadcast(ptr %13)
   %15 = tail call i32 @pthread_mutex_unlock(ptr %10)
-  %16 = getelementptr i8, ptr %0, i64 9192
+  %16 = getelementptr i8, ptr %0, i64 8808
   %17 = load i64, ptr %16, align 8
   %18 = tail call i32 @pthread_join(i64 %17, ptr null)
   store i8 0, ptr %7, align 1
   br label %"$Loop.stop.exit.i.i"
 
 "$Loop.stop.exit.i.i":                            ; preds = %merge.i.i.i, %merge.i.i
-  %19 = getelementptr i8, ptr %0, i64 10232
-  %20 = getelementptr i8, ptr %0, i64 10240
+  %19 = getelementptr i8, ptr %0, i64 9848
+  %20 = getelementptr i8, ptr %0, i64 9856
   %21 = load i64, ptr %20, align 8
   %22 = icmp sgt i64 %21, 0
   br i1 %22, label %forbody.i.i, label %merge1.i.i
@@ -63358,16 +63359,16 @@ merge1.i.i:                                       ; preds = %forbody.i.i, %"$Loo
   %27 = load ptr, ptr %19, align 8
   tail call void @free(ptr %27)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %19, i8 0, i64 24, i1 false)
-  %28 = getelementptr i8, ptr %0, i64 10256
+  %28 = getelementptr i8, ptr %0, i64 9872
   %29 = load ptr, ptr %28, align 8
   tail call void @free(ptr %29)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %28, i8 0, i64 24, i1 false)
-  %30 = getelementptr i8, ptr %0, i64 10280
+  %30 = getelementptr i8, ptr %0, i64 9896
   %31 = load ptr, ptr %30, align 8
   tail call void @free(ptr %31)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %30, i8 0, i64 24, i1 false)
-  %32 = getelementptr i8, ptr %0, i64 8192
-  %33 = getelementptr i8, ptr %0, i64 8200
+  %32 = getelementptr i8, ptr %0, i64 7808
+  %33 = getelementptr i8, ptr %0, i64 7816
   %34 = load i64, ptr %33, align 8
   %35 = icmp sgt i64 %34, 0
   br i1 %35, label %forbody.i.i.i.i, label %"$free_sequences.exit.i.i.i"
@@ -63390,8 +63391,8 @@ forbody.i.i.i.i:                                  ; preds = %merge1.i.i, %forbod
   %43 = load ptr, ptr %32, align 8
   tail call void @free(ptr %43)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %32, i8 0, i64 24, i1 false)
-  %44 = getelementptr i8, ptr %0, i64 8216
-  %45 = getelementptr i8, ptr %0, i64 8224
+  %44 = getelementptr i8, ptr %0, i64 7832
+  %45 = getelementptr i8, ptr %0, i64 7840
   %46 = load i64, ptr %45, align 8
   %47 = icmp sgt i64 %46, 0
   br i1 %47, label %forbody.i12.i.i.i, label %"$free_sequences.exit15.i.i.i"
@@ -63414,8 +63415,8 @@ forbody.i12.i.i.i:                                ; preds = %"$free_sequences.ex
   %55 = load ptr, ptr %44, align 8
   tail call void @free(ptr %55)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %44, i8 0, i64 24, i1 false)
-  %56 = getelementptr i8, ptr %0, i64 8240
-  %57 = getelementptr i8, ptr %0, i64 8248
+  %56 = getelementptr i8, ptr %0, i64 7856
+  %57 = getelementptr i8, ptr %0, i64 7864
   %58 = load i64, ptr %57, align 8
   %59 = icmp sgt i64 %58, 0
   br i1 %59, label %forbody.i16.i.i.i, label %"$free_sequences.exit19.i.i.i"
@@ -63438,8 +63439,8 @@ forbody.i16.i.i.i:                                ; preds = %"$free_sequences.ex
   %67 = load ptr, ptr %56, align 8
   tail call void @free(ptr %67)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %56, i8 0, i64 24, i1 false)
-  %68 = getelementptr i8, ptr %0, i64 8264
-  %69 = getelementptr i8, ptr %0, i64 8272
+  %68 = getelementptr i8, ptr %0, i64 7880
+  %69 = getelementptr i8, ptr %0, i64 7888
   %70 = load i64, ptr %69, align 8
   %71 = icmp sgt i64 %70, 0
   br i1 %71, label %forbody.i20.i.i.i, label %"$free_sequences.exit23.i.i.i"
@@ -63462,62 +63463,62 @@ forbody.i20.i.i.i:                                ; preds = %"$free_sequences.ex
   %79 = load ptr, ptr %68, align 8
   tail call void @free(ptr %79)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %68, i8 0, i64 24, i1 false)
-  %80 = getelementptr i8, ptr %0, i64 8288
+  %80 = getelementptr i8, ptr %0, i64 7904
   %81 = load ptr, ptr %80, align 8
   tail call void @free(ptr %81)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %80, i8 0, i64 24, i1 false)
-  %82 = getelementptr i8, ptr %0, i64 8312
+  %82 = getelementptr i8, ptr %0, i64 7928
   %83 = load ptr, ptr %82, align 8
   tail call void @free(ptr %83)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %82, i8 0, i64 24, i1 false)
-  %84 = getelementptr i8, ptr %0, i64 8336
+  %84 = getelementptr i8, ptr %0, i64 7952
   %85 = load ptr, ptr %84, align 8
   tail call void @free(ptr %85)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %84, i8 0, i64 24, i1 false)
-  %86 = getelementptr i8, ptr %0, i64 8360
+  %86 = getelementptr i8, ptr %0, i64 7976
   %87 = load ptr, ptr %86, align 8
   tail call void @free(ptr %87)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %86, i8 0, i64 24, i1 false)
-  %88 = getelementptr i8, ptr %0, i64 8384
+  %88 = getelementptr i8, ptr %0, i64 8000
   %89 = load ptr, ptr %88, align 8
   tail call void @free(ptr %89)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %88, i8 0, i64 24, i1 false)
-  %90 = getelementptr i8, ptr %0, i64 8408
+  %90 = getelementptr i8, ptr %0, i64 8024
   %91 = load ptr, ptr %90, align 8
   tail call void @free(ptr %91)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %90, i8 0, i64 24, i1 false)
-  %92 = getelementptr i8, ptr %0, i64 8432
+  %92 = getelementptr i8, ptr %0, i64 8048
   %93 = load ptr, ptr %92, align 8
   tail call void @free(ptr %93)
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %92, i8 0, i64 24, i1 false)
-  %94 = getelementptr i8, ptr %0, i64 8032
+  %94 = getelementptr i8, ptr %0, i64 7648
   %95 = load ptr, ptr %94, align 8
   tail call void @free(ptr %95)
-  %96 = getelementptr i8, ptr %0, i64 8040
+  %96 = getelementptr i8, ptr %0, i64 7656
   %97 = load ptr, ptr %96, align 8
   tail call void @free(ptr %97)
-  %98 = getelementptr i8, ptr %0, i64 8048
+  %98 = getelementptr i8, ptr %0, i64 7664
   %99 = load ptr, ptr %98, align 8
   tail call void @free(ptr %99)
-  %100 = getelementptr i8, ptr %0, i64 8056
+  %100 = getelementptr i8, ptr %0, i64 7672
   %101 = load ptr, ptr %100, align 8
   tail call void @free(ptr %101)
-  %102 = getelementptr i8, ptr %0, i64 8064
+  %102 = getelementptr i8, ptr %0, i64 7680
   %103 = load ptr, ptr %102, align 8
   tail call void @free(ptr %103)
-  %104 = getelementptr i8, ptr %0, i64 8072
+  %104 = getelementptr i8, ptr %0, i64 7688
   %105 = load ptr, ptr %104, align 8
   tail call void @free(ptr %105)
-  %106 = getelementptr i8, ptr %0, i64 8080
+  %106 = getelementptr i8, ptr %0, i64 7696
   %107 = load ptr, ptr %106, align 8
   tail call void @free(ptr %107)
-  %108 = getelementptr i8, ptr %0, i64 8088
+  %108 = getelementptr i8, ptr %0, i64 7704
   %.val.i.i.i.i.i = load i64, ptr %108, align 8
   %109 = icmp sgt i64 %.val.i.i.i.i.i, 0
   br i1 %109, label %merge.i.i.i.i.i, label %"$Scheduler.free.exit.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$free_sequences.exit23.i.i.i"
-  %110 = getelementptr i8, ptr %0, i64 8116
+  %110 = getelementptr i8, ptr %0, i64 7732
   %111 = load i32, ptr %110, align 4
   %112 = icmp sgt i32 %111, -1
   br i1 %112, label %then2.i.i.i.i.i, label %merge1.i.i.i.i.i
@@ -63527,31 +63528,31 @@ then2.i.i.i.i.i:                                  ; preds = %merge.i.i.i.i.i
   br label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then2.i.i.i.i.i, %merge.i.i.i.i.i
-  %114 = getelementptr i8, ptr %0, i64 8120
+  %114 = getelementptr i8, ptr %0, i64 7736
   %115 = load ptr, ptr %114, align 8
   tail call void @free(ptr %115)
-  %116 = getelementptr i8, ptr %0, i64 8128
+  %116 = getelementptr i8, ptr %0, i64 7744
   %117 = load ptr, ptr %116, align 8
   tail call void @free(ptr %117)
-  %118 = getelementptr i8, ptr %0, i64 8136
+  %118 = getelementptr i8, ptr %0, i64 7752
   %119 = load ptr, ptr %118, align 8
   tail call void @free(ptr %119)
-  %120 = getelementptr i8, ptr %0, i64 8144
+  %120 = getelementptr i8, ptr %0, i64 7760
   %121 = tail call i32 @pthread_mutex_destroy(ptr %120)
   br label %"$Scheduler.free.exit.i.i"
 
 "$Scheduler.free.exit.i.i":                       ; preds = %merge1.i.i.i.i.i, %"$free_sequences.exit23.i.i.i"
-  %122 = getelementptr i8, ptr %0, i64 7968
+  %122 = getelementptr i8, ptr %0, i64 7584
   tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %122, i8 0, i64 216, i1 false)
-  %123 = getelementptr i8, ptr %0, i64 10312
+  %123 = getelementptr i8, ptr %0, i64 9928
   %124 = load ptr, ptr %123, align 8
   tail call void @free(ptr %124)
   store ptr null, ptr %123, align 8
-  %125 = getelementptr i8, ptr %0, i64 10752
+  %125 = getelementptr i8, ptr %0, i64 10368
   %126 = load ptr, ptr %125, align 8
   tail call void @free(ptr %126)
   store ptr null, ptr %125, align 8
-  %127 = getelementptr i8, ptr %0, i64 10352
+  %127 = getelementptr i8, ptr %0, i64 9968
   %128 = load i32, ptr %127, align 4
   %129 = icmp sgt i32 %128, -1
   br i1 %129, label %then3.i.i, label %merge2.i.i
@@ -63561,23 +63562,23 @@ then3.i.i:                                        ; preds = %"$Scheduler.free.ex
   br label %merge2.i.i
 
 merge2.i.i:                                       ; preds = %then3.i.i, %"$Scheduler.free.exit.i.i"
-  %131 = getelementptr i8, ptr %0, i64 10376
+  %131 = getelementptr i8, ptr %0, i64 9992
   %132 = load ptr, ptr %131, align 8
   tail call void @free(ptr %132)
-  %133 = getelementptr i8, ptr %0, i64 9096
+  %133 = getelementptr i8, ptr %0, i64 8712
   %134 = tail call i32 @pthread_cond_destroy(ptr %133)
-  %135 = getelementptr i8, ptr %0, i64 9144
+  %135 = getelementptr i8, ptr %0, i64 8760
   %136 = tail call i32 @pthread_cond_destroy(ptr %135)
-  %137 = getelementptr i8, ptr %0, i64 9056
+  %137 = getelementptr i8, ptr %0, i64 8672
   %138 = tail call i32 @pthread_mutex_destroy(ptr %137)
-  %139 = getelementptr i8, ptr %0, i64 8952
-  %140 = getelementptr i8, ptr %0, i64 8992
+  %139 = getelementptr i8, ptr %0, i64 8568
+  %140 = getelementptr i8, ptr %0, i64 8608
   %141 = tail call i32 @pthread_cond_destroy(ptr %140)
   %142 = tail call i32 @pthread_mutex_destroy(ptr %139)
   br label %"$Loop.free.exit.i"
 
 "$Loop.free.exit.i":                              ; preds = %merge2.i.i, %then.i
-  %143 = getelementptr i8, ptr %0, i64 11448
+  %143 = getelementptr i8, ptr %0, i64 11064
   %144 = load ptr, ptr %143, align 8
   tail call void @free(ptr %144)
   %.pr.i = load i32, ptr %1, align 4
@@ -64081,19 +64082,19 @@ merge5:                                           ; preds = %then.i5.i, %then.i
 
 define internal fastcc void @"$Loop.free_state"(ptr %0, ptr %1) unnamed_addr {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 2320
+  %2 = getelementptr i8, ptr %0, i64 1936
   %3 = tail call i32 @pthread_mutex_lock(ptr %2)
-  %4 = getelementptr i8, ptr %0, i64 2408
+  %4 = getelementptr i8, ptr %0, i64 2024
   %5 = load i64, ptr %4, align 8
   %6 = add i64 %5, 1
   store i64 %6, ptr %4, align 8
-  %7 = getelementptr i8, ptr %0, i64 2416
+  %7 = getelementptr i8, ptr %0, i64 2032
   %8 = load i64, ptr %7, align 8
   %.not8.i.i = icmp eq i64 %8, %5
   br i1 %.not8.i.i, label %"$Loop.enter_turn.exit", label %whilebody.lr.ph.i.i
 
 whilebody.lr.ph.i.i:                              ; preds = %entry
-  %9 = getelementptr i8, ptr %0, i64 2360
+  %9 = getelementptr i8, ptr %0, i64 1976
   br label %whilebody.i.i
 
 whilebody.i.i:                                    ; preds = %whilebody.i.i, %whilebody.lr.ph.i.i
@@ -64107,18 +64108,18 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
   tail call fastcc void @"$Loop.land"(ptr nonnull %0)
   tail call fastcc void @"$Loop.close_state"(ptr nonnull %0, ptr %1)
   tail call fastcc void @"$Loop.publish"(ptr nonnull %0)
-  %13 = getelementptr i8, ptr %0, i64 2424
+  %13 = getelementptr i8, ptr %0, i64 2040
   %14 = tail call i32 @pthread_mutex_lock(ptr %13)
-  %15 = getelementptr i8, ptr %0, i64 2571
+  %15 = getelementptr i8, ptr %0, i64 2187
   store i8 1, ptr %15, align 1
-  %16 = getelementptr i8, ptr %0, i64 2464
+  %16 = getelementptr i8, ptr %0, i64 2080
   %17 = tail call i32 @pthread_cond_signal(ptr %16)
   %18 = tail call i32 @pthread_mutex_unlock(ptr %13)
   %19 = tail call i32 @pthread_mutex_lock(ptr %2)
   %20 = load i64, ptr %7, align 8
   %21 = add i64 %20, 1
   store i64 %21, ptr %7, align 8
-  %22 = getelementptr i8, ptr %0, i64 2360
+  %22 = getelementptr i8, ptr %0, i64 1976
   %23 = tail call i32 @pthread_cond_broadcast(ptr %22)
   %24 = tail call i32 @pthread_mutex_unlock(ptr %2)
   ret void
@@ -64127,13 +64128,13 @@ whilebody.i.i:                                    ; preds = %whilebody.i.i, %whi
 ; Function Attrs: nounwind
 define internal fastcc void @"$Loop.close_state"(ptr nocapture %0, ptr %1) unnamed_addr #4 {
 entry:
-  %2 = getelementptr i8, ptr %0, i64 1616
+  %2 = getelementptr i8, ptr %0, i64 1232
   %3 = load i64, ptr %2, align 8
   %4 = icmp sgt i64 %3, 0
   br i1 %4, label %forbody.lr.ph.i.i, label %"$remove.exit"
 
 forbody.lr.ph.i.i:                                ; preds = %entry
-  %5 = getelementptr i8, ptr %0, i64 1608
+  %5 = getelementptr i8, ptr %0, i64 1224
   %6 = load ptr, ptr %5, align 8
   br label %forbody.i.i
 
@@ -64169,14 +64170,14 @@ merge.i:                                          ; preds = %forbody.i.i
 
 whilebody.lr.ph.i:                                ; preds = %"$remove.exit"
   %21 = getelementptr i8, ptr %1, i64 80
-  %22 = getelementptr i8, ptr %0, i64 1400
-  %23 = getelementptr i8, ptr %0, i64 1384
-  %24 = getelementptr i8, ptr %0, i64 1352
-  %25 = getelementptr i8, ptr %0, i64 1416
-  %26 = getelementptr i8, ptr %0, i64 1348
-  %27 = getelementptr i8, ptr %0, i64 1364
-  %28 = getelementptr i8, ptr %0, i64 1368
-  %29 = getelementptr i8, ptr %0, i64 1356
+  %22 = getelementptr i8, ptr %0, i64 1016
+  %23 = getelementptr i8, ptr %0, i64 1000
+  %24 = getelementptr i8, ptr %0, i64 968
+  %25 = getelementptr i8, ptr %0, i64 1032
+  %26 = getelementptr i8, ptr %0, i64 964
+  %27 = getelementptr i8, ptr %0, i64 980
+  %28 = getelementptr i8, ptr %0, i64 984
+  %29 = getelementptr i8, ptr %0, i64 972
   br label %whilebody.i
 
 whilebody.i:                                      ; preds = %"$PagePool.release.exit.i", %whilebody.lr.ph.i
@@ -64260,11 +64261,11 @@ else4.i.i:                                        ; preds = %merge.i.i
   br i1 %67, label %then.i, label %"$Scheduler.give_row.exit"
 
 then.i:                                           ; preds = %"$Scheduler.release_pages.exit"
-  %68 = getelementptr i8, ptr %0, i64 1752
-  %69 = getelementptr i8, ptr %0, i64 1760
+  %68 = getelementptr i8, ptr %0, i64 1368
+  %69 = getelementptr i8, ptr %0, i64 1376
   %70 = load i64, ptr %69, align 8
   %71 = add i64 %70, 1
-  %72 = getelementptr i8, ptr %0, i64 1768
+  %72 = getelementptr i8, ptr %0, i64 1384
   %73 = load i64, ptr %72, align 8
   %.not.i.i.i = icmp slt i64 %73, %71
   %.pre.i.i = load ptr, ptr %68, align 8
@@ -64567,7 +64568,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %148 = mul i64 %147, %common.ret.op.i.i78.i
   %149 = getelementptr i8, ptr %1, i64 312
   store i64 %148, ptr %149, align 8
-  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10792
+  %150 = getelementptr i8, ptr %spec.select.i.i, i64 10408
   %151 = load i64, ptr %150, align 8
   %152 = getelementptr i8, ptr %1, i64 320
   store i64 %151, ptr %152, align 8
@@ -64579,11 +64580,11 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %157 = load i64, ptr %156, align 8
   %158 = getelementptr i8, ptr %1, i64 416
   store i64 %157, ptr %158, align 8
-  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10800
+  %159 = getelementptr i8, ptr %spec.select.i.i, i64 10416
   %160 = load i64, ptr %159, align 8
   %161 = getelementptr i8, ptr %1, i64 432
   store i64 %160, ptr %161, align 8
-  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10808
+  %162 = getelementptr i8, ptr %spec.select.i.i, i64 10424
   %163 = load i64, ptr %162, align 8
   %164 = getelementptr i8, ptr %1, i64 440
   store i64 %163, ptr %164, align 8
@@ -64591,7 +64592,7 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %166 = load i32, ptr %165, align 4
   %167 = getelementptr i8, ptr %1, i64 488
   store i32 %166, ptr %167, align 4
-  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11440
+  %168 = getelementptr i8, ptr %spec.select.i.i, i64 11056
   %169 = load i64, ptr %168, align 8
   %170 = getelementptr i8, ptr %1, i64 496
   store i64 %169, ptr %170, align 8
@@ -64607,97 +64608,97 @@ switch.lookup:                                    ; preds = %switch.hole_check
   %179 = zext nneg i8 %178 to i32
   %180 = getelementptr i8, ptr %1, i64 452
   store i32 %179, ptr %180, align 4
-  %181 = getelementptr i8, ptr %spec.select.i.i, i64 9056
+  %181 = getelementptr i8, ptr %spec.select.i.i, i64 8672
   %182 = tail call i32 @pthread_mutex_lock(ptr %181)
-  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10448
+  %183 = getelementptr i8, ptr %spec.select.i.i, i64 10064
   %184 = load i32, ptr %183, align 4
   %185 = getelementptr i8, ptr %1, i64 240
   store i32 %184, ptr %185, align 4
-  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10452
+  %186 = getelementptr i8, ptr %spec.select.i.i, i64 10068
   %187 = load i32, ptr %186, align 4
   %188 = getelementptr i8, ptr %1, i64 244
   store i32 %187, ptr %188, align 4
-  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10460
+  %189 = getelementptr i8, ptr %spec.select.i.i, i64 10076
   %190 = load i32, ptr %189, align 4
   %191 = getelementptr i8, ptr %1, i64 248
   store i32 %190, ptr %191, align 4
-  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10456
+  %192 = getelementptr i8, ptr %spec.select.i.i, i64 10072
   %193 = load i32, ptr %192, align 4
   %194 = getelementptr i8, ptr %1, i64 252
   store i32 %193, ptr %194, align 4
-  %195 = getelementptr i8, ptr %spec.select.i.i, i64 10264
+  %195 = getelementptr i8, ptr %spec.select.i.i, i64 9880
   %196 = load i64, ptr %195, align 8
   %197 = trunc i64 %196 to i32
   %198 = getelementptr i8, ptr %1, i64 256
   store i32 %197, ptr %198, align 4
-  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10472
+  %199 = getelementptr i8, ptr %spec.select.i.i, i64 10088
   %200 = load i32, ptr %199, align 4
-  %201 = getelementptr i8, ptr %spec.select.i.i, i64 10240
+  %201 = getelementptr i8, ptr %spec.select.i.i, i64 9856
   %202 = load i64, ptr %201, align 8
   %203 = trunc i64 %202 to i32
   %204 = add i32 %200, %203
   %205 = getelementptr i8, ptr %1, i64 260
   store i32 %204, ptr %205, align 4
-  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10480
+  %206 = getelementptr i8, ptr %spec.select.i.i, i64 10096
   %207 = load i32, ptr %206, align 4
   %208 = getelementptr i8, ptr %1, i64 264
   store i32 %207, ptr %208, align 4
   %209 = getelementptr i8, ptr %1, i64 268
   store i32 0, ptr %209, align 4
-  %210 = getelementptr i8, ptr %spec.select.i.i, i64 9205
+  %210 = getelementptr i8, ptr %spec.select.i.i, i64 8821
   %211 = load i8, ptr %210, align 1
   %212 = and i8 %211, 1
   %spec.store.select.i.i = zext nneg i8 %212 to i32
   store i32 %spec.store.select.i.i, ptr %209, align 4
-  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10384
+  %213 = getelementptr i8, ptr %spec.select.i.i, i64 10000
   %214 = load i64, ptr %213, align 8
   %215 = getelementptr i8, ptr %1, i64 328
   store i64 %214, ptr %215, align 8
-  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10392
+  %216 = getelementptr i8, ptr %spec.select.i.i, i64 10008
   %217 = load i64, ptr %216, align 8
   %218 = getelementptr i8, ptr %1, i64 336
   store i64 %217, ptr %218, align 8
-  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10400
+  %219 = getelementptr i8, ptr %spec.select.i.i, i64 10016
   %220 = load i64, ptr %219, align 8
   %221 = getelementptr i8, ptr %1, i64 344
   store i64 %220, ptr %221, align 8
-  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10408
+  %222 = getelementptr i8, ptr %spec.select.i.i, i64 10024
   %223 = load i64, ptr %222, align 8
   %224 = getelementptr i8, ptr %1, i64 352
   store i64 %223, ptr %224, align 8
-  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10416
+  %225 = getelementptr i8, ptr %spec.select.i.i, i64 10032
   %226 = load i64, ptr %225, align 8
   %227 = getelementptr i8, ptr %1, i64 360
   store i64 %226, ptr %227, align 8
-  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10464
+  %228 = getelementptr i8, ptr %spec.select.i.i, i64 10080
   %229 = load i64, ptr %228, align 8
   %230 = getelementptr i8, ptr %1, i64 368
   store i64 %229, ptr %230, align 8
-  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10440
+  %231 = getelementptr i8, ptr %spec.select.i.i, i64 10056
   %232 = load i64, ptr %231, align 8
   %233 = getelementptr i8, ptr %1, i64 376
   store i64 %232, ptr %233, align 8
-  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10424
+  %234 = getelementptr i8, ptr %spec.select.i.i, i64 10040
   %235 = load i64, ptr %234, align 8
   %236 = getelementptr i8, ptr %1, i64 424
   store i64 %235, ptr %236, align 8
-  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10488
+  %237 = getelementptr i8, ptr %spec.select.i.i, i64 10104
   %238 = load i64, ptr %237, align 8
   %239 = getelementptr i8, ptr %1, i64 384
   store i64 %238, ptr %239, align 8
-  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10504
+  %240 = getelementptr i8, ptr %spec.select.i.i, i64 10120
   %241 = load i64, ptr %240, align 8
   %242 = getelementptr i8, ptr %1, i64 408
   store i64 %241, ptr %242, align 8
-  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10496
+  %243 = getelementptr i8, ptr %spec.select.i.i, i64 10112
   %244 = load i64, ptr %243, align 8
   %245 = getelementptr i8, ptr %1, i64 392
   store i64 %244, ptr %245, align 8
-  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10432
+  %246 = getelementptr i8, ptr %spec.select.i.i, i64 10048
   %247 = load i64, ptr %246, align 8
   %248 = getelementptr i8, ptr %1, i64 472
   store i64 %247, ptr %248, align 8
-  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10512
+  %249 = getelementptr i8, ptr %spec.select.i.i, i64 10128
   %250 = load i64, ptr %249, align 8
   %251 = getelementptr i8, ptr %1, i64 480
   store i64 %250, ptr %251, align 8
@@ -64799,7 +64800,7 @@ common.ret:                                       ; preds = %merge.i, %then13, %
 
 merge:                                            ; preds = %entry
   store ptr null, ptr %1, align 8
-  %9 = tail call dereferenceable_or_null(11456) ptr @calloc(i64 1, i64 11456)
+  %9 = tail call dereferenceable_or_null(11072) ptr @calloc(i64 1, i64 11072)
   %10 = icmp eq ptr %9, null
   br i1 %10, label %then5, label %merge4
 
@@ -64900,7 +64901,7 @@ or.lhs.false.i.i.i.i:                             ; preds = %merge.i100.i.i
   br i1 %.not91.i.i, label %merge7.i.i, label %then13
 
 merge7.i.i:                                       ; preds = %"$Library.open.exit.i.i"
-  %40 = getelementptr i8, ptr %9, i64 10784
+  %40 = getelementptr i8, ptr %9, i64 10400
   store i32 1, ptr %40, align 4
   %41 = getelementptr i8, ptr %0, i64 116
   %42 = load i32, ptr %41, align 4
@@ -65022,7 +65023,7 @@ merge.i:                                          ; preds = %"$Engine.open.exit.
   %reass.mul.i = mul i64 %86, 1000000000
   %87 = extractelement <2 x i64> %85, i64 1
   %88 = add i64 %87, %reass.mul.i
-  %89 = getelementptr i8, ptr %9, i64 10792
+  %89 = getelementptr i8, ptr %9, i64 10408
   store i64 %88, ptr %89, align 8
   %90 = call fastcc ptr @"$handles.open"(i32 1, ptr nonnull %9, ptr null)
   store ptr %90, ptr %1, align 8
@@ -68968,7 +68969,7 @@ then2:                                            ; preds = %merge
   %reass.mul = mul i64 %reass.add, 1000000000
   %93 = sub i64 %92, %12
   %94 = add i64 %93, %reass.mul
-  %95 = getelementptr i8, ptr %0, i64 10800
+  %95 = getelementptr i8, ptr %0, i64 10416
   store i64 %94, ptr %95, align 8
   %.val = load ptr, ptr %2, align 8
   %.val12 = load ptr, ptr %3, align 8
@@ -68985,7 +68986,7 @@ then2:                                            ; preds = %merge
   %common.ret.op.i19 = select i1 %.not.i18, i64 %100, i64 0
   call void @llvm.lifetime.end.p0(i64 184, ptr nonnull %info.i17)
   %101 = sub i64 %common.ret.op.i, %common.ret.op.i19
-  %102 = getelementptr i8, ptr %0, i64 10808
+  %102 = getelementptr i8, ptr %0, i64 10424
   store i64 %101, ptr %102, align 8
   br label %common.ret
 }
@@ -69490,10 +69491,10 @@ entry:
   %2 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i)
   %3 = load <2 x i64>, ptr %time.i, align 16
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i)
-  %4 = getelementptr i8, ptr %0, i64 10816
-  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10824
+  %4 = getelementptr i8, ptr %0, i64 10432
+  %.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 10440
   store <2 x double> <double 1.000000e+00, double 1.000000e+00>, ptr %.sroa.2.0..sroa_idx, align 8
-  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10840
+  %.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 10456
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(600) %.sroa.4.0..sroa_idx, i8 0, i64 600, i1 false)
   %5 = getelementptr i8, ptr %0, i64 5468
   %6 = load i32, ptr %5, align 4
@@ -69795,7 +69796,7 @@ merge1:                                           ; preds = %"$measure.exit"
   %reass.mul = mul i64 %155, 1000000000
   %156 = extractelement <2 x i64> %154, i64 1
   %157 = add i64 %156, %reass.mul
-  %158 = getelementptr i8, ptr %0, i64 11440
+  %158 = getelementptr i8, ptr %0, i64 11056
   store i64 %157, ptr %158, align 8
   br label %common.ret
 }
@@ -70419,18 +70420,16 @@ merge:                                            ; preds = %merge1, %entry
 define internal fastcc noundef i32 @"$Engine.start_loop"(ptr %0, ptr %1) unnamed_addr {
 entry:
   %raw.i.i = alloca [1024 x i8], align 1
-  %raw.i73.i.i.i = alloca [1024 x i8], align 1
-  %raw.i36.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i58.i.i.i = alloca [1024 x i8], align 1
-  %raw.i71.i.i.i.i = alloca [1024 x i8], align 1
-  %raw.i.i.i.i.i = alloca [1024 x i8], align 1
+  %raw.i75.i.i = alloca [1024 x i8], align 1
+  %raw.i36.i.i.i = alloca [1024 x i8], align 1
+  %raw.i.i60.i.i = alloca [1024 x i8], align 1
+  %raw.i71.i.i.i = alloca [1024 x i8], align 1
   %raw.i.i.i.i = alloca [1024 x i8], align 1
-  %chosen.sroa.17.i.i = alloca [629 x i8], align 1
+  %raw.i.i32.i = alloca [1024 x i8], align 1
   %raw.i.i.i = alloca [1024 x i8], align 1
-  %attributes.i26.i = alloca %115, align 8
+  %attributes.i31.i = alloca %115, align 8
   %attributes.i.i = alloca %115, align 8
   %raw.i = alloca [1024 x i8], align 1
-  %chosen.sroa.10 = alloca [629 x i8], align 1
   %step = alloca %126, align 8
   %2 = getelementptr i8, ptr %0, i64 5620
   %3 = load i32, ptr %2, align 4
@@ -70502,7 +70501,7 @@ entry:
   %63 = extractelement <2 x i64> %59, i64 0
   %64 = add i64 %62, %63
   %65 = tail call ptr @calloc(i64 1, i64 %64)
-  %66 = getelementptr i8, ptr %0, i64 11448
+  %66 = getelementptr i8, ptr %0, i64 11064
   store ptr %65, ptr %66, align 8
   %67 = icmp eq ptr %65, null
   br i1 %67, label %then, label %merge
@@ -70532,8 +70531,8 @@ then2.i.i:                                        ; preds = %then2
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %merge2.i, %"$Loop.init_scheduler.exit.thread.i", %"$printable.clean.exit.i", %then7.i.i, %"$printable.clean.exit.i.i", %then.i.i, %"$printable.clean.exit", %then
-  %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %merge2.i ], [ %common.ret.op.i.i.ph.i, %"$Loop.init_scheduler.exit.thread.i" ], [ 6, %"$printable.clean.exit.i" ], [ 6, %then7.i.i ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ]
+common.ret:                                       ; preds = %merge2.i, %"$printable.clean.exit78.i.i", %then17.i.i, %"$printable.clean.exit39.i.i.i", %then5.i62.i.i, %"$printable.clean.exit.i66.i.i", %then.i64.i.i, %"$printable.clean.exit74.i.i.i", %then5.i.i.i, %"$printable.clean.exit.i.i.i", %then.i.i.i, %"$printable.clean.exit.i44.i", %then.i42.i, %"$printable.clean.exit.i", %then7.i.i, %"$printable.clean.exit.i.i", %then.i.i, %"$printable.clean.exit", %then
+  %common.ret.op = phi i32 [ 3, %then ], [ 3, %"$printable.clean.exit" ], [ 0, %merge2.i ], [ 6, %"$printable.clean.exit.i" ], [ 6, %then7.i.i ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ], [ 3, %then.i64.i.i ], [ 3, %"$printable.clean.exit.i66.i.i" ], [ 6, %then5.i62.i.i ], [ 6, %"$printable.clean.exit39.i.i.i" ], [ 1, %then.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 3, %then5.i.i.i ], [ 3, %"$printable.clean.exit74.i.i.i" ], [ 3, %"$printable.clean.exit78.i.i" ], [ 3, %then17.i.i ], [ 1, %"$printable.clean.exit.i44.i" ], [ 1, %then.i42.i ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
@@ -70580,1028 +70579,1398 @@ merge:                                            ; preds = %entry
   %101 = getelementptr inbounds i8, ptr %step, i64 256
   %102 = load ptr, ptr %101, align 8
   store i32 0, ptr %102, align 4
-  %103 = getelementptr i8, ptr %0, i64 5512
-  %104 = load i32, ptr %103, align 4
-  %105 = getelementptr i8, ptr %0, i64 5340
-  %106 = getelementptr i8, ptr %0, i64 5336
-  %107 = load i32, ptr %106, align 4
-  %108 = getelementptr i8, ptr %0, i64 5364
-  %109 = getelementptr i8, ptr %0, i64 5372
-  %110 = load i32, ptr %109, align 4
-  %111 = icmp ne i32 %110, 0
-  %112 = zext i1 %111 to i8
-  %113 = getelementptr i8, ptr %0, i64 5480
-  %114 = load i8, ptr %113, align 1
-  %115 = getelementptr i8, ptr %0, i64 5440
-  %116 = load i32, ptr %115, align 4
-  %117 = icmp ne i32 %116, 0
-  %118 = zext i1 %117 to i8
-  %119 = getelementptr i8, ptr %0, i64 10816
-  %chosen.sroa.10.32.sroa_idx = getelementptr inbounds i8, ptr %chosen.sroa.10, i64 5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.10.32.sroa_idx, ptr noundef nonnull align 8 dereferenceable(624) %119, i64 624, i1 false)
-  %120 = getelementptr i8, ptr %0, i64 5465
-  %121 = load i8, ptr %120, align 1
-  %122 = getelementptr i8, ptr %0, i64 6632
-  %123 = getelementptr i8, ptr %0, i64 4176
-  %124 = getelementptr i8, ptr %0, i64 6304
-  %125 = getelementptr i8, ptr %0, i64 7305
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(4152) %125, i8 0, i64 3479, i1 false)
-  %126 = getelementptr i8, ptr %0, i64 6640
-  store ptr %123, ptr %126, align 8
-  %127 = getelementptr i8, ptr %0, i64 6648
-  store i32 %104, ptr %127, align 8
-  %chosen.sroa.2.0..sroa_idx = getelementptr i8, ptr %0, i64 6652
-  %128 = load <2 x i32>, ptr %105, align 4
-  %129 = shufflevector <2 x i32> %128, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %129, ptr %chosen.sroa.2.0..sroa_idx, align 4
-  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6660
-  store i32 %107, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6664
-  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6668
-  %130 = load <2 x i32>, ptr %108, align 4
-  store <2 x i32> %130, ptr %chosen.sroa.5.0..sroa_idx, align 8
-  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6672
-  store i8 %112, ptr %chosen.sroa.7.0..sroa_idx, align 8
-  %chosen.sroa.8.0..sroa_idx = getelementptr i8, ptr %0, i64 6673
-  store i8 %114, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %chosen.sroa.9.0..sroa_idx = getelementptr i8, ptr %0, i64 6674
-  store i8 %118, ptr %chosen.sroa.9.0..sroa_idx, align 2
-  %chosen.sroa.10.0..sroa_idx = getelementptr i8, ptr %0, i64 6675
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10.0..sroa_idx, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.10, i64 629, i1 false)
-  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 7304
-  store i8 %121, ptr %chosen.sroa.11.0..sroa_idx, align 8
-  %131 = getelementptr i8, ptr %0, i64 8592
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(360) %131, ptr noundef nonnull readonly align 8 dereferenceable(360) %step, i64 360, i1 false)
-  store ptr %124, ptr %122, align 8
-  %132 = getelementptr i8, ptr %0, i64 10352
-  store i32 -1, ptr %132, align 4
-  %133 = getelementptr i8, ptr %0, i64 10360
-  store i64 1, ptr %133, align 8
-  %134 = getelementptr i8, ptr %0, i64 9205
-  store i8 1, ptr %134, align 1
-  %135 = getelementptr i8, ptr %0, i64 8952
-  %136 = tail call i32 @pthread_mutex_init(ptr %135, ptr null)
-  %137 = getelementptr i8, ptr %0, i64 8992
-  %138 = tail call i32 @pthread_cond_init(ptr %137, ptr null)
-  %139 = getelementptr i8, ptr %0, i64 9040
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %139, i8 0, i64 16, i1 false)
-  %140 = getelementptr i8, ptr %0, i64 9056
-  %141 = tail call i32 @pthread_mutex_init(ptr %140, ptr null)
-  %142 = getelementptr i8, ptr %0, i64 9096
+  %103 = getelementptr i8, ptr %0, i64 5304
+  %104 = load %97, ptr %103, align 8
+  %105 = getelementptr i8, ptr %0, i64 5480
+  %106 = load i8, ptr %105, align 1
+  %107 = getelementptr i8, ptr %0, i64 5465
+  %108 = load i8, ptr %107, align 1
+  %109 = getelementptr i8, ptr %0, i64 10432
+  %.unpack = load i64, ptr %109, align 8
+  %.elt130 = getelementptr i8, ptr %0, i64 10440
+  %110 = load <2 x double>, ptr %.elt130, align 8
+  %.elt134 = getelementptr i8, ptr %0, i64 10456
+  %.unpack135 = load %129, ptr %.elt134, align 8
+  %.elt136 = getelementptr i8, ptr %0, i64 11040
+  %111 = load <2 x double>, ptr %.elt136, align 8
+  %.fca.0.extract = extractvalue %97 %104, 0
+  %.fca.1.extract38 = extractvalue %97 %104, 1
+  %.fca.2.extract39 = extractvalue %97 %104, 2
+  %.fca.3.extract = extractvalue %97 %104, 3
+  %.fca.4.extract = extractvalue %97 %104, 4
+  %.fca.5.extract = extractvalue %97 %104, 5
+  %.fca.6.extract = extractvalue %97 %104, 6
+  %.fca.7.extract = extractvalue %97 %104, 7
+  %.fca.9.extract = extractvalue %97 %104, 9
+  %.fca.10.extract = extractvalue %97 %104, 10
+  %.fca.11.extract = extractvalue %97 %104, 11
+  %.fca.12.extract = extractvalue %97 %104, 12
+  %.fca.13.extract = extractvalue %97 %104, 13
+  %.fca.14.extract = extractvalue %97 %104, 14
+  %.fca.15.extract = extractvalue %97 %104, 15
+  %.fca.16.extract = extractvalue %97 %104, 16
+  %.fca.17.extract = extractvalue %97 %104, 17
+  %.fca.18.extract = extractvalue %97 %104, 18
+  %.fca.19.extract = extractvalue %97 %104, 19
+  %.fca.20.extract = extractvalue %97 %104, 20
+  %.fca.21.extract = extractvalue %97 %104, 21
+  %.fca.22.extract = extractvalue %97 %104, 22
+  %.fca.23.extract = extractvalue %97 %104, 23
+  %.fca.24.extract = extractvalue %97 %104, 24
+  %.fca.25.extract = extractvalue %97 %104, 25
+  %.fca.26.extract = extractvalue %97 %104, 26
+  %.fca.27.extract = extractvalue %97 %104, 27
+  %.fca.28.extract = extractvalue %97 %104, 28
+  %.fca.29.extract = extractvalue %97 %104, 29
+  %.fca.3.0.extract46 = extractvalue %129 %.unpack135, 0
+  %.fca.3.1.0.extract = extractvalue %129 %.unpack135, 1, 0
+  %.fca.3.1.1.extract = extractvalue %129 %.unpack135, 1, 1
+  %.fca.3.1.2.extract = extractvalue %129 %.unpack135, 1, 2
+  %.fca.3.1.3.extract = extractvalue %129 %.unpack135, 1, 3
+  %.fca.3.1.4.extract = extractvalue %129 %.unpack135, 1, 4
+  %.fca.3.1.5.extract = extractvalue %129 %.unpack135, 1, 5
+  %.fca.3.1.6.extract = extractvalue %129 %.unpack135, 1, 6
+  %.fca.3.1.7.extract = extractvalue %129 %.unpack135, 1, 7
+  %.fca.3.1.8.extract = extractvalue %129 %.unpack135, 1, 8
+  %.fca.3.1.9.extract = extractvalue %129 %.unpack135, 1, 9
+  %.fca.3.1.10.extract = extractvalue %129 %.unpack135, 1, 10
+  %.fca.3.1.11.extract = extractvalue %129 %.unpack135, 1, 11
+  %.fca.3.1.12.extract = extractvalue %129 %.unpack135, 1, 12
+  %.fca.3.1.13.extract = extractvalue %129 %.unpack135, 1, 13
+  %.fca.3.1.14.extract = extractvalue %129 %.unpack135, 1, 14
+  %.fca.3.1.15.extract = extractvalue %129 %.unpack135, 1, 15
+  %.fca.3.1.16.extract = extractvalue %129 %.unpack135, 1, 16
+  %.fca.3.1.17.extract = extractvalue %129 %.unpack135, 1, 17
+  %.fca.3.1.18.extract = extractvalue %129 %.unpack135, 1, 18
+  %.fca.3.1.19.extract = extractvalue %129 %.unpack135, 1, 19
+  %.fca.3.1.20.extract = extractvalue %129 %.unpack135, 1, 20
+  %.fca.3.1.21.extract = extractvalue %129 %.unpack135, 1, 21
+  %.fca.3.1.22.extract = extractvalue %129 %.unpack135, 1, 22
+  %.fca.3.1.23.extract = extractvalue %129 %.unpack135, 1, 23
+  %.fca.3.1.24.extract = extractvalue %129 %.unpack135, 1, 24
+  %.fca.3.1.25.extract = extractvalue %129 %.unpack135, 1, 25
+  %.fca.3.1.26.extract = extractvalue %129 %.unpack135, 1, 26
+  %.fca.3.1.27.extract = extractvalue %129 %.unpack135, 1, 27
+  %.fca.3.1.28.extract = extractvalue %129 %.unpack135, 1, 28
+  %.fca.3.1.29.extract = extractvalue %129 %.unpack135, 1, 29
+  %.fca.3.1.30.extract = extractvalue %129 %.unpack135, 1, 30
+  %.fca.3.1.31.extract = extractvalue %129 %.unpack135, 1, 31
+  %.fca.3.1.32.extract = extractvalue %129 %.unpack135, 1, 32
+  %.fca.3.1.33.extract = extractvalue %129 %.unpack135, 1, 33
+  %.fca.3.1.34.extract = extractvalue %129 %.unpack135, 1, 34
+  %.fca.3.1.35.extract = extractvalue %129 %.unpack135, 1, 35
+  %.fca.3.1.36.extract = extractvalue %129 %.unpack135, 1, 36
+  %.fca.3.1.37.extract = extractvalue %129 %.unpack135, 1, 37
+  %.fca.3.1.38.extract = extractvalue %129 %.unpack135, 1, 38
+  %.fca.3.1.39.extract = extractvalue %129 %.unpack135, 1, 39
+  %.fca.3.1.40.extract = extractvalue %129 %.unpack135, 1, 40
+  %.fca.3.1.41.extract = extractvalue %129 %.unpack135, 1, 41
+  %.fca.3.1.42.extract = extractvalue %129 %.unpack135, 1, 42
+  %.fca.3.1.43.extract = extractvalue %129 %.unpack135, 1, 43
+  %.fca.3.1.44.extract = extractvalue %129 %.unpack135, 1, 44
+  %.fca.3.1.45.extract = extractvalue %129 %.unpack135, 1, 45
+  %.fca.3.1.46.extract = extractvalue %129 %.unpack135, 1, 46
+  %.fca.3.1.47.extract = extractvalue %129 %.unpack135, 1, 47
+  %.fca.3.2.0.extract = extractvalue %129 %.unpack135, 2, 0
+  %.fca.3.2.1.extract = extractvalue %129 %.unpack135, 2, 1
+  %.fca.3.2.2.extract = extractvalue %129 %.unpack135, 2, 2
+  %.fca.3.2.3.extract = extractvalue %129 %.unpack135, 2, 3
+  %.fca.3.2.4.extract = extractvalue %129 %.unpack135, 2, 4
+  %.fca.3.2.5.extract = extractvalue %129 %.unpack135, 2, 5
+  %.fca.3.2.6.extract = extractvalue %129 %.unpack135, 2, 6
+  %.fca.3.2.7.extract = extractvalue %129 %.unpack135, 2, 7
+  %.fca.3.2.8.extract = extractvalue %129 %.unpack135, 2, 8
+  %.fca.3.2.9.extract = extractvalue %129 %.unpack135, 2, 9
+  %.fca.3.2.10.extract = extractvalue %129 %.unpack135, 2, 10
+  %.fca.3.2.11.extract = extractvalue %129 %.unpack135, 2, 11
+  %.fca.3.2.12.extract = extractvalue %129 %.unpack135, 2, 12
+  %.fca.3.2.13.extract = extractvalue %129 %.unpack135, 2, 13
+  %.fca.3.2.14.extract = extractvalue %129 %.unpack135, 2, 14
+  %.fca.3.2.15.extract = extractvalue %129 %.unpack135, 2, 15
+  %.fca.3.2.16.extract = extractvalue %129 %.unpack135, 2, 16
+  %.fca.3.2.17.extract = extractvalue %129 %.unpack135, 2, 17
+  %.fca.3.2.18.extract = extractvalue %129 %.unpack135, 2, 18
+  %.fca.3.2.19.extract = extractvalue %129 %.unpack135, 2, 19
+  %.fca.3.2.20.extract = extractvalue %129 %.unpack135, 2, 20
+  %.fca.3.2.21.extract = extractvalue %129 %.unpack135, 2, 21
+  %.fca.3.2.22.extract = extractvalue %129 %.unpack135, 2, 22
+  %.fca.3.2.23.extract = extractvalue %129 %.unpack135, 2, 23
+  %.fca.3.2.24.extract = extractvalue %129 %.unpack135, 2, 24
+  %.fca.3.2.25.extract = extractvalue %129 %.unpack135, 2, 25
+  %.fca.3.2.26.extract = extractvalue %129 %.unpack135, 2, 26
+  %.fca.3.2.27.extract = extractvalue %129 %.unpack135, 2, 27
+  %.fca.3.2.28.extract = extractvalue %129 %.unpack135, 2, 28
+  %.fca.3.2.29.extract = extractvalue %129 %.unpack135, 2, 29
+  %.fca.3.2.30.extract = extractvalue %129 %.unpack135, 2, 30
+  %.fca.3.2.31.extract = extractvalue %129 %.unpack135, 2, 31
+  %.fca.3.2.32.extract = extractvalue %129 %.unpack135, 2, 32
+  %.fca.3.2.33.extract = extractvalue %129 %.unpack135, 2, 33
+  %.fca.3.2.34.extract = extractvalue %129 %.unpack135, 2, 34
+  %.fca.3.2.35.extract = extractvalue %129 %.unpack135, 2, 35
+  %.fca.3.2.36.extract = extractvalue %129 %.unpack135, 2, 36
+  %.fca.3.2.37.extract = extractvalue %129 %.unpack135, 2, 37
+  %.fca.3.2.38.extract = extractvalue %129 %.unpack135, 2, 38
+  %.fca.3.2.39.extract = extractvalue %129 %.unpack135, 2, 39
+  %.fca.3.2.40.extract = extractvalue %129 %.unpack135, 2, 40
+  %.fca.3.2.41.extract = extractvalue %129 %.unpack135, 2, 41
+  %.fca.3.2.42.extract = extractvalue %129 %.unpack135, 2, 42
+  %.fca.3.2.43.extract = extractvalue %129 %.unpack135, 2, 43
+  %.fca.3.2.44.extract = extractvalue %129 %.unpack135, 2, 44
+  %.fca.3.2.45.extract = extractvalue %129 %.unpack135, 2, 45
+  %.fca.3.2.46.extract = extractvalue %129 %.unpack135, 2, 46
+  %.fca.3.2.47.extract = extractvalue %129 %.unpack135, 2, 47
+  %112 = getelementptr i8, ptr %0, i64 5512
+  %113 = load i32, ptr %112, align 4
+  %114 = getelementptr i8, ptr %0, i64 6632
+  %115 = getelementptr i8, ptr %0, i64 4176
+  %116 = getelementptr i8, ptr %0, i64 6304
+  %117 = getelementptr i8, ptr %0, i64 6796
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(3768) %117, i8 0, i64 3604, i1 false)
+  %118 = getelementptr i8, ptr %0, i64 6640
+  store ptr %115, ptr %118, align 8
+  %119 = getelementptr i8, ptr %0, i64 6648
+  store i32 %.fca.0.extract, ptr %119, align 8
+  %chosen.sroa.3.0..sroa_idx143 = getelementptr i8, ptr %0, i64 6652
+  store i32 %.fca.1.extract38, ptr %chosen.sroa.3.0..sroa_idx143, align 4
+  %chosen.sroa.4.0..sroa_idx145 = getelementptr i8, ptr %0, i64 6656
+  store ptr %.fca.2.extract39, ptr %chosen.sroa.4.0..sroa_idx145, align 8
+  %chosen.sroa.5.0..sroa_idx147 = getelementptr i8, ptr %0, i64 6664
+  store ptr %.fca.3.extract, ptr %chosen.sroa.5.0..sroa_idx147, align 8
+  %chosen.sroa.6.0..sroa_idx149 = getelementptr i8, ptr %0, i64 6672
+  store ptr %.fca.4.extract, ptr %chosen.sroa.6.0..sroa_idx149, align 8
+  %chosen.sroa.7.0..sroa_idx151 = getelementptr i8, ptr %0, i64 6680
+  store i32 %.fca.5.extract, ptr %chosen.sroa.7.0..sroa_idx151, align 8
+  %chosen.sroa.11.0..sroa_idx153 = getelementptr i8, ptr %0, i64 6684
+  store i32 %.fca.6.extract, ptr %chosen.sroa.11.0..sroa_idx153, align 4
+  %chosen.sroa.12.0..sroa_idx155 = getelementptr i8, ptr %0, i64 6688
+  store i32 %.fca.7.extract, ptr %chosen.sroa.12.0..sroa_idx155, align 8
+  %chosen.sroa.15.0..sroa_idx158 = getelementptr i8, ptr %0, i64 6692
+  store i32 %113, ptr %chosen.sroa.15.0..sroa_idx158, align 4
+  %chosen.sroa.19.0..sroa_idx161 = getelementptr i8, ptr %0, i64 6696
+  store i32 %.fca.9.extract, ptr %chosen.sroa.19.0..sroa_idx161, align 8
+  %chosen.sroa.20.0..sroa_idx163 = getelementptr i8, ptr %0, i64 6700
+  store i32 %.fca.10.extract, ptr %chosen.sroa.20.0..sroa_idx163, align 4
+  %chosen.sroa.21.0..sroa_idx165 = getelementptr i8, ptr %0, i64 6704
+  store i32 %.fca.11.extract, ptr %chosen.sroa.21.0..sroa_idx165, align 8
+  %chosen.sroa.22.0..sroa_idx167 = getelementptr i8, ptr %0, i64 6708
+  store i32 %.fca.12.extract, ptr %chosen.sroa.22.0..sroa_idx167, align 4
+  %chosen.sroa.23.0..sroa_idx169 = getelementptr i8, ptr %0, i64 6712
+  store i32 %.fca.13.extract, ptr %chosen.sroa.23.0..sroa_idx169, align 8
+  %chosen.sroa.26.0..sroa_idx171 = getelementptr i8, ptr %0, i64 6716
+  store i32 %.fca.14.extract, ptr %chosen.sroa.26.0..sroa_idx171, align 4
+  %chosen.sroa.27.0..sroa_idx173 = getelementptr i8, ptr %0, i64 6720
+  store i32 %.fca.15.extract, ptr %chosen.sroa.27.0..sroa_idx173, align 8
+  %chosen.sroa.28.0..sroa_idx175 = getelementptr i8, ptr %0, i64 6724
+  store i32 %.fca.16.extract, ptr %chosen.sroa.28.0..sroa_idx175, align 4
+  %chosen.sroa.29.0..sroa_idx177 = getelementptr i8, ptr %0, i64 6728
+  store i64 %.fca.17.extract, ptr %chosen.sroa.29.0..sroa_idx177, align 8
+  %chosen.sroa.30.0..sroa_idx179 = getelementptr i8, ptr %0, i64 6736
+  store ptr %.fca.18.extract, ptr %chosen.sroa.30.0..sroa_idx179, align 8
+  %chosen.sroa.31.0..sroa_idx181 = getelementptr i8, ptr %0, i64 6744
+  store ptr %.fca.19.extract, ptr %chosen.sroa.31.0..sroa_idx181, align 8
+  %chosen.sroa.32.0..sroa_idx183 = getelementptr i8, ptr %0, i64 6752
+  store i32 %.fca.20.extract, ptr %chosen.sroa.32.0..sroa_idx183, align 8
+  %chosen.sroa.33.0..sroa_idx185 = getelementptr i8, ptr %0, i64 6756
+  store i32 %.fca.21.extract, ptr %chosen.sroa.33.0..sroa_idx185, align 4
+  %chosen.sroa.34.0..sroa_idx187 = getelementptr i8, ptr %0, i64 6760
+  store i32 %.fca.22.extract, ptr %chosen.sroa.34.0..sroa_idx187, align 8
+  %chosen.sroa.35.0..sroa_idx189 = getelementptr i8, ptr %0, i64 6764
+  store i32 %.fca.23.extract, ptr %chosen.sroa.35.0..sroa_idx189, align 4
+  %chosen.sroa.36.0..sroa_idx191 = getelementptr i8, ptr %0, i64 6768
+  store i32 %.fca.24.extract, ptr %chosen.sroa.36.0..sroa_idx191, align 8
+  %chosen.sroa.37.0..sroa_idx193 = getelementptr i8, ptr %0, i64 6772
+  store i32 %.fca.25.extract, ptr %chosen.sroa.37.0..sroa_idx193, align 4
+  %chosen.sroa.38.0..sroa_idx195 = getelementptr i8, ptr %0, i64 6776
+  store i64 %.fca.26.extract, ptr %chosen.sroa.38.0..sroa_idx195, align 8
+  %chosen.sroa.39.0..sroa_idx197 = getelementptr i8, ptr %0, i64 6784
+  store i32 %.fca.27.extract, ptr %chosen.sroa.39.0..sroa_idx197, align 8
+  %chosen.sroa.41.0..sroa_idx199 = getelementptr i8, ptr %0, i64 6788
+  store i32 %.fca.28.extract, ptr %chosen.sroa.41.0..sroa_idx199, align 4
+  %chosen.sroa.42.0..sroa_idx201 = getelementptr i8, ptr %0, i64 6792
+  store i32 %.fca.29.extract, ptr %chosen.sroa.42.0..sroa_idx201, align 8
+  %120 = add i32 %.fca.13.extract, %.fca.5.extract
+  %121 = getelementptr i8, ptr %0, i64 9920
+  store i32 %120, ptr %121, align 4
+  %122 = getelementptr i8, ptr %0, i64 8208
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(360) %122, ptr noundef nonnull readonly align 8 dereferenceable(360) %step, i64 360, i1 false)
+  store ptr %116, ptr %114, align 8
+  %123 = getelementptr i8, ptr %0, i64 9968
+  store i32 -1, ptr %123, align 4
+  %124 = getelementptr i8, ptr %0, i64 9976
+  store i64 1, ptr %124, align 8
+  %125 = getelementptr i8, ptr %0, i64 8821
+  store i8 1, ptr %125, align 1
+  %126 = getelementptr i8, ptr %0, i64 8568
+  %127 = tail call i32 @pthread_mutex_init(ptr %126, ptr null)
+  %128 = getelementptr i8, ptr %0, i64 8608
+  %129 = tail call i32 @pthread_cond_init(ptr %128, ptr null)
+  %130 = getelementptr i8, ptr %0, i64 8656
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %130, i8 0, i64 16, i1 false)
+  %131 = getelementptr i8, ptr %0, i64 8672
+  %132 = tail call i32 @pthread_mutex_init(ptr %131, ptr null)
+  %133 = getelementptr i8, ptr %0, i64 8712
   call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i.i)
-  %143 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
-  %144 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
-  %145 = call i32 @pthread_cond_init(ptr %142, ptr nonnull %attributes.i.i)
-  %146 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
+  %134 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i.i)
+  %135 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i.i, i32 1)
+  %136 = call i32 @pthread_cond_init(ptr %133, ptr nonnull %attributes.i.i)
+  %137 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i.i)
   call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i.i)
-  %147 = getelementptr i8, ptr %0, i64 9144
-  call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i26.i)
-  %148 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i26.i)
-  %149 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i26.i, i32 1)
-  %150 = call i32 @pthread_cond_init(ptr %147, ptr nonnull %attributes.i26.i)
-  %151 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i26.i)
-  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i26.i)
-  %152 = load i32, ptr %chosen.sroa.4.0..sroa_idx, align 4
-  %153 = load i32, ptr %chosen.sroa.6.0..sroa_idx, align 4
-  %154 = add i32 %153, %152
-  %155 = getelementptr i8, ptr %0, i64 10304
-  store i32 %154, ptr %155, align 4
-  %156 = getelementptr i8, ptr %0, i64 8648
-  %.val.i.i27 = load i32, ptr %156, align 4
-  %157 = sext i32 %154 to i64
-  %158 = shl nsw i64 %157, 1
-  %159 = sext i32 %.val.i.i27 to i64
-  %160 = add nsw i64 %158, %159
-  %161 = getelementptr i8, ptr %0, i64 10752
-  %162 = getelementptr i8, ptr %0, i64 10760
-  %163 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %162, i8 0, i64 16, i1 false)
-  store ptr %163, ptr %161, align 8
-  %.not55.i.i = icmp eq ptr %163, null
-  br i1 %.not55.i.i, label %then.i.i, label %and.lhs.true2.i.i
+  %138 = getelementptr i8, ptr %0, i64 8760
+  call void @llvm.lifetime.start.p0(i64 4, ptr nonnull %attributes.i31.i)
+  %139 = call i32 @pthread_condattr_init(ptr nonnull %attributes.i31.i)
+  %140 = call i32 @pthread_condattr_setclock(ptr nonnull %attributes.i31.i, i32 1)
+  %141 = call i32 @pthread_cond_init(ptr %138, ptr nonnull %attributes.i31.i)
+  %142 = call i32 @pthread_condattr_destroy(ptr nonnull %attributes.i31.i)
+  call void @llvm.lifetime.end.p0(i64 4, ptr nonnull %attributes.i31.i)
+  %143 = getelementptr i8, ptr %0, i64 8264
+  %.val.i.i140 = load i32, ptr %143, align 4
+  %.val34.i.i = load i32, ptr %121, align 4
+  %144 = sext i32 %.val34.i.i to i64
+  %145 = shl nsw i64 %144, 1
+  %146 = sext i32 %.val.i.i140 to i64
+  %147 = add nsw i64 %145, %146
+  %148 = getelementptr i8, ptr %0, i64 10368
+  %149 = getelementptr i8, ptr %0, i64 10376
+  %150 = call dereferenceable_or_null(294912) ptr @calloc(i64 4096, i64 72)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %149, i8 0, i64 16, i1 false)
+  store ptr %150, ptr %148, align 8
+  %.not52.i.i = icmp eq ptr %150, null
+  br i1 %.not52.i.i, label %then.i.i, label %and.lhs.true2.i.i
 
 condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.preheader, %condition.i.i.i.i
-  %power.0.i.i.i.i = phi i64 [ %165, %condition.i.i.i.i ], [ 64, %condition.i.i.i.i.preheader ]
-  %164 = icmp slt i64 %power.0.i.i.i.i, %160
-  %165 = shl i64 %power.0.i.i.i.i, 1
-  br i1 %164, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
+  %power.0.i.i.i.i = phi i64 [ %152, %condition.i.i.i.i ], [ 64, %condition.i.i.i.i.preheader ]
+  %151 = icmp slt i64 %power.0.i.i.i.i, %147
+  %152 = shl i64 %power.0.i.i.i.i, 1
+  br i1 %151, label %condition.i.i.i.i, label %"$EventRing.init.exit.i.i"
 
 "$EventRing.init.exit.i.i":                       ; preds = %condition.i.i.i.i
-  %166 = getelementptr i8, ptr %0, i64 10312
-  %167 = shl nsw i64 %160, 2
-  %168 = getelementptr i8, ptr %0, i64 10320
-  store i64 %power.0.i.i.i.i, ptr %168, align 8
-  %169 = call i64 @llvm.smax.i64(i64 %167, i64 %power.0.i.i.i.i)
-  %170 = call i64 @llvm.smax.i64(i64 %169, i64 65536)
-  %171 = getelementptr i8, ptr %0, i64 10328
-  store i64 %170, ptr %171, align 8
-  %172 = getelementptr i8, ptr %0, i64 10336
-  %173 = mul i64 %power.0.i.i.i.i, 480
-  %174 = call ptr @malloc(i64 %173)
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %172, i8 0, i64 16, i1 false)
-  store ptr %174, ptr %166, align 8
-  %.not56.i.i = icmp eq ptr %174, null
-  br i1 %.not56.i.i, label %then.i.i, label %merge.i.i
+  %153 = getelementptr i8, ptr %0, i64 9928
+  %154 = shl nsw i64 %147, 2
+  %155 = getelementptr i8, ptr %0, i64 9936
+  store i64 %power.0.i.i.i.i, ptr %155, align 8
+  %156 = call i64 @llvm.smax.i64(i64 %154, i64 %power.0.i.i.i.i)
+  %157 = call i64 @llvm.smax.i64(i64 %156, i64 65536)
+  %158 = getelementptr i8, ptr %0, i64 9944
+  store i64 %157, ptr %158, align 8
+  %159 = getelementptr i8, ptr %0, i64 9952
+  %160 = mul i64 %power.0.i.i.i.i, 480
+  %161 = call ptr @malloc(i64 %160)
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %159, i8 0, i64 16, i1 false)
+  store ptr %161, ptr %153, align 8
+  %.not53.i.i = icmp eq ptr %161, null
+  br i1 %.not53.i.i, label %then.i.i, label %merge.i.i
 
-and.lhs.true.i.i:                                 ; preds = %merge7.i43.i.i, %and.lhs.true1.i.i
-  %.pre-phi60.i.i = phi i64 [ %.pre59.i.i, %merge7.i43.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
-  %175 = getelementptr i8, ptr %0, i64 10280
-  %176 = getelementptr i8, ptr %0, i64 10296
-  %177 = load i64, ptr %176, align 8
-  %.not.i.i.i = icmp slt i64 %177, %.pre-phi60.i.i
+and.lhs.true.i.i:                                 ; preds = %merge7.i40.i.i, %and.lhs.true1.i.i
+  %.pre-phi57.i.i = phi i64 [ %.pre56.i.i, %merge7.i40.i.i ], [ %.pre-phi.i.i, %and.lhs.true1.i.i ]
+  %162 = getelementptr i8, ptr %0, i64 9896
+  %163 = getelementptr i8, ptr %0, i64 9912
+  %164 = load i64, ptr %163, align 8
+  %.not.i.i.i = icmp slt i64 %164, %.pre-phi57.i.i
   br i1 %.not.i.i.i, label %merge.i.i.i, label %condition.i.i.i.i.preheader
 
 condition.i.i.i.i.preheader:                      ; preds = %merge7.i.i.i, %and.lhs.true.i.i
   br label %condition.i.i.i.i
 
 merge.i.i.i:                                      ; preds = %and.lhs.true.i.i
-  %178 = shl i64 %177, 1
-  %spec.select.i.i.i = call i64 @llvm.smax.i64(i64 %178, i64 %.pre-phi60.i.i)
+  %165 = shl i64 %164, 1
+  %spec.select.i.i.i = call i64 @llvm.smax.i64(i64 %165, i64 %.pre-phi57.i.i)
   %spec.store.select.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i, i64 8)
-  %179 = load ptr, ptr %175, align 8
-  %180 = shl i64 %spec.store.select.i.i.i, 3
-  %181 = call ptr @realloc(ptr %179, i64 %180)
-  %182 = icmp eq ptr %181, null
-  br i1 %182, label %then.i.i, label %merge7.i.i.i
+  %166 = load ptr, ptr %162, align 8
+  %167 = shl i64 %spec.store.select.i.i.i, 3
+  %168 = call ptr @realloc(ptr %166, i64 %167)
+  %169 = icmp eq ptr %168, null
+  br i1 %169, label %then.i.i, label %merge7.i.i.i
 
 merge7.i.i.i:                                     ; preds = %merge.i.i.i
-  store ptr %181, ptr %175, align 8
-  store i64 %spec.store.select.i.i.i, ptr %176, align 8
+  store ptr %168, ptr %162, align 8
+  store i64 %spec.store.select.i.i.i, ptr %163, align 8
   br label %condition.i.i.i.i.preheader
 
-and.lhs.true1.i.i:                                ; preds = %merge7.i50.i.i, %and.lhs.true2.i.i
-  %.pre-phi.i.i = phi i64 [ %.pre58.i.i, %merge7.i50.i.i ], [ %157, %and.lhs.true2.i.i ]
-  %183 = getelementptr i8, ptr %0, i64 10256
-  %184 = getelementptr i8, ptr %0, i64 10272
-  %185 = load i64, ptr %184, align 8
-  %.not.i38.i.i = icmp slt i64 %185, %.pre-phi.i.i
-  br i1 %.not.i38.i.i, label %merge.i40.i.i, label %and.lhs.true.i.i
+and.lhs.true1.i.i:                                ; preds = %merge7.i47.i.i, %and.lhs.true2.i.i
+  %.pre-phi.i.i = phi i64 [ %.pre55.i.i, %merge7.i47.i.i ], [ %144, %and.lhs.true2.i.i ]
+  %170 = getelementptr i8, ptr %0, i64 9872
+  %171 = getelementptr i8, ptr %0, i64 9888
+  %172 = load i64, ptr %171, align 8
+  %.not.i35.i.i = icmp slt i64 %172, %.pre-phi.i.i
+  br i1 %.not.i35.i.i, label %merge.i37.i.i, label %and.lhs.true.i.i
 
-merge.i40.i.i:                                    ; preds = %and.lhs.true1.i.i
-  %186 = shl i64 %185, 1
-  %spec.select.i41.i.i = call i64 @llvm.smax.i64(i64 %186, i64 %.pre-phi.i.i)
-  %spec.store.select.i42.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i41.i.i, i64 8)
-  %187 = load ptr, ptr %183, align 8
-  %188 = shl i64 %spec.store.select.i42.i.i, 3
-  %189 = call ptr @realloc(ptr %187, i64 %188)
-  %190 = icmp eq ptr %189, null
-  br i1 %190, label %then.i.i, label %merge7.i43.i.i
+merge.i37.i.i:                                    ; preds = %and.lhs.true1.i.i
+  %173 = shl i64 %172, 1
+  %spec.select.i38.i.i = call i64 @llvm.smax.i64(i64 %173, i64 %.pre-phi.i.i)
+  %spec.store.select.i39.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i38.i.i, i64 8)
+  %174 = load ptr, ptr %170, align 8
+  %175 = shl i64 %spec.store.select.i39.i.i, 3
+  %176 = call ptr @realloc(ptr %174, i64 %175)
+  %177 = icmp eq ptr %176, null
+  br i1 %177, label %then.i.i, label %merge7.i40.i.i
 
-merge7.i43.i.i:                                   ; preds = %merge.i40.i.i
-  store ptr %189, ptr %183, align 8
-  store i64 %spec.store.select.i42.i.i, ptr %184, align 8
-  %.pre57.i.i = load i32, ptr %155, align 4
-  %.pre59.i.i = sext i32 %.pre57.i.i to i64
+merge7.i40.i.i:                                   ; preds = %merge.i37.i.i
+  store ptr %176, ptr %170, align 8
+  store i64 %spec.store.select.i39.i.i, ptr %171, align 8
+  %.pre54.i.i = load i32, ptr %121, align 4
+  %.pre56.i.i = sext i32 %.pre54.i.i to i64
   br label %and.lhs.true.i.i
 
 and.lhs.true2.i.i:                                ; preds = %merge
-  %191 = getelementptr i8, ptr %0, i64 10232
-  %192 = getelementptr i8, ptr %0, i64 10248
-  %193 = load i64, ptr %192, align 8
-  %.not.i45.i.i = icmp slt i64 %193, %157
-  br i1 %.not.i45.i.i, label %merge.i47.i.i, label %and.lhs.true1.i.i
+  %178 = getelementptr i8, ptr %0, i64 9848
+  %179 = getelementptr i8, ptr %0, i64 9864
+  %180 = load i64, ptr %179, align 8
+  %.not.i42.i.i = icmp slt i64 %180, %144
+  br i1 %.not.i42.i.i, label %merge.i44.i.i, label %and.lhs.true1.i.i
 
-merge.i47.i.i:                                    ; preds = %and.lhs.true2.i.i
-  %194 = shl i64 %193, 1
-  %spec.select.i48.i.i = call i64 @llvm.smax.i64(i64 %194, i64 %157)
-  %spec.store.select.i49.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i48.i.i, i64 8)
-  %195 = load ptr, ptr %191, align 8
-  %196 = shl i64 %spec.store.select.i49.i.i, 3
-  %197 = call ptr @realloc(ptr %195, i64 %196)
-  %198 = icmp eq ptr %197, null
-  br i1 %198, label %then.i.i, label %merge7.i50.i.i
+merge.i44.i.i:                                    ; preds = %and.lhs.true2.i.i
+  %181 = shl i64 %180, 1
+  %spec.select.i45.i.i = call i64 @llvm.smax.i64(i64 %181, i64 %144)
+  %spec.store.select.i46.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i45.i.i, i64 8)
+  %182 = load ptr, ptr %178, align 8
+  %183 = shl i64 %spec.store.select.i46.i.i, 3
+  %184 = call ptr @realloc(ptr %182, i64 %183)
+  %185 = icmp eq ptr %184, null
+  br i1 %185, label %then.i.i, label %merge7.i47.i.i
 
-merge7.i50.i.i:                                   ; preds = %merge.i47.i.i
-  store ptr %197, ptr %191, align 8
-  store i64 %spec.store.select.i49.i.i, ptr %192, align 8
-  %.pre.i.i = load i32, ptr %155, align 4
-  %.pre58.i.i = sext i32 %.pre.i.i to i64
+merge7.i47.i.i:                                   ; preds = %merge.i44.i.i
+  store ptr %184, ptr %178, align 8
+  store i64 %spec.store.select.i46.i.i, ptr %179, align 8
+  %.pre.i.i = load i32, ptr %121, align 4
+  %.pre55.i.i = sext i32 %.pre.i.i to i64
   br label %and.lhs.true1.i.i
 
-then.i.i:                                         ; preds = %merge.i47.i.i, %merge.i40.i.i, %merge.i.i.i, %"$EventRing.init.exit.i.i", %merge
+then.i.i:                                         ; preds = %merge.i44.i.i, %merge.i37.i.i, %merge.i.i.i, %"$EventRing.init.exit.i.i", %merge
   %.not.i.i = icmp eq ptr %1, null
   br i1 %.not.i.i, label %common.ret, label %then4.i.i
 
 then4.i.i:                                        ; preds = %then.i.i
-  %199 = load i32, ptr %155, align 4
-  %200 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.927", i32 %199)
+  %186 = load i32, ptr %121, align 4
+  %187 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.927", i32 %186)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %201 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %201, i64 1023)
-  %202 = icmp sgt i64 %201, 0
-  br i1 %202, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
+  %188 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %188, i64 1023)
+  %189 = icmp sgt i64 %188, 0
+  br i1 %189, label %then2.i.i.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %then4.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i.i.i, %then4.i.i
-  %203 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %203, align 1
-  %204 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %205 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %205, i64 %204)
+  %190 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %190, align 1
+  %191 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %192 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %192, i64 %191)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %common.ret
 
 merge.i.i:                                        ; preds = %"$EventRing.init.exit.i.i"
-  %206 = call i32 @eventfd(i32 0, i32 526336)
-  store i32 %206, ptr %132, align 4
-  %207 = icmp slt i32 %206, 0
-  br i1 %207, label %then7.i.i, label %merge.i
+  %193 = call i32 @eventfd(i32 0, i32 526336)
+  store i32 %193, ptr %123, align 4
+  %194 = icmp slt i32 %193, 0
+  br i1 %194, label %then7.i.i, label %merge.i
 
 then7.i.i:                                        ; preds = %merge.i.i
-  %.not36.i.i = icmp eq ptr %1, null
-  br i1 %.not36.i.i, label %common.ret, label %then11.i.i
+  %.not33.i.i = icmp eq ptr %1, null
+  br i1 %.not33.i.i, label %common.ret, label %then11.i.i
 
 then11.i.i:                                       ; preds = %then7.i.i
-  %208 = call ptr @__errno_location()
-  %209 = load i32, ptr %208, align 4
-  %210 = call ptr @strerror(i32 %209)
-  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %210)
+  %195 = call ptr @__errno_location()
+  %196 = load i32, ptr %195, align 4
+  %197 = call ptr @strerror(i32 %196)
+  %198 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %197)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %212 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i30.i = call i64 @llvm.smin.i64(i64 %212, i64 1023)
-  %213 = icmp sgt i64 %212, 0
-  br i1 %213, label %then2.i.i31.i, label %"$printable.clean.exit.i"
+  %199 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i46.i = call i64 @llvm.smin.i64(i64 %199, i64 1023)
+  %200 = icmp sgt i64 %199, 0
+  br i1 %200, label %then2.i.i47.i, label %"$printable.clean.exit.i"
 
-then2.i.i31.i:                                    ; preds = %then11.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i30.i, i1 false)
+then2.i.i47.i:                                    ; preds = %then11.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i46.i, i1 false)
   br label %"$printable.clean.exit.i"
 
-"$printable.clean.exit.i":                        ; preds = %then2.i.i31.i, %then11.i.i
-  %214 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i30.i
-  store i8 0, ptr %214, align 1
-  %215 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %216 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %216, i64 %215)
+"$printable.clean.exit.i":                        ; preds = %then2.i.i47.i, %then11.i.i
+  %201 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i46.i
+  store i8 0, ptr %201, align 1
+  %202 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %203 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %203, i64 %202)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
 merge.i:                                          ; preds = %merge.i.i
-  call void @llvm.lifetime.start.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %217 = load i32, ptr %chosen.sroa.5.0..sroa_idx, align 4
-  %218 = load i32, ptr %155, align 4
-  %219 = load i8, ptr %chosen.sroa.7.0..sroa_idx, align 1
-  %220 = load i8, ptr %chosen.sroa.8.0..sroa_idx, align 1
-  %221 = load i8, ptr %chosen.sroa.9.0..sroa_idx, align 1
-  %222 = getelementptr i8, ptr %0, i64 6680
-  %chosen.sroa.17.32.sroa_idx.i.i = getelementptr inbounds i8, ptr %chosen.sroa.17.i.i, i64 5
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(624) %chosen.sroa.17.32.sroa_idx.i.i, ptr noundef nonnull align 8 dereferenceable(624) %222, i64 624, i1 false)
-  %223 = getelementptr i8, ptr %0, i64 7312
-  %224 = getelementptr i8, ptr %0, i64 7968
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1280) %224, i8 0, i64 624, i1 false)
-  %chosen.sroa.8.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7324
-  %225 = load <4 x i32>, ptr %127, align 4
-  store <4 x i32> %225, ptr %223, align 8
-  %chosen.sroa.10.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7328
-  store i32 %217, ptr %chosen.sroa.10.0..sroa_idx.i.i, align 8
-  %chosen.sroa.11.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7332
-  store i32 %218, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %chosen.sroa.13.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7336
-  store i8 %219, ptr %chosen.sroa.13.0..sroa_idx.i.i, align 8
-  %chosen.sroa.14.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7337
-  store i8 %220, ptr %chosen.sroa.14.0..sroa_idx.i.i, align 1
-  %chosen.sroa.15.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7338
-  store i8 %221, ptr %chosen.sroa.15.0..sroa_idx.i.i, align 2
-  %chosen.sroa.17.0..sroa_idx.i.i = getelementptr i8, ptr %0, i64 7339
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.0..sroa_idx.i.i, ptr noundef nonnull align 1 dereferenceable(629) %chosen.sroa.17.i.i, i64 629, i1 false)
-  %226 = getelementptr i8, ptr %0, i64 8184
-  store ptr %131, ptr %226, align 8
-  %227 = getelementptr i8, ptr %0, i64 8504
-  %228 = extractelement <4 x i32> %225, i64 3
-  store i32 %228, ptr %227, align 4
-  %229 = getelementptr i8, ptr %0, i64 8640
-  %230 = load i32, ptr %229, align 4
-  %231 = icmp sgt i32 %228, %230
-  br i1 %231, label %then.i.i.i, label %merge.i.i27.i
+  %204 = getelementptr i8, ptr %0, i64 6800
+  %205 = getelementptr i8, ptr %0, i64 6948
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(1408) %205, i8 0, i64 1260, i1 false)
+  store i32 %.fca.0.extract, ptr %204, align 8
+  %chosen.sroa.3.0..sroa_idx = getelementptr i8, ptr %0, i64 6804
+  store i32 %.fca.1.extract38, ptr %chosen.sroa.3.0..sroa_idx, align 4
+  %chosen.sroa.4.0..sroa_idx = getelementptr i8, ptr %0, i64 6808
+  store ptr %.fca.2.extract39, ptr %chosen.sroa.4.0..sroa_idx, align 8
+  %chosen.sroa.5.0..sroa_idx = getelementptr i8, ptr %0, i64 6816
+  store ptr %.fca.3.extract, ptr %chosen.sroa.5.0..sroa_idx, align 8
+  %chosen.sroa.6.0..sroa_idx = getelementptr i8, ptr %0, i64 6824
+  store ptr %.fca.4.extract, ptr %chosen.sroa.6.0..sroa_idx, align 8
+  %chosen.sroa.7.0..sroa_idx = getelementptr i8, ptr %0, i64 6832
+  store i32 %.fca.5.extract, ptr %chosen.sroa.7.0..sroa_idx, align 8
+  %chosen.sroa.11.0..sroa_idx = getelementptr i8, ptr %0, i64 6836
+  store i32 %.fca.6.extract, ptr %chosen.sroa.11.0..sroa_idx, align 4
+  %chosen.sroa.12.0..sroa_idx = getelementptr i8, ptr %0, i64 6840
+  store i32 %.fca.7.extract, ptr %chosen.sroa.12.0..sroa_idx, align 8
+  %chosen.sroa.15.0..sroa_idx = getelementptr i8, ptr %0, i64 6844
+  store i32 %113, ptr %chosen.sroa.15.0..sroa_idx, align 4
+  %chosen.sroa.19.0..sroa_idx = getelementptr i8, ptr %0, i64 6848
+  store i32 %.fca.9.extract, ptr %chosen.sroa.19.0..sroa_idx, align 8
+  %chosen.sroa.20.0..sroa_idx = getelementptr i8, ptr %0, i64 6852
+  store i32 %.fca.10.extract, ptr %chosen.sroa.20.0..sroa_idx, align 4
+  %chosen.sroa.21.0..sroa_idx = getelementptr i8, ptr %0, i64 6856
+  store i32 %.fca.11.extract, ptr %chosen.sroa.21.0..sroa_idx, align 8
+  %chosen.sroa.22.0..sroa_idx = getelementptr i8, ptr %0, i64 6860
+  store i32 %.fca.12.extract, ptr %chosen.sroa.22.0..sroa_idx, align 4
+  %chosen.sroa.23.0..sroa_idx = getelementptr i8, ptr %0, i64 6864
+  store i32 %.fca.13.extract, ptr %chosen.sroa.23.0..sroa_idx, align 8
+  %chosen.sroa.26.0..sroa_idx = getelementptr i8, ptr %0, i64 6868
+  store i32 %.fca.14.extract, ptr %chosen.sroa.26.0..sroa_idx, align 4
+  %chosen.sroa.27.0..sroa_idx = getelementptr i8, ptr %0, i64 6872
+  store i32 %.fca.15.extract, ptr %chosen.sroa.27.0..sroa_idx, align 8
+  %chosen.sroa.28.0..sroa_idx = getelementptr i8, ptr %0, i64 6876
+  store i32 %.fca.16.extract, ptr %chosen.sroa.28.0..sroa_idx, align 4
+  %chosen.sroa.29.0..sroa_idx = getelementptr i8, ptr %0, i64 6880
+  store i64 %.fca.17.extract, ptr %chosen.sroa.29.0..sroa_idx, align 8
+  %chosen.sroa.30.0..sroa_idx = getelementptr i8, ptr %0, i64 6888
+  store ptr %.fca.18.extract, ptr %chosen.sroa.30.0..sroa_idx, align 8
+  %chosen.sroa.31.0..sroa_idx = getelementptr i8, ptr %0, i64 6896
+  store ptr %.fca.19.extract, ptr %chosen.sroa.31.0..sroa_idx, align 8
+  %chosen.sroa.32.0..sroa_idx = getelementptr i8, ptr %0, i64 6904
+  store i32 %.fca.20.extract, ptr %chosen.sroa.32.0..sroa_idx, align 8
+  %chosen.sroa.33.0..sroa_idx = getelementptr i8, ptr %0, i64 6908
+  store i32 %.fca.21.extract, ptr %chosen.sroa.33.0..sroa_idx, align 4
+  %chosen.sroa.34.0..sroa_idx = getelementptr i8, ptr %0, i64 6912
+  store i32 %.fca.22.extract, ptr %chosen.sroa.34.0..sroa_idx, align 8
+  %chosen.sroa.35.0..sroa_idx = getelementptr i8, ptr %0, i64 6916
+  store i32 %.fca.23.extract, ptr %chosen.sroa.35.0..sroa_idx, align 4
+  %chosen.sroa.36.0..sroa_idx = getelementptr i8, ptr %0, i64 6920
+  store i32 %.fca.24.extract, ptr %chosen.sroa.36.0..sroa_idx, align 8
+  %chosen.sroa.37.0..sroa_idx = getelementptr i8, ptr %0, i64 6924
+  store i32 %.fca.25.extract, ptr %chosen.sroa.37.0..sroa_idx, align 4
+  %chosen.sroa.38.0..sroa_idx = getelementptr i8, ptr %0, i64 6928
+  store i64 %.fca.26.extract, ptr %chosen.sroa.38.0..sroa_idx, align 8
+  %chosen.sroa.39.0..sroa_idx = getelementptr i8, ptr %0, i64 6936
+  store i32 %.fca.27.extract, ptr %chosen.sroa.39.0..sroa_idx, align 8
+  %chosen.sroa.41.0..sroa_idx = getelementptr i8, ptr %0, i64 6940
+  store i32 %.fca.28.extract, ptr %chosen.sroa.41.0..sroa_idx, align 4
+  %chosen.sroa.42.0..sroa_idx = getelementptr i8, ptr %0, i64 6944
+  store i32 %.fca.29.extract, ptr %chosen.sroa.42.0..sroa_idx, align 8
+  %chosen.sroa.43205.0..sroa_idx = getelementptr i8, ptr %0, i64 6952
+  store i8 %106, ptr %chosen.sroa.43205.0..sroa_idx, align 8
+  %chosen.sroa.44.0..sroa_idx = getelementptr i8, ptr %0, i64 6953
+  store i8 %108, ptr %chosen.sroa.44.0..sroa_idx, align 1
+  %chosen.sroa.45206.0..sroa_idx = getelementptr i8, ptr %0, i64 6960
+  store i64 %.unpack, ptr %chosen.sroa.45206.0..sroa_idx, align 8
+  %chosen.sroa.46.0..sroa_idx = getelementptr i8, ptr %0, i64 6968
+  store <2 x double> %110, ptr %chosen.sroa.46.0..sroa_idx, align 8
+  %chosen.sroa.48.0..sroa_idx = getelementptr i8, ptr %0, i64 6984
+  store i32 %.fca.3.0.extract46, ptr %chosen.sroa.48.0..sroa_idx, align 8
+  %chosen.sroa.49.0..sroa_idx = getelementptr i8, ptr %0, i64 6988
+  store i32 %.fca.3.1.0.extract, ptr %chosen.sroa.49.0..sroa_idx, align 4
+  %chosen.sroa.50.0..sroa_idx = getelementptr i8, ptr %0, i64 6992
+  store i32 %.fca.3.1.1.extract, ptr %chosen.sroa.50.0..sroa_idx, align 8
+  %chosen.sroa.51.0..sroa_idx = getelementptr i8, ptr %0, i64 6996
+  store i32 %.fca.3.1.2.extract, ptr %chosen.sroa.51.0..sroa_idx, align 4
+  %chosen.sroa.52.0..sroa_idx = getelementptr i8, ptr %0, i64 7000
+  store i32 %.fca.3.1.3.extract, ptr %chosen.sroa.52.0..sroa_idx, align 8
+  %chosen.sroa.53.0..sroa_idx = getelementptr i8, ptr %0, i64 7004
+  store i32 %.fca.3.1.4.extract, ptr %chosen.sroa.53.0..sroa_idx, align 4
+  %chosen.sroa.54.0..sroa_idx = getelementptr i8, ptr %0, i64 7008
+  store i32 %.fca.3.1.5.extract, ptr %chosen.sroa.54.0..sroa_idx, align 8
+  %chosen.sroa.55.0..sroa_idx = getelementptr i8, ptr %0, i64 7012
+  store i32 %.fca.3.1.6.extract, ptr %chosen.sroa.55.0..sroa_idx, align 4
+  %chosen.sroa.56.0..sroa_idx = getelementptr i8, ptr %0, i64 7016
+  store i32 %.fca.3.1.7.extract, ptr %chosen.sroa.56.0..sroa_idx, align 8
+  %chosen.sroa.57.0..sroa_idx = getelementptr i8, ptr %0, i64 7020
+  store i32 %.fca.3.1.8.extract, ptr %chosen.sroa.57.0..sroa_idx, align 4
+  %chosen.sroa.58.0..sroa_idx = getelementptr i8, ptr %0, i64 7024
+  store i32 %.fca.3.1.9.extract, ptr %chosen.sroa.58.0..sroa_idx, align 8
+  %chosen.sroa.59.0..sroa_idx = getelementptr i8, ptr %0, i64 7028
+  store i32 %.fca.3.1.10.extract, ptr %chosen.sroa.59.0..sroa_idx, align 4
+  %chosen.sroa.60.0..sroa_idx = getelementptr i8, ptr %0, i64 7032
+  store i32 %.fca.3.1.11.extract, ptr %chosen.sroa.60.0..sroa_idx, align 8
+  %chosen.sroa.61.0..sroa_idx = getelementptr i8, ptr %0, i64 7036
+  store i32 %.fca.3.1.12.extract, ptr %chosen.sroa.61.0..sroa_idx, align 4
+  %chosen.sroa.62.0..sroa_idx = getelementptr i8, ptr %0, i64 7040
+  store i32 %.fca.3.1.13.extract, ptr %chosen.sroa.62.0..sroa_idx, align 8
+  %chosen.sroa.63.0..sroa_idx = getelementptr i8, ptr %0, i64 7044
+  store i32 %.fca.3.1.14.extract, ptr %chosen.sroa.63.0..sroa_idx, align 4
+  %chosen.sroa.64.0..sroa_idx = getelementptr i8, ptr %0, i64 7048
+  store i32 %.fca.3.1.15.extract, ptr %chosen.sroa.64.0..sroa_idx, align 8
+  %chosen.sroa.65.0..sroa_idx = getelementptr i8, ptr %0, i64 7052
+  store i32 %.fca.3.1.16.extract, ptr %chosen.sroa.65.0..sroa_idx, align 4
+  %chosen.sroa.66.0..sroa_idx = getelementptr i8, ptr %0, i64 7056
+  store i32 %.fca.3.1.17.extract, ptr %chosen.sroa.66.0..sroa_idx, align 8
+  %chosen.sroa.67.0..sroa_idx = getelementptr i8, ptr %0, i64 7060
+  store i32 %.fca.3.1.18.extract, ptr %chosen.sroa.67.0..sroa_idx, align 4
+  %chosen.sroa.68.0..sroa_idx = getelementptr i8, ptr %0, i64 7064
+  store i32 %.fca.3.1.19.extract, ptr %chosen.sroa.68.0..sroa_idx, align 8
+  %chosen.sroa.69.0..sroa_idx = getelementptr i8, ptr %0, i64 7068
+  store i32 %.fca.3.1.20.extract, ptr %chosen.sroa.69.0..sroa_idx, align 4
+  %chosen.sroa.70.0..sroa_idx = getelementptr i8, ptr %0, i64 7072
+  store i32 %.fca.3.1.21.extract, ptr %chosen.sroa.70.0..sroa_idx, align 8
+  %chosen.sroa.71.0..sroa_idx = getelementptr i8, ptr %0, i64 7076
+  store i32 %.fca.3.1.22.extract, ptr %chosen.sroa.71.0..sroa_idx, align 4
+  %chosen.sroa.72.0..sroa_idx = getelementptr i8, ptr %0, i64 7080
+  store i32 %.fca.3.1.23.extract, ptr %chosen.sroa.72.0..sroa_idx, align 8
+  %chosen.sroa.73.0..sroa_idx = getelementptr i8, ptr %0, i64 7084
+  store i32 %.fca.3.1.24.extract, ptr %chosen.sroa.73.0..sroa_idx, align 4
+  %chosen.sroa.74.0..sroa_idx = getelementptr i8, ptr %0, i64 7088
+  store i32 %.fca.3.1.25.extract, ptr %chosen.sroa.74.0..sroa_idx, align 8
+  %chosen.sroa.75.0..sroa_idx = getelementptr i8, ptr %0, i64 7092
+  store i32 %.fca.3.1.26.extract, ptr %chosen.sroa.75.0..sroa_idx, align 4
+  %chosen.sroa.76.0..sroa_idx = getelementptr i8, ptr %0, i64 7096
+  store i32 %.fca.3.1.27.extract, ptr %chosen.sroa.76.0..sroa_idx, align 8
+  %chosen.sroa.77.0..sroa_idx = getelementptr i8, ptr %0, i64 7100
+  store i32 %.fca.3.1.28.extract, ptr %chosen.sroa.77.0..sroa_idx, align 4
+  %chosen.sroa.78.0..sroa_idx = getelementptr i8, ptr %0, i64 7104
+  store i32 %.fca.3.1.29.extract, ptr %chosen.sroa.78.0..sroa_idx, align 8
+  %chosen.sroa.79.0..sroa_idx = getelementptr i8, ptr %0, i64 7108
+  store i32 %.fca.3.1.30.extract, ptr %chosen.sroa.79.0..sroa_idx, align 4
+  %chosen.sroa.80.0..sroa_idx = getelementptr i8, ptr %0, i64 7112
+  store i32 %.fca.3.1.31.extract, ptr %chosen.sroa.80.0..sroa_idx, align 8
+  %chosen.sroa.81.0..sroa_idx = getelementptr i8, ptr %0, i64 7116
+  store i32 %.fca.3.1.32.extract, ptr %chosen.sroa.81.0..sroa_idx, align 4
+  %chosen.sroa.82.0..sroa_idx = getelementptr i8, ptr %0, i64 7120
+  store i32 %.fca.3.1.33.extract, ptr %chosen.sroa.82.0..sroa_idx, align 8
+  %chosen.sroa.83.0..sroa_idx = getelementptr i8, ptr %0, i64 7124
+  store i32 %.fca.3.1.34.extract, ptr %chosen.sroa.83.0..sroa_idx, align 4
+  %chosen.sroa.84.0..sroa_idx = getelementptr i8, ptr %0, i64 7128
+  store i32 %.fca.3.1.35.extract, ptr %chosen.sroa.84.0..sroa_idx, align 8
+  %chosen.sroa.85.0..sroa_idx = getelementptr i8, ptr %0, i64 7132
+  store i32 %.fca.3.1.36.extract, ptr %chosen.sroa.85.0..sroa_idx, align 4
+  %chosen.sroa.86.0..sroa_idx = getelementptr i8, ptr %0, i64 7136
+  store i32 %.fca.3.1.37.extract, ptr %chosen.sroa.86.0..sroa_idx, align 8
+  %chosen.sroa.87.0..sroa_idx = getelementptr i8, ptr %0, i64 7140
+  store i32 %.fca.3.1.38.extract, ptr %chosen.sroa.87.0..sroa_idx, align 4
+  %chosen.sroa.88.0..sroa_idx = getelementptr i8, ptr %0, i64 7144
+  store i32 %.fca.3.1.39.extract, ptr %chosen.sroa.88.0..sroa_idx, align 8
+  %chosen.sroa.89.0..sroa_idx = getelementptr i8, ptr %0, i64 7148
+  store i32 %.fca.3.1.40.extract, ptr %chosen.sroa.89.0..sroa_idx, align 4
+  %chosen.sroa.90.0..sroa_idx = getelementptr i8, ptr %0, i64 7152
+  store i32 %.fca.3.1.41.extract, ptr %chosen.sroa.90.0..sroa_idx, align 8
+  %chosen.sroa.91.0..sroa_idx = getelementptr i8, ptr %0, i64 7156
+  store i32 %.fca.3.1.42.extract, ptr %chosen.sroa.91.0..sroa_idx, align 4
+  %chosen.sroa.92.0..sroa_idx = getelementptr i8, ptr %0, i64 7160
+  store i32 %.fca.3.1.43.extract, ptr %chosen.sroa.92.0..sroa_idx, align 8
+  %chosen.sroa.93.0..sroa_idx = getelementptr i8, ptr %0, i64 7164
+  store i32 %.fca.3.1.44.extract, ptr %chosen.sroa.93.0..sroa_idx, align 4
+  %chosen.sroa.94.0..sroa_idx = getelementptr i8, ptr %0, i64 7168
+  store i32 %.fca.3.1.45.extract, ptr %chosen.sroa.94.0..sroa_idx, align 8
+  %chosen.sroa.95.0..sroa_idx = getelementptr i8, ptr %0, i64 7172
+  store i32 %.fca.3.1.46.extract, ptr %chosen.sroa.95.0..sroa_idx, align 4
+  %chosen.sroa.96.0..sroa_idx = getelementptr i8, ptr %0, i64 7176
+  store i32 %.fca.3.1.47.extract, ptr %chosen.sroa.96.0..sroa_idx, align 8
+  %chosen.sroa.97207.0..sroa_idx = getelementptr i8, ptr %0, i64 7184
+  store i64 %.fca.3.2.0.extract, ptr %chosen.sroa.97207.0..sroa_idx, align 8
+  %chosen.sroa.98.0..sroa_idx = getelementptr i8, ptr %0, i64 7192
+  store i64 %.fca.3.2.1.extract, ptr %chosen.sroa.98.0..sroa_idx, align 8
+  %chosen.sroa.99.0..sroa_idx = getelementptr i8, ptr %0, i64 7200
+  store i64 %.fca.3.2.2.extract, ptr %chosen.sroa.99.0..sroa_idx, align 8
+  %chosen.sroa.100.0..sroa_idx = getelementptr i8, ptr %0, i64 7208
+  store i64 %.fca.3.2.3.extract, ptr %chosen.sroa.100.0..sroa_idx, align 8
+  %chosen.sroa.101.0..sroa_idx = getelementptr i8, ptr %0, i64 7216
+  store i64 %.fca.3.2.4.extract, ptr %chosen.sroa.101.0..sroa_idx, align 8
+  %chosen.sroa.102.0..sroa_idx = getelementptr i8, ptr %0, i64 7224
+  store i64 %.fca.3.2.5.extract, ptr %chosen.sroa.102.0..sroa_idx, align 8
+  %chosen.sroa.103.0..sroa_idx = getelementptr i8, ptr %0, i64 7232
+  store i64 %.fca.3.2.6.extract, ptr %chosen.sroa.103.0..sroa_idx, align 8
+  %chosen.sroa.104.0..sroa_idx = getelementptr i8, ptr %0, i64 7240
+  store i64 %.fca.3.2.7.extract, ptr %chosen.sroa.104.0..sroa_idx, align 8
+  %chosen.sroa.105.0..sroa_idx = getelementptr i8, ptr %0, i64 7248
+  store i64 %.fca.3.2.8.extract, ptr %chosen.sroa.105.0..sroa_idx, align 8
+  %chosen.sroa.106.0..sroa_idx = getelementptr i8, ptr %0, i64 7256
+  store i64 %.fca.3.2.9.extract, ptr %chosen.sroa.106.0..sroa_idx, align 8
+  %chosen.sroa.107.0..sroa_idx = getelementptr i8, ptr %0, i64 7264
+  store i64 %.fca.3.2.10.extract, ptr %chosen.sroa.107.0..sroa_idx, align 8
+  %chosen.sroa.108.0..sroa_idx = getelementptr i8, ptr %0, i64 7272
+  store i64 %.fca.3.2.11.extract, ptr %chosen.sroa.108.0..sroa_idx, align 8
+  %chosen.sroa.109.0..sroa_idx = getelementptr i8, ptr %0, i64 7280
+  store i64 %.fca.3.2.12.extract, ptr %chosen.sroa.109.0..sroa_idx, align 8
+  %chosen.sroa.110.0..sroa_idx = getelementptr i8, ptr %0, i64 7288
+  store i64 %.fca.3.2.13.extract, ptr %chosen.sroa.110.0..sroa_idx, align 8
+  %chosen.sroa.111.0..sroa_idx = getelementptr i8, ptr %0, i64 7296
+  store i64 %.fca.3.2.14.extract, ptr %chosen.sroa.111.0..sroa_idx, align 8
+  %chosen.sroa.112.0..sroa_idx = getelementptr i8, ptr %0, i64 7304
+  store i64 %.fca.3.2.15.extract, ptr %chosen.sroa.112.0..sroa_idx, align 8
+  %chosen.sroa.113.0..sroa_idx = getelementptr i8, ptr %0, i64 7312
+  store i64 %.fca.3.2.16.extract, ptr %chosen.sroa.113.0..sroa_idx, align 8
+  %chosen.sroa.114.0..sroa_idx = getelementptr i8, ptr %0, i64 7320
+  store i64 %.fca.3.2.17.extract, ptr %chosen.sroa.114.0..sroa_idx, align 8
+  %chosen.sroa.115.0..sroa_idx = getelementptr i8, ptr %0, i64 7328
+  store i64 %.fca.3.2.18.extract, ptr %chosen.sroa.115.0..sroa_idx, align 8
+  %chosen.sroa.116.0..sroa_idx = getelementptr i8, ptr %0, i64 7336
+  store i64 %.fca.3.2.19.extract, ptr %chosen.sroa.116.0..sroa_idx, align 8
+  %chosen.sroa.117.0..sroa_idx = getelementptr i8, ptr %0, i64 7344
+  store i64 %.fca.3.2.20.extract, ptr %chosen.sroa.117.0..sroa_idx, align 8
+  %chosen.sroa.118.0..sroa_idx = getelementptr i8, ptr %0, i64 7352
+  store i64 %.fca.3.2.21.extract, ptr %chosen.sroa.118.0..sroa_idx, align 8
+  %chosen.sroa.119.0..sroa_idx = getelementptr i8, ptr %0, i64 7360
+  store i64 %.fca.3.2.22.extract, ptr %chosen.sroa.119.0..sroa_idx, align 8
+  %chosen.sroa.120.0..sroa_idx = getelementptr i8, ptr %0, i64 7368
+  store i64 %.fca.3.2.23.extract, ptr %chosen.sroa.120.0..sroa_idx, align 8
+  %chosen.sroa.121.0..sroa_idx = getelementptr i8, ptr %0, i64 7376
+  store i64 %.fca.3.2.24.extract, ptr %chosen.sroa.121.0..sroa_idx, align 8
+  %chosen.sroa.122.0..sroa_idx = getelementptr i8, ptr %0, i64 7384
+  store i64 %.fca.3.2.25.extract, ptr %chosen.sroa.122.0..sroa_idx, align 8
+  %chosen.sroa.123.0..sroa_idx = getelementptr i8, ptr %0, i64 7392
+  store i64 %.fca.3.2.26.extract, ptr %chosen.sroa.123.0..sroa_idx, align 8
+  %chosen.sroa.124.0..sroa_idx = getelementptr i8, ptr %0, i64 7400
+  store i64 %.fca.3.2.27.extract, ptr %chosen.sroa.124.0..sroa_idx, align 8
+  %chosen.sroa.125.0..sroa_idx = getelementptr i8, ptr %0, i64 7408
+  store i64 %.fca.3.2.28.extract, ptr %chosen.sroa.125.0..sroa_idx, align 8
+  %chosen.sroa.126.0..sroa_idx = getelementptr i8, ptr %0, i64 7416
+  store i64 %.fca.3.2.29.extract, ptr %chosen.sroa.126.0..sroa_idx, align 8
+  %chosen.sroa.127.0..sroa_idx = getelementptr i8, ptr %0, i64 7424
+  store i64 %.fca.3.2.30.extract, ptr %chosen.sroa.127.0..sroa_idx, align 8
+  %chosen.sroa.128.0..sroa_idx = getelementptr i8, ptr %0, i64 7432
+  store i64 %.fca.3.2.31.extract, ptr %chosen.sroa.128.0..sroa_idx, align 8
+  %chosen.sroa.129.0..sroa_idx = getelementptr i8, ptr %0, i64 7440
+  store i64 %.fca.3.2.32.extract, ptr %chosen.sroa.129.0..sroa_idx, align 8
+  %chosen.sroa.130.0..sroa_idx = getelementptr i8, ptr %0, i64 7448
+  store i64 %.fca.3.2.33.extract, ptr %chosen.sroa.130.0..sroa_idx, align 8
+  %chosen.sroa.131.0..sroa_idx = getelementptr i8, ptr %0, i64 7456
+  store i64 %.fca.3.2.34.extract, ptr %chosen.sroa.131.0..sroa_idx, align 8
+  %chosen.sroa.132.0..sroa_idx = getelementptr i8, ptr %0, i64 7464
+  store i64 %.fca.3.2.35.extract, ptr %chosen.sroa.132.0..sroa_idx, align 8
+  %chosen.sroa.133.0..sroa_idx = getelementptr i8, ptr %0, i64 7472
+  store i64 %.fca.3.2.36.extract, ptr %chosen.sroa.133.0..sroa_idx, align 8
+  %chosen.sroa.134.0..sroa_idx = getelementptr i8, ptr %0, i64 7480
+  store i64 %.fca.3.2.37.extract, ptr %chosen.sroa.134.0..sroa_idx, align 8
+  %chosen.sroa.135.0..sroa_idx = getelementptr i8, ptr %0, i64 7488
+  store i64 %.fca.3.2.38.extract, ptr %chosen.sroa.135.0..sroa_idx, align 8
+  %chosen.sroa.136.0..sroa_idx = getelementptr i8, ptr %0, i64 7496
+  store i64 %.fca.3.2.39.extract, ptr %chosen.sroa.136.0..sroa_idx, align 8
+  %chosen.sroa.137.0..sroa_idx = getelementptr i8, ptr %0, i64 7504
+  store i64 %.fca.3.2.40.extract, ptr %chosen.sroa.137.0..sroa_idx, align 8
+  %chosen.sroa.138.0..sroa_idx = getelementptr i8, ptr %0, i64 7512
+  store i64 %.fca.3.2.41.extract, ptr %chosen.sroa.138.0..sroa_idx, align 8
+  %chosen.sroa.139.0..sroa_idx = getelementptr i8, ptr %0, i64 7520
+  store i64 %.fca.3.2.42.extract, ptr %chosen.sroa.139.0..sroa_idx, align 8
+  %chosen.sroa.140.0..sroa_idx = getelementptr i8, ptr %0, i64 7528
+  store i64 %.fca.3.2.43.extract, ptr %chosen.sroa.140.0..sroa_idx, align 8
+  %chosen.sroa.141.0..sroa_idx = getelementptr i8, ptr %0, i64 7536
+  store i64 %.fca.3.2.44.extract, ptr %chosen.sroa.141.0..sroa_idx, align 8
+  %chosen.sroa.142.0..sroa_idx = getelementptr i8, ptr %0, i64 7544
+  store i64 %.fca.3.2.45.extract, ptr %chosen.sroa.142.0..sroa_idx, align 8
+  %chosen.sroa.143.0..sroa_idx = getelementptr i8, ptr %0, i64 7552
+  store i64 %.fca.3.2.46.extract, ptr %chosen.sroa.143.0..sroa_idx, align 8
+  %chosen.sroa.144.0..sroa_idx = getelementptr i8, ptr %0, i64 7560
+  store i64 %.fca.3.2.47.extract, ptr %chosen.sroa.144.0..sroa_idx, align 8
+  %chosen.sroa.145.0..sroa_idx = getelementptr i8, ptr %0, i64 7568
+  store <2 x double> %111, ptr %chosen.sroa.145.0..sroa_idx, align 8
+  %206 = getelementptr i8, ptr %0, i64 7800
+  store ptr %122, ptr %206, align 8
+  %207 = getelementptr i8, ptr %0, i64 8120
+  store i32 %.fca.5.extract, ptr %207, align 4
+  %208 = getelementptr i8, ptr %0, i64 8256
+  %209 = load i32, ptr %208, align 4
+  %210 = icmp sgt i32 %.fca.5.extract, %209
+  br i1 %210, label %then.i42.i, label %merge.i33.i
 
-then.i.i.i:                                       ; preds = %merge.i
-  %.not57.i.i.i = icmp eq ptr %1, null
-  br i1 %.not57.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i
+then.i42.i:                                       ; preds = %merge.i
+  %.not58.i.i = icmp eq ptr %1, null
+  br i1 %.not58.i.i, label %common.ret, label %then2.i.i141
+
+then2.i.i141:                                     ; preds = %then.i42.i
+  %211 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", i32 %.fca.5.extract, i32 %209)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i)
+  %212 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i43.i = call i64 @llvm.smin.i64(i64 %212, i64 1023)
+  %213 = icmp sgt i64 %212, 0
+  br i1 %213, label %then2.i.i.i45.i, label %"$printable.clean.exit.i44.i"
+
+then2.i.i.i45.i:                                  ; preds = %then2.i.i141
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i32.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i43.i, i1 false)
+  br label %"$printable.clean.exit.i44.i"
+
+"$printable.clean.exit.i44.i":                    ; preds = %then2.i.i.i45.i, %then2.i.i141
+  %214 = getelementptr i8, ptr %raw.i.i32.i, i64 %spec.select.i.i.i43.i
+  store i8 0, ptr %214, align 1
+  %215 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i32.i)
+  %216 = ptrtoint ptr %raw.i.i32.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %216, i64 %215)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i32.i)
+  br label %common.ret
+
+merge.i33.i:                                      ; preds = %merge.i
+  %217 = getelementptr i8, ptr %0, i64 7584
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %217, i8 0, i64 216, i1 false)
+  %218 = icmp slt i32 %113, 0
+  %219 = icmp slt i32 %.fca.7.extract, 1
+  %or.cond.i.i.i = select i1 %218, i1 true, i1 %219
+  br i1 %or.cond.i.i.i, label %then.i.i.i, label %merge.i.i34.i
+
+then.i.i.i:                                       ; preds = %merge.i33.i
+  %.not69.i.i.i = icmp eq ptr %1, null
+  br i1 %.not69.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %232 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.929", i32 %228, i32 %230)
+  %220 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", i32 %113, i32 %.fca.7.extract)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  %233 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %233, i64 1023)
-  %234 = icmp sgt i64 %233, 0
-  br i1 %234, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+  %221 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %221, i64 1023)
+  %222 = icmp sgt i64 %221, 0
+  br i1 %222, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
 then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i"
 
 "$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i.i
-  %235 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
-  store i8 0, ptr %235, align 1
-  %236 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
-  %237 = ptrtoint ptr %raw.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %237, i64 %236)
+  %223 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+  store i8 0, ptr %223, align 1
+  %224 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %225 = ptrtoint ptr %raw.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %225, i64 %224)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  br label %"$Loop.init_scheduler.exit.thread.i"
-
-merge.i.i27.i:                                    ; preds = %merge.i
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(216) %224, i8 0, i64 216, i1 false)
-  %238 = extractelement <4 x i32> %225, i64 0
-  %239 = icmp slt i32 %238, 0
-  %240 = extractelement <4 x i32> %225, i64 1
-  %241 = icmp slt i32 %240, 1
-  %or.cond.i.i.i.i = select i1 %239, i1 true, i1 %241
-  br i1 %or.cond.i.i.i.i, label %then.i.i.i.i, label %merge.i.i.i.i
-
-then.i.i.i.i:                                     ; preds = %merge.i.i27.i
-  %.not69.i.i.i.i = icmp eq ptr %1, null
-  br i1 %.not69.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then2.i.i.i29.i
-
-then2.i.i.i29.i:                                  ; preds = %then.i.i.i.i
-  %242 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.930", i32 %238, i32 %240)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %243 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %243, i64 1023)
-  %244 = icmp sgt i64 %243, 0
-  br i1 %244, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
-
-then2.i.i.i.i.i.i:                                ; preds = %then2.i.i.i29.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i.i.i.i"
-
-"$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then2.i.i.i29.i
-  %245 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %245, align 1
-  %246 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %247 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %247, i64 %246)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  br label %"$Loop.init_scheduler.exit.thread.i"
-
-merge.i.i.i.i:                                    ; preds = %merge.i.i27.i
-  store i32 %238, ptr %224, align 4
-  %248 = getelementptr i8, ptr %0, i64 7972
-  store i32 %238, ptr %248, align 4
-  %249 = getelementptr i8, ptr %0, i64 7976
-  store i32 %240, ptr %249, align 4
-  %250 = shl nuw i32 %238, 1
-  %invariant.smin.i.i.i.i.i = call i32 @llvm.smin.i32(i32 %250, i32 536870912)
-  br label %condition.i.i.i.i.i
-
-condition.i.i.i.i.i:                              ; preds = %condition.i.i.i.i.i, %merge.i.i.i.i
-  %count.0.i.i.i.i.i = phi i32 [ 16, %merge.i.i.i.i ], [ %251, %condition.i.i.i.i.i ]
-  %or.cond.i.i.i.i.i = icmp slt i32 %count.0.i.i.i.i.i, %invariant.smin.i.i.i.i.i
-  %251 = shl i32 %count.0.i.i.i.i.i, 1
-  br i1 %or.cond.i.i.i.i.i, label %condition.i.i.i.i.i, label %"$bucket_count.exit.i.i.i.i"
-
-"$bucket_count.exit.i.i.i.i":                     ; preds = %condition.i.i.i.i.i
-  %252 = getelementptr i8, ptr %0, i64 7992
-  store i32 %count.0.i.i.i.i.i, ptr %252, align 4
-  %253 = getelementptr i8, ptr %0, i64 8008
-  store i64 -1, ptr %253, align 8
-  %254 = getelementptr i8, ptr %0, i64 7996
-  store i32 -1, ptr %254, align 4
-  %255 = getelementptr i8, ptr %0, i64 8000
-  store i32 -1, ptr %255, align 4
-  %256 = call i32 @llvm.umax.i32(i32 %238, i32 1)
-  %257 = zext nneg i32 %256 to i64
-  %258 = call ptr @calloc(i64 %257, i64 40)
-  %259 = getelementptr i8, ptr %0, i64 8032
-  store ptr %258, ptr %259, align 8
-  %260 = zext nneg i32 %238 to i64
-  %261 = zext nneg i32 %240 to i64
-  %262 = mul nuw nsw i64 %261, %260
-  %263 = call i64 @llvm.umax.i64(i64 %262, i64 1)
-  %264 = call noalias noundef ptr @calloc(i64 %263, i64 4)
-  %265 = getelementptr i8, ptr %0, i64 8040
-  store ptr %264, ptr %265, align 8
-  %266 = call i64 @llvm.umax.i64(i64 %260, i64 1)
-  %267 = call noalias noundef ptr @calloc(i64 %266, i64 4)
-  %268 = getelementptr i8, ptr %0, i64 8048
-  store ptr %267, ptr %268, align 8
-  %269 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i.i, i32 1)
-  %270 = zext nneg i32 %269 to i64
-  %271 = call noalias noundef ptr @calloc(i64 %270, i64 4)
-  %272 = getelementptr i8, ptr %0, i64 8056
-  store ptr %271, ptr %272, align 8
-  %273 = call noalias noundef ptr @calloc(i64 %266, i64 4)
-  %274 = getelementptr i8, ptr %0, i64 8064
-  store ptr %273, ptr %274, align 8
-  %275 = call noalias noundef ptr @calloc(i64 %266, i64 4)
-  %276 = getelementptr i8, ptr %0, i64 8072
-  store ptr %275, ptr %276, align 8
-  %277 = call noalias noundef ptr @calloc(i64 %266, i64 4)
-  %278 = getelementptr i8, ptr %0, i64 8080
-  store ptr %277, ptr %278, align 8
-  %279 = icmp eq ptr %258, null
-  br i1 %279, label %then5.i.i.i.i, label %or.lhs.false12.i.i.i.i
-
-then5.i.i.i.i:                                    ; preds = %or.lhs.false12.i.i.i.i, %or.lhs.false10.i.i.i.i, %or.lhs.false8.i.i.i.i, %"$bucket_count.exit.i.i.i.i"
-  %.not.i.i.i.i = icmp eq ptr %1, null
-  br i1 %.not.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then15.i.i.i.i
-
-or.lhs.false8.i.i.i.i:                            ; preds = %or.lhs.false10.i.i.i.i
-  %280 = icmp eq ptr %275, null
-  %281 = icmp eq ptr %277, null
-  %or.cond70.i.i.i.i = or i1 %280, %281
-  br i1 %or.cond70.i.i.i.i, label %then5.i.i.i.i, label %forcond.preheader.i.i.i.i
-
-forcond.preheader.i.i.i.i:                        ; preds = %or.lhs.false8.i.i.i.i
-  %282 = icmp sgt i32 %count.0.i.i.i.i.i, 0
-  br i1 %282, label %forbody.preheader.i.i.i.i.new, label %merge18.i.i.i.i
-
-forbody.preheader.i.i.i.i.new:                    ; preds = %forcond.preheader.i.i.i.i
-  %wide.trip.count.i.i.i.i = zext nneg i32 %count.0.i.i.i.i.i to i64
-  br label %forbody.i.i.i.i
-
-or.lhs.false10.i.i.i.i:                           ; preds = %or.lhs.false12.i.i.i.i
-  %283 = icmp eq ptr %271, null
-  %284 = icmp eq ptr %273, null
-  %or.cond75.i.i.i.i = or i1 %283, %284
-  br i1 %or.cond75.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false8.i.i.i.i
-
-or.lhs.false12.i.i.i.i:                           ; preds = %"$bucket_count.exit.i.i.i.i"
-  %285 = icmp eq ptr %264, null
-  %286 = icmp eq ptr %267, null
-  %or.cond76.i.i.i.i = or i1 %285, %286
-  br i1 %or.cond76.i.i.i.i, label %then5.i.i.i.i, label %or.lhs.false10.i.i.i.i
-
-then15.i.i.i.i:                                   ; preds = %then5.i.i.i.i
-  %287 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %238, i32 %240)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
-  %288 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i72.i.i.i.i = call i64 @llvm.smin.i64(i64 %288, i64 1023)
-  %289 = icmp sgt i64 %288, 0
-  br i1 %289, label %then2.i.i73.i.i.i.i, label %"$printable.clean.exit74.i.i.i.i"
-
-then2.i.i73.i.i.i.i:                              ; preds = %then15.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i71.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i72.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit74.i.i.i.i"
-
-"$printable.clean.exit74.i.i.i.i":                ; preds = %then2.i.i73.i.i.i.i, %then15.i.i.i.i
-  %290 = getelementptr i8, ptr %raw.i71.i.i.i.i, i64 %spec.select.i.i72.i.i.i.i
-  store i8 0, ptr %290, align 1
-  %291 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71.i.i.i.i)
-  %292 = ptrtoint ptr %raw.i71.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %292, i64 %291)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i71.i.i.i.i)
-  br label %"$Loop.init_scheduler.exit.thread.i"
-
-forbody.i.i.i.i:                                  ; preds = %forbody.i.i.i.i, %forbody.preheader.i.i.i.i.new
-  %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.7, %forbody.i.i.i.i ]
-  %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i ]
-  %293 = load ptr, ptr %272, align 8
-  %294 = getelementptr i32, ptr %293, i64 %indvars.iv.i.i.i.i
-  store i32 -1, ptr %294, align 4
-  %indvars.iv.next.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i, 1
-  %295 = load ptr, ptr %272, align 8
-  %296 = getelementptr i32, ptr %295, i64 %indvars.iv.next.i.i.i.i
-  store i32 -1, ptr %296, align 4
-  %indvars.iv.next.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i, 2
-  %297 = load ptr, ptr %272, align 8
-  %298 = getelementptr i32, ptr %297, i64 %indvars.iv.next.i.i.i.i.1
-  store i32 -1, ptr %298, align 4
-  %indvars.iv.next.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i, 3
-  %299 = load ptr, ptr %272, align 8
-  %300 = getelementptr i32, ptr %299, i64 %indvars.iv.next.i.i.i.i.2
-  store i32 -1, ptr %300, align 4
-  %indvars.iv.next.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i, 4
-  %301 = load ptr, ptr %272, align 8
-  %302 = getelementptr i32, ptr %301, i64 %indvars.iv.next.i.i.i.i.3
-  store i32 -1, ptr %302, align 4
-  %indvars.iv.next.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i, 5
-  %303 = load ptr, ptr %272, align 8
-  %304 = getelementptr i32, ptr %303, i64 %indvars.iv.next.i.i.i.i.4
-  store i32 -1, ptr %304, align 4
-  %indvars.iv.next.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i, 6
-  %305 = load ptr, ptr %272, align 8
-  %306 = getelementptr i32, ptr %305, i64 %indvars.iv.next.i.i.i.i.5
-  store i32 -1, ptr %306, align 4
-  %indvars.iv.next.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i, 7
-  %307 = load ptr, ptr %272, align 8
-  %308 = getelementptr i32, ptr %307, i64 %indvars.iv.next.i.i.i.i.6
-  store i32 -1, ptr %308, align 4
-  %indvars.iv.next.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i, 8
-  %niter.next.7 = add i64 %niter, 8
-  %niter.ncmp.7 = icmp eq i64 %niter.next.7, %wide.trip.count.i.i.i.i
-  br i1 %niter.ncmp.7, label %merge18.loopexit.i.i.i.i, label %forbody.i.i.i.i
-
-merge18.loopexit.i.i.i.i:                         ; preds = %forbody.i.i.i.i
-  %.pre.i.i.i.i = load i32, ptr %248, align 4
-  br label %merge18.i.i.i.i
-
-merge18.i.i.i.i:                                  ; preds = %merge18.loopexit.i.i.i.i, %forcond.preheader.i.i.i.i
-  %309 = phi i32 [ %.pre.i.i.i.i, %merge18.loopexit.i.i.i.i ], [ %238, %forcond.preheader.i.i.i.i ]
-  %310 = getelementptr i8, ptr %0, i64 7980
-  store i32 0, ptr %310, align 4
-  %311 = icmp sgt i32 %309, 0
-  br i1 %311, label %forbody.i.i.i.i.i.preheader, label %merge4.i.i.i
-
-forbody.i.i.i.i.i.preheader:                      ; preds = %merge18.i.i.i.i
-  %xtraiter28 = and i32 %309, 1
-  %312 = icmp eq i32 %309, 1
-  br i1 %312, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i.preheader.new
-
-forbody.i.i.i.i.i.preheader.new:                  ; preds = %forbody.i.i.i.i.i.preheader
-  %unroll_iter31 = and i32 %309, 2147483646
-  br label %forbody.i.i.i.i.i
-
-forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i.1, %forbody.i.i.i.i.i.preheader.new
-  %313 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %344, %merge1.i.i.i.i.i.1 ]
-  %offset.013.i.i.i.i.i = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %345, %merge1.i.i.i.i.i.1 ]
-  %niter32 = phi i32 [ 0, %forbody.i.i.i.i.i.preheader.new ], [ %niter32.next.1, %merge1.i.i.i.i.i.1 ]
-  %314 = load i32, ptr %248, align 4
-  %315 = xor i32 %offset.013.i.i.i.i.i, -1
-  %316 = add i32 %314, %315
-  %317 = load ptr, ptr %259, align 8
-  %318 = sext i32 %316 to i64
-  %319 = getelementptr %10, ptr %317, i64 %318
-  %320 = load i32, ptr %319, align 4
-  %321 = icmp eq i32 %320, 0
-  br i1 %321, label %and.lhs.true.i.i.i.i.i, label %merge1.i.i.i.i.i
-
-then.i.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i.i
-  %322 = load ptr, ptr %268, align 8
-  %323 = sext i32 %313 to i64
-  %324 = getelementptr i32, ptr %322, i64 %323
-  store i32 %316, ptr %324, align 4
-  %325 = load i32, ptr %310, align 4
-  %326 = add i32 %325, 1
-  store i32 %326, ptr %310, align 4
-  br label %merge1.i.i.i.i.i
-
-merge1.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i, %then.i.i.i.i.i, %forbody.i.i.i.i.i
-  %327 = phi i32 [ %313, %forbody.i.i.i.i.i ], [ %313, %and.lhs.true.i.i.i.i.i ], [ %326, %then.i.i.i.i.i ]
-  %328 = load i32, ptr %248, align 4
-  %329 = xor i32 %offset.013.i.i.i.i.i, -2
-  %330 = add i32 %328, %329
-  %331 = load ptr, ptr %259, align 8
-  %332 = sext i32 %330 to i64
-  %333 = getelementptr %10, ptr %331, i64 %332
-  %334 = load i32, ptr %333, align 4
-  %335 = icmp eq i32 %334, 0
-  br i1 %335, label %and.lhs.true.i.i.i.i.i.1, label %merge1.i.i.i.i.i.1
-
-and.lhs.true.i.i.i.i.i.1:                         ; preds = %merge1.i.i.i.i.i
-  %336 = getelementptr i8, ptr %333, i64 4
-  %337 = load i8, ptr %336, align 1
-  %338 = trunc i8 %337 to i1
-  br i1 %338, label %merge1.i.i.i.i.i.1, label %then.i.i.i.i.i.1
-
-then.i.i.i.i.i.1:                                 ; preds = %and.lhs.true.i.i.i.i.i.1
-  %339 = load ptr, ptr %268, align 8
-  %340 = sext i32 %327 to i64
-  %341 = getelementptr i32, ptr %339, i64 %340
-  store i32 %330, ptr %341, align 4
-  %342 = load i32, ptr %310, align 4
-  %343 = add i32 %342, 1
-  store i32 %343, ptr %310, align 4
-  br label %merge1.i.i.i.i.i.1
-
-merge1.i.i.i.i.i.1:                               ; preds = %then.i.i.i.i.i.1, %and.lhs.true.i.i.i.i.i.1, %merge1.i.i.i.i.i
-  %344 = phi i32 [ %327, %merge1.i.i.i.i.i ], [ %327, %and.lhs.true.i.i.i.i.i.1 ], [ %343, %then.i.i.i.i.i.1 ]
-  %345 = add nuw nsw i32 %offset.013.i.i.i.i.i, 2
-  %niter32.next.1 = add i32 %niter32, 2
-  %niter32.ncmp.1 = icmp eq i32 %niter32.next.1, %unroll_iter31
-  br i1 %niter32.ncmp.1, label %merge4.i.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.i
-
-and.lhs.true.i.i.i.i.i:                           ; preds = %forbody.i.i.i.i.i
-  %346 = getelementptr i8, ptr %319, i64 4
-  %347 = load i8, ptr %346, align 1
-  %348 = trunc i8 %347 to i1
-  br i1 %348, label %merge1.i.i.i.i.i, label %then.i.i.i.i.i
-
-merge4.i.i.i.loopexit.unr-lcssa:                  ; preds = %merge1.i.i.i.i.i.1, %forbody.i.i.i.i.i.preheader
-  %.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %344, %merge1.i.i.i.i.i.1 ]
-  %offset.013.i.i.i.i.i.unr = phi i32 [ 0, %forbody.i.i.i.i.i.preheader ], [ %345, %merge1.i.i.i.i.i.1 ]
-  %lcmp.mod30.not = icmp eq i32 %xtraiter28, 0
-  br i1 %lcmp.mod30.not, label %merge4.i.i.i, label %forbody.i.i.i.i.i.epil
-
-forbody.i.i.i.i.i.epil:                           ; preds = %merge4.i.i.i.loopexit.unr-lcssa
-  %349 = load i32, ptr %248, align 4
-  %350 = xor i32 %offset.013.i.i.i.i.i.unr, -1
-  %351 = add i32 %349, %350
-  %352 = load ptr, ptr %259, align 8
-  %353 = sext i32 %351 to i64
-  %354 = getelementptr %10, ptr %352, i64 %353
-  %355 = load i32, ptr %354, align 4
-  %356 = icmp eq i32 %355, 0
-  br i1 %356, label %and.lhs.true.i.i.i.i.i.epil, label %merge4.i.i.i
-
-and.lhs.true.i.i.i.i.i.epil:                      ; preds = %forbody.i.i.i.i.i.epil
-  %357 = getelementptr i8, ptr %354, i64 4
-  %358 = load i8, ptr %357, align 1
-  %359 = trunc i8 %358 to i1
-  br i1 %359, label %merge4.i.i.i, label %then.i.i.i.i.i.epil
-
-then.i.i.i.i.i.epil:                              ; preds = %and.lhs.true.i.i.i.i.i.epil
-  %360 = load ptr, ptr %268, align 8
-  %361 = sext i32 %.unr to i64
-  %362 = getelementptr i32, ptr %360, i64 %361
-  store i32 %351, ptr %362, align 4
-  %363 = load i32, ptr %310, align 4
-  %364 = add i32 %363, 1
-  store i32 %364, ptr %310, align 4
-  br label %merge4.i.i.i
-
-merge4.i.i.i:                                     ; preds = %merge4.i.i.i.loopexit.unr-lcssa, %then.i.i.i.i.i.epil, %and.lhs.true.i.i.i.i.i.epil, %forbody.i.i.i.i.i.epil, %merge18.i.i.i.i
-  %365 = trunc i8 %221 to i1
-  br i1 %365, label %then9.i.i.i, label %merge8.i.i.i
-
-then9.i.i.i:                                      ; preds = %merge4.i.i.i
-  %366 = getelementptr i8, ptr %0, i64 8088
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %366, i8 0, i64 96, i1 false)
-  %367 = getelementptr i8, ptr %0, i64 8144
-  %368 = call i32 @pthread_mutex_init(ptr %367, ptr null)
-  %369 = shl nuw nsw i64 %260, 1
-  %370 = add nuw nsw i64 %369, 2
-  store i64 %370, ptr %366, align 8
-  %371 = getelementptr i8, ptr %0, i64 8112
-  store i32 %240, ptr %371, align 4
-  %372 = mul nuw nsw i64 %370, 24
-  %373 = call ptr @malloc(i64 %372)
-  %374 = getelementptr i8, ptr %0, i64 8120
-  store ptr %373, ptr %374, align 8
-  %375 = shl nuw nsw i64 %261, 2
-  %376 = mul i64 %375, %370
-  %377 = call ptr @malloc(i64 %376)
-  %378 = getelementptr i8, ptr %0, i64 8128
-  store ptr %377, ptr %378, align 8
-  %379 = shl nuw nsw i64 %260, 2
-  %380 = or disjoint i64 %379, 1
-  %381 = call ptr @malloc(i64 %380)
-  %382 = getelementptr i8, ptr %0, i64 8136
-  store ptr %381, ptr %382, align 8
-  %383 = call i32 @eventfd(i32 0, i32 526336)
-  %384 = getelementptr i8, ptr %0, i64 8116
-  store i32 %383, ptr %384, align 4
-  %385 = load ptr, ptr %374, align 8
-  %386 = icmp eq ptr %385, null
-  br i1 %386, label %then.i62.i.i.i, label %or.lhs.false1.i.i.i.i
-
-then.i62.i.i.i:                                   ; preds = %or.lhs.false1.i.i.i.i, %or.lhs.false.i.i.i.i, %then9.i.i.i
-  %.not35.i.i.i.i = icmp eq ptr %1, null
-  br i1 %.not35.i.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then3.i.i.i.i
-
-or.lhs.false.i.i.i.i:                             ; preds = %or.lhs.false1.i.i.i.i
-  %387 = load ptr, ptr %382, align 8
-  %388 = icmp eq ptr %387, null
-  br i1 %388, label %then.i62.i.i.i, label %else.i.i.i.i
-
-or.lhs.false1.i.i.i.i:                            ; preds = %then9.i.i.i
-  %389 = load ptr, ptr %378, align 8
-  %390 = icmp eq ptr %389, null
-  br i1 %390, label %then.i62.i.i.i, label %or.lhs.false.i.i.i.i
-
-then3.i.i.i.i:                                    ; preds = %then.i62.i.i.i
-  %391 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", i32 %238, i32 %240)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
-  %392 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i.i63.i.i.i = call i64 @llvm.smin.i64(i64 %392, i64 1023)
-  %393 = icmp sgt i64 %392, 0
-  br i1 %393, label %then2.i.i.i65.i.i.i, label %"$printable.clean.exit.i64.i.i.i"
-
-then2.i.i.i65.i.i.i:                              ; preds = %then3.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i58.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i63.i.i.i, i1 false)
-  br label %"$printable.clean.exit.i64.i.i.i"
-
-"$printable.clean.exit.i64.i.i.i":                ; preds = %then2.i.i.i65.i.i.i, %then3.i.i.i.i
-  %394 = getelementptr i8, ptr %raw.i.i58.i.i.i, i64 %spec.select.i.i.i63.i.i.i
-  store i8 0, ptr %394, align 1
-  %395 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i58.i.i.i)
-  %396 = ptrtoint ptr %raw.i.i58.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %396, i64 %395)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i58.i.i.i)
-  br label %"$Loop.init_scheduler.exit.thread.i"
-
-else.i.i.i.i:                                     ; preds = %or.lhs.false.i.i.i.i
-  %397 = icmp slt i32 %383, 0
-  br i1 %397, label %then5.i60.i.i.i, label %merge8.i.i.i
-
-then5.i60.i.i.i:                                  ; preds = %else.i.i.i.i
-  %.not.i61.i.i.i = icmp eq ptr %1, null
-  br i1 %.not.i61.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then9.i.i.i.i
-
-then9.i.i.i.i:                                    ; preds = %then5.i60.i.i.i
-  %398 = call ptr @__errno_location()
-  %399 = load i32, ptr %398, align 4
-  %400 = call ptr @strerror(i32 %399)
-  %401 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %400)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
-  %402 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i37.i.i.i.i = call i64 @llvm.smin.i64(i64 %402, i64 1023)
-  %403 = icmp sgt i64 %402, 0
-  br i1 %403, label %then2.i.i38.i.i.i.i, label %"$printable.clean.exit39.i.i.i.i"
-
-then2.i.i38.i.i.i.i:                              ; preds = %then9.i.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i36.i.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i37.i.i.i.i, i1 false)
-  br label %"$printable.clean.exit39.i.i.i.i"
-
-"$printable.clean.exit39.i.i.i.i":                ; preds = %then2.i.i38.i.i.i.i, %then9.i.i.i.i
-  %404 = getelementptr i8, ptr %raw.i36.i.i.i.i, i64 %spec.select.i.i37.i.i.i.i
-  store i8 0, ptr %404, align 1
-  %405 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i36.i.i.i.i)
-  %406 = ptrtoint ptr %raw.i36.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %406, i64 %405)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i36.i.i.i.i)
-  br label %"$Loop.init_scheduler.exit.thread.i"
-
-merge8.i.i.i:                                     ; preds = %else.i.i.i.i, %merge4.i.i.i
-  %407 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %408 = icmp sgt i32 %407, 0
-  br i1 %408, label %forbody.lr.ph.i.i.i.i, label %merge.i66.i.i.i
-
-forbody.lr.ph.i.i.i.i:                            ; preds = %merge8.i.i.i
-  %409 = getelementptr i8, ptr %0, i64 8384
-  %410 = getelementptr i8, ptr %0, i64 8392
-  %411 = getelementptr i8, ptr %0, i64 8400
-  %.pre.i69.i.i.i = load i64, ptr %410, align 8
-  br label %forbody.i70.i.i.i
-
-forbody.i70.i.i.i:                                ; preds = %merge1.i.i.i.i, %forbody.lr.ph.i.i.i.i
-  %412 = phi i64 [ %.pre.i69.i.i.i, %forbody.lr.ph.i.i.i.i ], [ %426, %merge1.i.i.i.i ]
-  %row.068.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i.i ], [ %427, %merge1.i.i.i.i ]
-  %413 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %414 = xor i32 %row.068.i.i.i.i, -1
-  %415 = add i32 %413, %414
-  %416 = add i64 %412, 1
-  %417 = load i64, ptr %411, align 8
-  %.not.i.i.i.i.i.i = icmp slt i64 %417, %416
-  %.pre.i.i.i.i.i = load ptr, ptr %409, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i.i.i.i, label %merge1.i.i.i.i
-
-merge.i.i.i.i.i.i:                                ; preds = %forbody.i70.i.i.i
-  %418 = shl i64 %417, 1
-  %spec.select.i.i.i72.i.i.i = call i64 @llvm.smax.i64(i64 %418, i64 %416)
-  %spec.store.select.i.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i72.i.i.i, i64 8)
-  %419 = shl i64 %spec.store.select.i.i.i.i.i.i, 2
-  %420 = call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %419)
-  %421 = icmp eq ptr %420, null
-  br i1 %421, label %then17.i.i.i, label %merge7.i.i.i.i.i.i
-
-merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i.i.i.i
-  store ptr %420, ptr %409, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %411, align 8
-  %.pre10.i.i.i.i.i = load i64, ptr %410, align 8
-  br label %merge1.i.i.i.i
-
-merge1.i.i.i.i:                                   ; preds = %merge7.i.i.i.i.i.i, %forbody.i70.i.i.i
-  %422 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %412, %forbody.i70.i.i.i ]
-  %423 = phi ptr [ %420, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i70.i.i.i ]
-  %424 = getelementptr i32, ptr %423, i64 %422
-  store i32 %415, ptr %424, align 4
-  %425 = load i64, ptr %410, align 8
-  %426 = add i64 %425, 1
-  store i64 %426, ptr %410, align 8
-  %427 = add nuw nsw i32 %row.068.i.i.i.i, 1
-  %exitcond.not.i71.i.i.i = icmp eq i32 %427, %407
-  br i1 %exitcond.not.i71.i.i.i, label %merge.i66.i.i.i, label %forbody.i70.i.i.i
-
-merge.i66.i.i.i:                                  ; preds = %merge1.i.i.i.i, %merge8.i.i.i
-  %428 = getelementptr i8, ptr %0, i64 8192
-  %429 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %430 = sext i32 %429 to i64
-  %431 = getelementptr i8, ptr %0, i64 8208
-  %432 = load i64, ptr %431, align 8
-  %.not.i.i.i.i.i = icmp slt i64 %432, %430
-  br i1 %.not.i.i.i.i.i, label %merge.i34.i.i.i.i, label %and.lhs.true8.i.i.i.i
-
-merge.i34.i.i.i.i:                                ; preds = %merge.i66.i.i.i
-  %433 = shl i64 %432, 1
-  %spec.select.i.i68.i.i.i = call i64 @llvm.smax.i64(i64 %433, i64 %430)
-  %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i68.i.i.i, i64 8)
-  %434 = load ptr, ptr %428, align 8
-  %435 = shl i64 %spec.store.select.i.i.i.i.i, 3
-  %436 = call ptr @realloc(ptr %434, i64 %435)
-  %437 = icmp eq ptr %436, null
-  br i1 %437, label %then17.i.i.i, label %merge7.i.i.i.i.i
-
-merge7.i.i.i.i.i:                                 ; preds = %merge.i34.i.i.i.i
-  store ptr %436, ptr %428, align 8
-  store i64 %spec.store.select.i.i.i.i.i, ptr %431, align 8
-  br label %and.lhs.true8.i.i.i.i
-
-and.lhs.true.i.i.i.i:                             ; preds = %and.lhs.true2.i.i.i.i
-  %438 = getelementptr i8, ptr %0, i64 8408
-  %439 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %440 = sext i32 %439 to i64
-  %441 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %438, i64 %440)
-  br i1 %441, label %"$Scheduler.reserve_lists.exit.i.i.i", label %then17.i.i.i
-
-and.lhs.true2.i.i.i.i:                            ; preds = %and.lhs.true3.i.i.i.i
-  %442 = getelementptr i8, ptr %0, i64 8360
-  %443 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %444 = sext i32 %443 to i64
-  %445 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %442, i64 %444)
-  br i1 %445, label %and.lhs.true.i.i.i.i, label %then17.i.i.i
-
-and.lhs.true3.i.i.i.i:                            ; preds = %merge7.i.i.i.i, %and.lhs.true4.i.i.i.i
-  %446 = getelementptr i8, ptr %0, i64 8336
-  %447 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %448 = sext i32 %447 to i64
-  %449 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %446, i64 %448)
-  br i1 %449, label %and.lhs.true2.i.i.i.i, label %then17.i.i.i
-
-and.lhs.true4.i.i.i.i:                            ; preds = %merge7.i40.i.i.i.i, %and.lhs.true5.i.i.i.i
-  %450 = phi i32 [ %.pre71.i.i.i.i, %merge7.i40.i.i.i.i ], [ %460, %and.lhs.true5.i.i.i.i ]
-  %451 = getelementptr i8, ptr %0, i64 8312
-  %452 = sext i32 %450 to i64
-  %453 = getelementptr i8, ptr %0, i64 8328
-  %454 = load i64, ptr %453, align 8
-  %.not.i77.i.i.i = icmp slt i64 %454, %452
-  br i1 %.not.i77.i.i.i, label %merge.i79.i.i.i, label %and.lhs.true3.i.i.i.i
-
-merge.i79.i.i.i:                                  ; preds = %and.lhs.true4.i.i.i.i
-  %455 = shl i64 %454, 1
-  %spec.select.i.i.i28.i = call i64 @llvm.smax.i64(i64 %455, i64 %452)
-  %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i28.i, i64 8)
-  %456 = load ptr, ptr %451, align 8
-  %457 = shl i64 %spec.store.select.i.i.i.i, 3
-  %458 = call ptr @realloc(ptr %456, i64 %457)
-  %459 = icmp eq ptr %458, null
-  br i1 %459, label %then17.i.i.i, label %merge7.i.i.i.i
-
-merge7.i.i.i.i:                                   ; preds = %merge.i79.i.i.i
-  store ptr %458, ptr %451, align 8
-  store i64 %spec.store.select.i.i.i.i, ptr %453, align 8
-  br label %and.lhs.true3.i.i.i.i
-
-and.lhs.true5.i.i.i.i:                            ; preds = %merge7.i46.i.i.i.i, %and.lhs.true6.i.i.i.i
-  %460 = phi i32 [ %.pre70.i.i.i.i, %merge7.i46.i.i.i.i ], [ %477, %and.lhs.true6.i.i.i.i ]
-  %461 = getelementptr i8, ptr %0, i64 8288
-  %462 = shl i32 %460, 2
-  %463 = load ptr, ptr %226, align 8
-  %464 = getelementptr i8, ptr %463, i64 56
-  %465 = load i32, ptr %464, align 4
-  %466 = shl i32 %465, 1
-  %467 = add i32 %466, %462
-  %468 = sext i32 %467 to i64
-  %469 = getelementptr i8, ptr %0, i64 8304
-  %470 = load i64, ptr %469, align 8
-  %.not.i35.i.i.i.i = icmp slt i64 %470, %468
-  br i1 %.not.i35.i.i.i.i, label %merge.i37.i.i.i.i, label %and.lhs.true4.i.i.i.i
-
-merge.i37.i.i.i.i:                                ; preds = %and.lhs.true5.i.i.i.i
-  %471 = shl i64 %470, 1
-  %spec.select.i38.i.i.i.i = call i64 @llvm.smax.i64(i64 %471, i64 %468)
-  %spec.store.select.i39.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i38.i.i.i.i, i64 8)
-  %472 = load ptr, ptr %461, align 8
-  %473 = mul i64 %spec.store.select.i39.i.i.i.i, 480
-  %474 = call ptr @realloc(ptr %472, i64 %473)
-  %475 = icmp eq ptr %474, null
-  br i1 %475, label %then17.i.i.i, label %merge7.i40.i.i.i.i
-
-merge7.i40.i.i.i.i:                               ; preds = %merge.i37.i.i.i.i
-  store ptr %474, ptr %461, align 8
-  store i64 %spec.store.select.i39.i.i.i.i, ptr %469, align 8
-  %.pre71.i.i.i.i = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  br label %and.lhs.true4.i.i.i.i
-
-and.lhs.true6.i.i.i.i:                            ; preds = %merge7.i53.i.i.i.i, %and.lhs.true7.i.i.i.i
-  %476 = getelementptr i8, ptr %0, i64 8264
-  %477 = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  %478 = sext i32 %477 to i64
-  %479 = getelementptr i8, ptr %0, i64 8280
-  %480 = load i64, ptr %479, align 8
-  %.not.i41.i.i.i.i = icmp slt i64 %480, %478
-  br i1 %.not.i41.i.i.i.i, label %merge.i43.i.i.i.i, label %and.lhs.true5.i.i.i.i
-
-merge.i43.i.i.i.i:                                ; preds = %and.lhs.true6.i.i.i.i
-  %481 = shl i64 %480, 1
-  %spec.select.i44.i.i.i.i = call i64 @llvm.smax.i64(i64 %481, i64 %478)
-  %spec.store.select.i45.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i44.i.i.i.i, i64 8)
-  %482 = load ptr, ptr %476, align 8
-  %483 = shl i64 %spec.store.select.i45.i.i.i.i, 3
-  %484 = call ptr @realloc(ptr %482, i64 %483)
-  %485 = icmp eq ptr %484, null
-  br i1 %485, label %then17.i.i.i, label %merge7.i46.i.i.i.i
-
-merge7.i46.i.i.i.i:                               ; preds = %merge.i43.i.i.i.i
-  store ptr %484, ptr %476, align 8
-  store i64 %spec.store.select.i45.i.i.i.i, ptr %479, align 8
-  %.pre70.i.i.i.i = load i32, ptr %chosen.sroa.11.0..sroa_idx.i.i, align 4
-  br label %and.lhs.true5.i.i.i.i
-
-and.lhs.true7.i.i.i.i:                            ; preds = %merge7.i60.i.i.i.i, %and.lhs.true8.i.i.i.i
-  %.pre-phi.i.i.i.i = phi i64 [ %.pre72.i.i.i.i, %merge7.i60.i.i.i.i ], [ %496, %and.lhs.true8.i.i.i.i ]
-  %486 = getelementptr i8, ptr %0, i64 8240
-  %487 = getelementptr i8, ptr %0, i64 8256
-  %488 = load i64, ptr %487, align 8
-  %.not.i48.i.i.i.i = icmp slt i64 %488, %.pre-phi.i.i.i.i
-  br i1 %.not.i48.i.i.i.i, label %merge.i50.i.i.i.i, label %and.lhs.true6.i.i.i.i
-
-merge.i50.i.i.i.i:                                ; preds = %and.lhs.true7.i.i.i.i
-  %489 = shl i64 %488, 1
-  %spec.select.i51.i.i.i.i = call i64 @llvm.smax.i64(i64 %489, i64 %.pre-phi.i.i.i.i)
-  %spec.store.select.i52.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i51.i.i.i.i, i64 8)
-  %490 = load ptr, ptr %486, align 8
-  %491 = shl i64 %spec.store.select.i52.i.i.i.i, 3
-  %492 = call ptr @realloc(ptr %490, i64 %491)
-  %493 = icmp eq ptr %492, null
-  br i1 %493, label %then17.i.i.i, label %merge7.i53.i.i.i.i
-
-merge7.i53.i.i.i.i:                               ; preds = %merge.i50.i.i.i.i
-  store ptr %492, ptr %486, align 8
-  store i64 %spec.store.select.i52.i.i.i.i, ptr %487, align 8
-  br label %and.lhs.true6.i.i.i.i
-
-and.lhs.true8.i.i.i.i:                            ; preds = %merge7.i.i.i.i.i, %merge.i66.i.i.i
-  %494 = getelementptr i8, ptr %0, i64 8216
-  %495 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %496 = sext i32 %495 to i64
-  %497 = getelementptr i8, ptr %0, i64 8232
-  %498 = load i64, ptr %497, align 8
-  %.not.i55.i.i.i.i = icmp slt i64 %498, %496
-  br i1 %.not.i55.i.i.i.i, label %merge.i57.i.i.i.i, label %and.lhs.true7.i.i.i.i
-
-merge.i57.i.i.i.i:                                ; preds = %and.lhs.true8.i.i.i.i
-  %499 = shl i64 %498, 1
-  %spec.select.i58.i.i.i.i = call i64 @llvm.smax.i64(i64 %499, i64 %496)
-  %spec.store.select.i59.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i58.i.i.i.i, i64 8)
-  %500 = load ptr, ptr %494, align 8
-  %501 = shl i64 %spec.store.select.i59.i.i.i.i, 3
-  %502 = call ptr @realloc(ptr %500, i64 %501)
-  %503 = icmp eq ptr %502, null
-  br i1 %503, label %then17.i.i.i, label %merge7.i60.i.i.i.i
-
-merge7.i60.i.i.i.i:                               ; preds = %merge.i57.i.i.i.i
-  store ptr %502, ptr %494, align 8
-  store i64 %spec.store.select.i59.i.i.i.i, ptr %497, align 8
-  %.pre69.i.i.i.i = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %.pre72.i.i.i.i = sext i32 %.pre69.i.i.i.i to i64
-  br label %and.lhs.true7.i.i.i.i
-
-"$Scheduler.reserve_lists.exit.i.i.i":            ; preds = %and.lhs.true.i.i.i.i
-  %504 = getelementptr i8, ptr %0, i64 8432
-  %505 = load i32, ptr %chosen.sroa.8.0..sroa_idx.i.i, align 4
-  %506 = sext i32 %505 to i64
-  %507 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %504, i64 %506)
-  br i1 %507, label %merge2.i, label %then17.i.i.i
-
-then17.i.i.i:                                     ; preds = %merge.i.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i.i", %merge.i57.i.i.i.i, %merge.i50.i.i.i.i, %merge.i43.i.i.i.i, %merge.i37.i.i.i.i, %merge.i79.i.i.i, %and.lhs.true3.i.i.i.i, %and.lhs.true2.i.i.i.i, %and.lhs.true.i.i.i.i, %merge.i34.i.i.i.i
-  %.not56.i.i.i = icmp eq ptr %1, null
-  br i1 %.not56.i.i.i, label %"$Loop.init_scheduler.exit.thread.i", label %then21.i.i.i
-
-then21.i.i.i:                                     ; preds = %then17.i.i.i
-  %508 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.935", i32 %218)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
-  %509 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
-  %spec.select.i.i74.i.i.i = call i64 @llvm.smin.i64(i64 %509, i64 1023)
-  %510 = icmp sgt i64 %509, 0
-  br i1 %510, label %then2.i.i75.i.i.i, label %"$printable.clean.exit76.i.i.i"
-
-then2.i.i75.i.i.i:                                ; preds = %then21.i.i.i
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i73.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i74.i.i.i, i1 false)
-  br label %"$printable.clean.exit76.i.i.i"
-
-"$printable.clean.exit76.i.i.i":                  ; preds = %then2.i.i75.i.i.i, %then21.i.i.i
-  %511 = getelementptr i8, ptr %raw.i73.i.i.i, i64 %spec.select.i.i74.i.i.i
-  store i8 0, ptr %511, align 1
-  %512 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i73.i.i.i)
-  %513 = ptrtoint ptr %raw.i73.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %513, i64 %512)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i73.i.i.i)
-  br label %"$Loop.init_scheduler.exit.thread.i"
-
-"$Loop.init_scheduler.exit.thread.i":             ; preds = %"$printable.clean.exit76.i.i.i", %then17.i.i.i, %"$printable.clean.exit39.i.i.i.i", %then5.i60.i.i.i, %"$printable.clean.exit.i64.i.i.i", %then.i62.i.i.i, %"$printable.clean.exit74.i.i.i.i", %then5.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %then.i.i.i.i, %"$printable.clean.exit.i.i.i", %then.i.i.i
-  %common.ret.op.i.i.ph.i = phi i32 [ 3, %then.i62.i.i.i ], [ 3, %"$printable.clean.exit.i64.i.i.i" ], [ 6, %then5.i60.i.i.i ], [ 6, %"$printable.clean.exit39.i.i.i.i" ], [ 1, %then.i.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 3, %then5.i.i.i.i ], [ 3, %"$printable.clean.exit74.i.i.i.i" ], [ 3, %"$printable.clean.exit76.i.i.i" ], [ 3, %then17.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then.i.i.i ]
-  call void @llvm.lifetime.end.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
   br label %common.ret
 
-merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i.i"
-  call void @llvm.lifetime.end.p0(i64 629, ptr nonnull %chosen.sroa.17.i.i)
-  %514 = getelementptr i8, ptr %0, i64 10384
-  %515 = getelementptr i8, ptr %0, i64 8528
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %514, ptr noundef nonnull align 8 dereferenceable(64) %515, i64 64, i1 false)
-  %516 = load i32, ptr %248, align 4
-  %517 = getelementptr i8, ptr %0, i64 10448
-  store i32 %516, ptr %517, align 4
-  %518 = getelementptr i8, ptr %0, i64 10452
-  %519 = load <2 x i32>, ptr %310, align 4
-  store <2 x i32> %519, ptr %518, align 4
-  %520 = getelementptr i8, ptr %0, i64 7988
-  %521 = load i32, ptr %520, align 4
-  %522 = getelementptr i8, ptr %0, i64 10460
-  store i32 %521, ptr %522, align 4
-  %523 = getelementptr i8, ptr %0, i64 8024
-  %524 = load i64, ptr %523, align 8
-  %525 = getelementptr i8, ptr %0, i64 10464
-  store i64 %524, ptr %525, align 8
-  %526 = getelementptr i8, ptr %0, i64 8200
-  %527 = load i64, ptr %526, align 8
-  %528 = trunc i64 %527 to i32
-  %529 = getelementptr i8, ptr %0, i64 10472
-  store i32 %528, ptr %529, align 4
-  %530 = getelementptr i8, ptr %0, i64 8224
-  %531 = load i64, ptr %530, align 8
-  %532 = trunc i64 %531 to i32
-  %533 = getelementptr i8, ptr %0, i64 10476
-  store i32 %532, ptr %533, align 4
-  %534 = getelementptr i8, ptr %0, i64 8512
-  %535 = load i32, ptr %534, align 4
-  %536 = getelementptr i8, ptr %0, i64 10480
-  store i32 %535, ptr %536, align 4
-  %537 = getelementptr i8, ptr %0, i64 10520
-  %538 = getelementptr i8, ptr %0, i64 10488
-  %539 = load <4 x i64>, ptr %537, align 8
-  store <4 x i64> %539, ptr %538, align 8
+merge.i.i34.i:                                    ; preds = %merge.i33.i
+  store i32 %113, ptr %217, align 4
+  %226 = getelementptr i8, ptr %0, i64 7588
+  store i32 %113, ptr %226, align 4
+  %227 = getelementptr i8, ptr %0, i64 7592
+  store i32 %.fca.7.extract, ptr %227, align 4
+  %228 = shl nuw i32 %113, 1
+  %invariant.smin.i.i.i.i = call i32 @llvm.smin.i32(i32 %228, i32 536870912)
+  br label %condition.i.i.i35.i
+
+condition.i.i.i35.i:                              ; preds = %condition.i.i.i35.i, %merge.i.i34.i
+  %count.0.i.i.i.i = phi i32 [ 16, %merge.i.i34.i ], [ %229, %condition.i.i.i35.i ]
+  %or.cond.i.i.i.i = icmp slt i32 %count.0.i.i.i.i, %invariant.smin.i.i.i.i
+  %229 = shl i32 %count.0.i.i.i.i, 1
+  br i1 %or.cond.i.i.i.i, label %condition.i.i.i35.i, label %"$bucket_count.exit.i.i.i"
+
+"$bucket_count.exit.i.i.i":                       ; preds = %condition.i.i.i35.i
+  %230 = getelementptr i8, ptr %0, i64 7608
+  store i32 %count.0.i.i.i.i, ptr %230, align 4
+  %231 = getelementptr i8, ptr %0, i64 7624
+  store i64 -1, ptr %231, align 8
+  %232 = getelementptr i8, ptr %0, i64 7612
+  store i32 -1, ptr %232, align 4
+  %233 = getelementptr i8, ptr %0, i64 7616
+  store i32 -1, ptr %233, align 4
+  %234 = call i32 @llvm.umax.i32(i32 %113, i32 1)
+  %235 = zext nneg i32 %234 to i64
+  %236 = call ptr @calloc(i64 %235, i64 40)
+  %237 = getelementptr i8, ptr %0, i64 7648
+  store ptr %236, ptr %237, align 8
+  %238 = zext nneg i32 %113 to i64
+  %239 = zext nneg i32 %.fca.7.extract to i64
+  %240 = mul nuw nsw i64 %238, %239
+  %241 = call i64 @llvm.umax.i64(i64 %240, i64 1)
+  %242 = call noalias noundef ptr @calloc(i64 %241, i64 4)
+  %243 = getelementptr i8, ptr %0, i64 7656
+  store ptr %242, ptr %243, align 8
+  %244 = call i64 @llvm.umax.i64(i64 %238, i64 1)
+  %245 = call noalias noundef ptr @calloc(i64 %244, i64 4)
+  %246 = getelementptr i8, ptr %0, i64 7664
+  store ptr %245, ptr %246, align 8
+  %247 = call i32 @llvm.smax.i32(i32 %count.0.i.i.i.i, i32 1)
+  %248 = zext nneg i32 %247 to i64
+  %249 = call noalias noundef ptr @calloc(i64 %248, i64 4)
+  %250 = getelementptr i8, ptr %0, i64 7672
+  store ptr %249, ptr %250, align 8
+  %251 = call noalias noundef ptr @calloc(i64 %244, i64 4)
+  %252 = getelementptr i8, ptr %0, i64 7680
+  store ptr %251, ptr %252, align 8
+  %253 = call noalias noundef ptr @calloc(i64 %244, i64 4)
+  %254 = getelementptr i8, ptr %0, i64 7688
+  store ptr %253, ptr %254, align 8
+  %255 = call noalias noundef ptr @calloc(i64 %244, i64 4)
+  %256 = getelementptr i8, ptr %0, i64 7696
+  store ptr %255, ptr %256, align 8
+  %257 = icmp eq ptr %236, null
+  br i1 %257, label %then5.i.i.i, label %or.lhs.false12.i.i.i
+
+then5.i.i.i:                                      ; preds = %or.lhs.false12.i.i.i, %or.lhs.false10.i.i.i, %or.lhs.false8.i.i.i, %"$bucket_count.exit.i.i.i"
+  %.not.i.i41.i = icmp eq ptr %1, null
+  br i1 %.not.i.i41.i, label %common.ret, label %then15.i.i.i
+
+or.lhs.false8.i.i.i:                              ; preds = %or.lhs.false10.i.i.i
+  %258 = icmp eq ptr %253, null
+  %259 = icmp eq ptr %255, null
+  %or.cond70.i.i.i = or i1 %258, %259
+  br i1 %or.cond70.i.i.i, label %then5.i.i.i, label %forcond.preheader.i.i.i
+
+forcond.preheader.i.i.i:                          ; preds = %or.lhs.false8.i.i.i
+  %260 = icmp sgt i32 %count.0.i.i.i.i, 0
+  br i1 %260, label %forbody.preheader.i.i.i.new, label %merge18.i.i.i
+
+forbody.preheader.i.i.i.new:                      ; preds = %forcond.preheader.i.i.i
+  %wide.trip.count.i.i.i = zext nneg i32 %count.0.i.i.i.i to i64
+  br label %forbody.i.i.i
+
+or.lhs.false10.i.i.i:                             ; preds = %or.lhs.false12.i.i.i
+  %261 = icmp eq ptr %249, null
+  %262 = icmp eq ptr %251, null
+  %or.cond75.i.i.i = or i1 %261, %262
+  br i1 %or.cond75.i.i.i, label %then5.i.i.i, label %or.lhs.false8.i.i.i
+
+or.lhs.false12.i.i.i:                             ; preds = %"$bucket_count.exit.i.i.i"
+  %263 = icmp eq ptr %242, null
+  %264 = icmp eq ptr %245, null
+  %or.cond76.i.i.i = or i1 %263, %264
+  br i1 %or.cond76.i.i.i, label %then5.i.i.i, label %or.lhs.false10.i.i.i
+
+then15.i.i.i:                                     ; preds = %then5.i.i.i
+  %265 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.931", i32 %113, i32 %.fca.7.extract)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
+  %266 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %266, i64 1023)
+  %267 = icmp sgt i64 %266, 0
+  br i1 %267, label %then2.i.i73.i.i.i, label %"$printable.clean.exit74.i.i.i"
+
+then2.i.i73.i.i.i:                                ; preds = %then15.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i71.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i72.i.i.i, i1 false)
+  br label %"$printable.clean.exit74.i.i.i"
+
+"$printable.clean.exit74.i.i.i":                  ; preds = %then2.i.i73.i.i.i, %then15.i.i.i
+  %268 = getelementptr i8, ptr %raw.i71.i.i.i, i64 %spec.select.i.i72.i.i.i
+  store i8 0, ptr %268, align 1
+  %269 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i71.i.i.i)
+  %270 = ptrtoint ptr %raw.i71.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %270, i64 %269)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
+  br label %common.ret
+
+forbody.i.i.i:                                    ; preds = %forbody.i.i.i, %forbody.preheader.i.i.i.new
+  %indvars.iv.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.new ], [ %indvars.iv.next.i.i.i.7, %forbody.i.i.i ]
+  %niter = phi i64 [ 0, %forbody.preheader.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i ]
+  %271 = load ptr, ptr %250, align 8
+  %272 = getelementptr i32, ptr %271, i64 %indvars.iv.i.i.i
+  store i32 -1, ptr %272, align 4
+  %indvars.iv.next.i.i.i = or disjoint i64 %indvars.iv.i.i.i, 1
+  %273 = load ptr, ptr %250, align 8
+  %274 = getelementptr i32, ptr %273, i64 %indvars.iv.next.i.i.i
+  store i32 -1, ptr %274, align 4
+  %indvars.iv.next.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i, 2
+  %275 = load ptr, ptr %250, align 8
+  %276 = getelementptr i32, ptr %275, i64 %indvars.iv.next.i.i.i.1
+  store i32 -1, ptr %276, align 4
+  %indvars.iv.next.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i, 3
+  %277 = load ptr, ptr %250, align 8
+  %278 = getelementptr i32, ptr %277, i64 %indvars.iv.next.i.i.i.2
+  store i32 -1, ptr %278, align 4
+  %indvars.iv.next.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i, 4
+  %279 = load ptr, ptr %250, align 8
+  %280 = getelementptr i32, ptr %279, i64 %indvars.iv.next.i.i.i.3
+  store i32 -1, ptr %280, align 4
+  %indvars.iv.next.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i, 5
+  %281 = load ptr, ptr %250, align 8
+  %282 = getelementptr i32, ptr %281, i64 %indvars.iv.next.i.i.i.4
+  store i32 -1, ptr %282, align 4
+  %indvars.iv.next.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i, 6
+  %283 = load ptr, ptr %250, align 8
+  %284 = getelementptr i32, ptr %283, i64 %indvars.iv.next.i.i.i.5
+  store i32 -1, ptr %284, align 4
+  %indvars.iv.next.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i, 7
+  %285 = load ptr, ptr %250, align 8
+  %286 = getelementptr i32, ptr %285, i64 %indvars.iv.next.i.i.i.6
+  store i32 -1, ptr %286, align 4
+  %indvars.iv.next.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i, 8
+  %niter.next.7 = add i64 %niter, 8
+  %niter.ncmp.7 = icmp eq i64 %niter.next.7, %wide.trip.count.i.i.i
+  br i1 %niter.ncmp.7, label %merge18.loopexit.i.i.i, label %forbody.i.i.i
+
+merge18.loopexit.i.i.i:                           ; preds = %forbody.i.i.i
+  %.pre.i.i.i = load i32, ptr %226, align 4
+  br label %merge18.i.i.i
+
+merge18.i.i.i:                                    ; preds = %merge18.loopexit.i.i.i, %forcond.preheader.i.i.i
+  %287 = phi i32 [ %.pre.i.i.i, %merge18.loopexit.i.i.i ], [ %113, %forcond.preheader.i.i.i ]
+  %288 = getelementptr i8, ptr %0, i64 7596
+  store i32 0, ptr %288, align 4
+  %289 = icmp sgt i32 %287, 0
+  br i1 %289, label %forbody.i.i.i.i.preheader, label %merge4.i.i
+
+forbody.i.i.i.i.preheader:                        ; preds = %merge18.i.i.i
+  %xtraiter208 = and i32 %287, 1
+  %290 = icmp eq i32 %287, 1
+  br i1 %290, label %merge4.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i.preheader.new
+
+forbody.i.i.i.i.preheader.new:                    ; preds = %forbody.i.i.i.i.preheader
+  %unroll_iter211 = and i32 %287, 2147483646
+  br label %forbody.i.i.i.i
+
+forbody.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.1, %forbody.i.i.i.i.preheader.new
+  %291 = phi i32 [ 0, %forbody.i.i.i.i.preheader.new ], [ %322, %merge1.i.i.i.i.1 ]
+  %offset.013.i.i.i.i = phi i32 [ 0, %forbody.i.i.i.i.preheader.new ], [ %323, %merge1.i.i.i.i.1 ]
+  %niter212 = phi i32 [ 0, %forbody.i.i.i.i.preheader.new ], [ %niter212.next.1, %merge1.i.i.i.i.1 ]
+  %292 = load i32, ptr %226, align 4
+  %293 = xor i32 %offset.013.i.i.i.i, -1
+  %294 = add i32 %292, %293
+  %295 = load ptr, ptr %237, align 8
+  %296 = sext i32 %294 to i64
+  %297 = getelementptr %10, ptr %295, i64 %296
+  %298 = load i32, ptr %297, align 4
+  %299 = icmp eq i32 %298, 0
+  br i1 %299, label %and.lhs.true.i.i.i.i, label %merge1.i.i.i.i
+
+then.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i.i
+  %300 = load ptr, ptr %246, align 8
+  %301 = sext i32 %291 to i64
+  %302 = getelementptr i32, ptr %300, i64 %301
+  store i32 %294, ptr %302, align 4
+  %303 = load i32, ptr %288, align 4
+  %304 = add i32 %303, 1
+  store i32 %304, ptr %288, align 4
+  br label %merge1.i.i.i.i
+
+merge1.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i, %then.i.i.i.i, %forbody.i.i.i.i
+  %305 = phi i32 [ %291, %forbody.i.i.i.i ], [ %291, %and.lhs.true.i.i.i.i ], [ %304, %then.i.i.i.i ]
+  %306 = load i32, ptr %226, align 4
+  %307 = xor i32 %offset.013.i.i.i.i, -2
+  %308 = add i32 %306, %307
+  %309 = load ptr, ptr %237, align 8
+  %310 = sext i32 %308 to i64
+  %311 = getelementptr %10, ptr %309, i64 %310
+  %312 = load i32, ptr %311, align 4
+  %313 = icmp eq i32 %312, 0
+  br i1 %313, label %and.lhs.true.i.i.i.i.1, label %merge1.i.i.i.i.1
+
+and.lhs.true.i.i.i.i.1:                           ; preds = %merge1.i.i.i.i
+  %314 = getelementptr i8, ptr %311, i64 4
+  %315 = load i8, ptr %314, align 1
+  %316 = trunc i8 %315 to i1
+  br i1 %316, label %merge1.i.i.i.i.1, label %then.i.i.i.i.1
+
+then.i.i.i.i.1:                                   ; preds = %and.lhs.true.i.i.i.i.1
+  %317 = load ptr, ptr %246, align 8
+  %318 = sext i32 %305 to i64
+  %319 = getelementptr i32, ptr %317, i64 %318
+  store i32 %308, ptr %319, align 4
+  %320 = load i32, ptr %288, align 4
+  %321 = add i32 %320, 1
+  store i32 %321, ptr %288, align 4
+  br label %merge1.i.i.i.i.1
+
+merge1.i.i.i.i.1:                                 ; preds = %then.i.i.i.i.1, %and.lhs.true.i.i.i.i.1, %merge1.i.i.i.i
+  %322 = phi i32 [ %305, %merge1.i.i.i.i ], [ %305, %and.lhs.true.i.i.i.i.1 ], [ %321, %then.i.i.i.i.1 ]
+  %323 = add nuw nsw i32 %offset.013.i.i.i.i, 2
+  %niter212.next.1 = add i32 %niter212, 2
+  %niter212.ncmp.1 = icmp eq i32 %niter212.next.1, %unroll_iter211
+  br i1 %niter212.ncmp.1, label %merge4.i.i.loopexit.unr-lcssa, label %forbody.i.i.i.i
+
+and.lhs.true.i.i.i.i:                             ; preds = %forbody.i.i.i.i
+  %324 = getelementptr i8, ptr %297, i64 4
+  %325 = load i8, ptr %324, align 1
+  %326 = trunc i8 %325 to i1
+  br i1 %326, label %merge1.i.i.i.i, label %then.i.i.i.i
+
+merge4.i.i.loopexit.unr-lcssa:                    ; preds = %merge1.i.i.i.i.1, %forbody.i.i.i.i.preheader
+  %.unr = phi i32 [ 0, %forbody.i.i.i.i.preheader ], [ %322, %merge1.i.i.i.i.1 ]
+  %offset.013.i.i.i.i.unr = phi i32 [ 0, %forbody.i.i.i.i.preheader ], [ %323, %merge1.i.i.i.i.1 ]
+  %lcmp.mod210.not = icmp eq i32 %xtraiter208, 0
+  br i1 %lcmp.mod210.not, label %merge4.i.i, label %forbody.i.i.i.i.epil
+
+forbody.i.i.i.i.epil:                             ; preds = %merge4.i.i.loopexit.unr-lcssa
+  %327 = load i32, ptr %226, align 4
+  %328 = xor i32 %offset.013.i.i.i.i.unr, -1
+  %329 = add i32 %327, %328
+  %330 = load ptr, ptr %237, align 8
+  %331 = sext i32 %329 to i64
+  %332 = getelementptr %10, ptr %330, i64 %331
+  %333 = load i32, ptr %332, align 4
+  %334 = icmp eq i32 %333, 0
+  br i1 %334, label %and.lhs.true.i.i.i.i.epil, label %merge4.i.i
+
+and.lhs.true.i.i.i.i.epil:                        ; preds = %forbody.i.i.i.i.epil
+  %335 = getelementptr i8, ptr %332, i64 4
+  %336 = load i8, ptr %335, align 1
+  %337 = trunc i8 %336 to i1
+  br i1 %337, label %merge4.i.i, label %then.i.i.i.i.epil
+
+then.i.i.i.i.epil:                                ; preds = %and.lhs.true.i.i.i.i.epil
+  %338 = load ptr, ptr %246, align 8
+  %339 = sext i32 %.unr to i64
+  %340 = getelementptr i32, ptr %338, i64 %339
+  store i32 %329, ptr %340, align 4
+  %341 = load i32, ptr %288, align 4
+  %342 = add i32 %341, 1
+  store i32 %342, ptr %288, align 4
+  br label %merge4.i.i
+
+merge4.i.i:                                       ; preds = %merge4.i.i.loopexit.unr-lcssa, %then.i.i.i.i.epil, %and.lhs.true.i.i.i.i.epil, %forbody.i.i.i.i.epil, %merge18.i.i.i
+  %.not55.i.i = icmp eq i32 %.fca.27.extract, 0
+  br i1 %.not55.i.i, label %merge8.i.i, label %then9.i.i
+
+then9.i.i:                                        ; preds = %merge4.i.i
+  %343 = getelementptr i8, ptr %0, i64 7704
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %343, i8 0, i64 96, i1 false)
+  %344 = getelementptr i8, ptr %0, i64 7760
+  %345 = call i32 @pthread_mutex_init(ptr %344, ptr null)
+  %346 = shl nuw nsw i64 %238, 1
+  %347 = add nuw nsw i64 %346, 2
+  store i64 %347, ptr %343, align 8
+  %348 = getelementptr i8, ptr %0, i64 7728
+  store i32 %.fca.7.extract, ptr %348, align 4
+  %349 = mul nuw nsw i64 %347, 24
+  %350 = call ptr @malloc(i64 %349)
+  %351 = getelementptr i8, ptr %0, i64 7736
+  store ptr %350, ptr %351, align 8
+  %352 = shl nuw nsw i64 %239, 2
+  %353 = mul i64 %352, %347
+  %354 = call ptr @malloc(i64 %353)
+  %355 = getelementptr i8, ptr %0, i64 7744
+  store ptr %354, ptr %355, align 8
+  %356 = shl nuw nsw i64 %238, 2
+  %357 = or disjoint i64 %356, 1
+  %358 = call ptr @malloc(i64 %357)
+  %359 = getelementptr i8, ptr %0, i64 7752
+  store ptr %358, ptr %359, align 8
+  %360 = call i32 @eventfd(i32 0, i32 526336)
+  %361 = getelementptr i8, ptr %0, i64 7732
+  store i32 %360, ptr %361, align 4
+  %362 = load ptr, ptr %351, align 8
+  %363 = icmp eq ptr %362, null
+  br i1 %363, label %then.i64.i.i, label %or.lhs.false1.i.i.i
+
+then.i64.i.i:                                     ; preds = %or.lhs.false1.i.i.i, %or.lhs.false.i.i.i, %then9.i.i
+  %.not35.i.i.i = icmp eq ptr %1, null
+  br i1 %.not35.i.i.i, label %common.ret, label %then3.i.i.i
+
+or.lhs.false.i.i.i:                               ; preds = %or.lhs.false1.i.i.i
+  %364 = load ptr, ptr %359, align 8
+  %365 = icmp eq ptr %364, null
+  br i1 %365, label %then.i64.i.i, label %else.i.i.i
+
+or.lhs.false1.i.i.i:                              ; preds = %then9.i.i
+  %366 = load ptr, ptr %355, align 8
+  %367 = icmp eq ptr %366, null
+  br i1 %367, label %then.i64.i.i, label %or.lhs.false.i.i.i
+
+then3.i.i.i:                                      ; preds = %then.i64.i.i
+  %368 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.932", i32 %113, i32 %.fca.7.extract)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i60.i.i)
+  %369 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i.i65.i.i = call i64 @llvm.smin.i64(i64 %369, i64 1023)
+  %370 = icmp sgt i64 %369, 0
+  br i1 %370, label %then2.i.i.i67.i.i, label %"$printable.clean.exit.i66.i.i"
+
+then2.i.i.i67.i.i:                                ; preds = %then3.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i60.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i.i65.i.i, i1 false)
+  br label %"$printable.clean.exit.i66.i.i"
+
+"$printable.clean.exit.i66.i.i":                  ; preds = %then2.i.i.i67.i.i, %then3.i.i.i
+  %371 = getelementptr i8, ptr %raw.i.i60.i.i, i64 %spec.select.i.i.i65.i.i
+  store i8 0, ptr %371, align 1
+  %372 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i60.i.i)
+  %373 = ptrtoint ptr %raw.i.i60.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %373, i64 %372)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i60.i.i)
+  br label %common.ret
+
+else.i.i.i:                                       ; preds = %or.lhs.false.i.i.i
+  %374 = icmp slt i32 %360, 0
+  br i1 %374, label %then5.i62.i.i, label %merge8.i.i
+
+then5.i62.i.i:                                    ; preds = %else.i.i.i
+  %.not.i63.i.i = icmp eq ptr %1, null
+  br i1 %.not.i63.i.i, label %common.ret, label %then9.i.i.i
+
+then9.i.i.i:                                      ; preds = %then5.i62.i.i
+  %375 = call ptr @__errno_location()
+  %376 = load i32, ptr %375, align 4
+  %377 = call ptr @strerror(i32 %376)
+  %378 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.928", ptr %377)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i)
+  %379 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i37.i.i.i = call i64 @llvm.smin.i64(i64 %379, i64 1023)
+  %380 = icmp sgt i64 %379, 0
+  br i1 %380, label %then2.i.i38.i.i.i, label %"$printable.clean.exit39.i.i.i"
+
+then2.i.i38.i.i.i:                                ; preds = %then9.i.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i36.i.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i37.i.i.i, i1 false)
+  br label %"$printable.clean.exit39.i.i.i"
+
+"$printable.clean.exit39.i.i.i":                  ; preds = %then2.i.i38.i.i.i, %then9.i.i.i
+  %381 = getelementptr i8, ptr %raw.i36.i.i.i, i64 %spec.select.i.i37.i.i.i
+  store i8 0, ptr %381, align 1
+  %382 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i36.i.i.i)
+  %383 = ptrtoint ptr %raw.i36.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %383, i64 %382)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i36.i.i.i)
+  br label %common.ret
+
+merge8.i.i:                                       ; preds = %else.i.i.i, %merge4.i.i
+  %384 = load i32, ptr %chosen.sroa.7.0..sroa_idx, align 4
+  %.val34.i.i.i = load i32, ptr %chosen.sroa.23.0..sroa_idx, align 4
+  %385 = add i32 %.val34.i.i.i, %384
+  %386 = icmp sgt i32 %384, 0
+  br i1 %386, label %forbody.lr.ph.i.i.i, label %merge.i68.i.i
+
+forbody.lr.ph.i.i.i:                              ; preds = %merge8.i.i
+  %387 = getelementptr i8, ptr %0, i64 8000
+  %388 = getelementptr i8, ptr %0, i64 8008
+  %389 = getelementptr i8, ptr %0, i64 8016
+  %.pre.i71.i.i = load i64, ptr %388, align 8
+  br label %forbody.i72.i.i
+
+forbody.i72.i.i:                                  ; preds = %merge1.i.i.i, %forbody.lr.ph.i.i.i
+  %390 = phi i64 [ %.pre.i71.i.i, %forbody.lr.ph.i.i.i ], [ %403, %merge1.i.i.i ]
+  %row.069.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i.i ], [ %404, %merge1.i.i.i ]
+  %391 = xor i32 %row.069.i.i.i, -1
+  %392 = add nsw i32 %384, %391
+  %393 = add i64 %390, 1
+  %394 = load i64, ptr %389, align 8
+  %.not.i.i.i.i.i = icmp slt i64 %394, %393
+  %.pre.i.i.i.i = load ptr, ptr %387, align 8
+  br i1 %.not.i.i.i.i.i, label %merge.i.i.i.i.i, label %merge1.i.i.i
+
+merge.i.i.i.i.i:                                  ; preds = %forbody.i72.i.i
+  %395 = shl i64 %394, 1
+  %spec.select.i.i.i74.i.i = call i64 @llvm.smax.i64(i64 %395, i64 %393)
+  %spec.store.select.i.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i.i74.i.i, i64 8)
+  %396 = shl i64 %spec.store.select.i.i.i.i.i, 2
+  %397 = call ptr @realloc(ptr %.pre.i.i.i.i, i64 %396)
+  %398 = icmp eq ptr %397, null
+  br i1 %398, label %then17.i.i, label %merge7.i.i.i.i.i
+
+merge7.i.i.i.i.i:                                 ; preds = %merge.i.i.i.i.i
+  store ptr %397, ptr %387, align 8
+  store i64 %spec.store.select.i.i.i.i.i, ptr %389, align 8
+  %.pre10.i.i.i.i = load i64, ptr %388, align 8
+  br label %merge1.i.i.i
+
+merge1.i.i.i:                                     ; preds = %merge7.i.i.i.i.i, %forbody.i72.i.i
+  %399 = phi i64 [ %.pre10.i.i.i.i, %merge7.i.i.i.i.i ], [ %390, %forbody.i72.i.i ]
+  %400 = phi ptr [ %397, %merge7.i.i.i.i.i ], [ %.pre.i.i.i.i, %forbody.i72.i.i ]
+  %401 = getelementptr i32, ptr %400, i64 %399
+  store i32 %392, ptr %401, align 4
+  %402 = load i64, ptr %388, align 8
+  %403 = add i64 %402, 1
+  store i64 %403, ptr %388, align 8
+  %404 = add nuw nsw i32 %row.069.i.i.i, 1
+  %exitcond.not.i73.i.i = icmp eq i32 %404, %384
+  br i1 %exitcond.not.i73.i.i, label %merge.i68.i.i, label %forbody.i72.i.i
+
+merge.i68.i.i:                                    ; preds = %merge1.i.i.i, %merge8.i.i
+  %405 = getelementptr i8, ptr %0, i64 7808
+  %406 = sext i32 %385 to i64
+  %407 = getelementptr i8, ptr %0, i64 7824
+  %408 = load i64, ptr %407, align 8
+  %.not.i.i.i.i = icmp slt i64 %408, %406
+  br i1 %.not.i.i.i.i, label %merge.i35.i.i.i, label %and.lhs.true8.i.i.i
+
+merge.i35.i.i.i:                                  ; preds = %merge.i68.i.i
+  %409 = shl i64 %408, 1
+  %spec.select.i.i70.i.i = call i64 @llvm.smax.i64(i64 %409, i64 %406)
+  %spec.store.select.i.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i70.i.i, i64 8)
+  %410 = load ptr, ptr %405, align 8
+  %411 = shl i64 %spec.store.select.i.i.i.i, 3
+  %412 = call ptr @realloc(ptr %410, i64 %411)
+  %413 = icmp eq ptr %412, null
+  br i1 %413, label %then17.i.i, label %merge7.i.i.i.i
+
+merge7.i.i.i.i:                                   ; preds = %merge.i35.i.i.i
+  store ptr %412, ptr %405, align 8
+  store i64 %spec.store.select.i.i.i.i, ptr %407, align 8
+  br label %and.lhs.true8.i.i.i
+
+and.lhs.true.i.i.i:                               ; preds = %and.lhs.true2.i.i.i
+  %414 = getelementptr i8, ptr %0, i64 8024
+  %415 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %414, i64 %460)
+  br i1 %415, label %"$Scheduler.reserve_lists.exit.i.i", label %then17.i.i
+
+and.lhs.true2.i.i.i:                              ; preds = %and.lhs.true3.i.i.i
+  %416 = getelementptr i8, ptr %0, i64 7976
+  %417 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %416, i64 %460)
+  br i1 %417, label %and.lhs.true.i.i.i, label %then17.i.i
+
+and.lhs.true3.i.i.i:                              ; preds = %merge7.i.i40.i, %and.lhs.true4.i.i.i
+  %418 = getelementptr i8, ptr %0, i64 7952
+  %419 = call fastcc zeroext i1 @"$Vector.reserve.926"(ptr %418, i64 %460)
+  br i1 %419, label %and.lhs.true2.i.i.i, label %then17.i.i
+
+and.lhs.true4.i.i.i:                              ; preds = %merge7.i41.i.i.i, %and.lhs.true5.i.i.i
+  %420 = getelementptr i8, ptr %0, i64 7928
+  %421 = getelementptr i8, ptr %0, i64 7944
+  %422 = load i64, ptr %421, align 8
+  %.not.i79.i.i = icmp slt i64 %422, %406
+  br i1 %.not.i79.i.i, label %merge.i81.i.i, label %and.lhs.true3.i.i.i
+
+merge.i81.i.i:                                    ; preds = %and.lhs.true4.i.i.i
+  %423 = shl i64 %422, 1
+  %spec.select.i.i38.i = call i64 @llvm.smax.i64(i64 %423, i64 %406)
+  %spec.store.select.i.i39.i = call i64 @llvm.smax.i64(i64 %spec.select.i.i38.i, i64 8)
+  %424 = load ptr, ptr %420, align 8
+  %425 = shl i64 %spec.store.select.i.i39.i, 3
+  %426 = call ptr @realloc(ptr %424, i64 %425)
+  %427 = icmp eq ptr %426, null
+  br i1 %427, label %then17.i.i, label %merge7.i.i40.i
+
+merge7.i.i40.i:                                   ; preds = %merge.i81.i.i
+  store ptr %426, ptr %420, align 8
+  store i64 %spec.store.select.i.i39.i, ptr %421, align 8
+  br label %and.lhs.true3.i.i.i
+
+and.lhs.true5.i.i.i:                              ; preds = %merge7.i47.i.i.i, %and.lhs.true6.i.i.i
+  %428 = getelementptr i8, ptr %0, i64 7904
+  %429 = shl i32 %385, 2
+  %430 = load ptr, ptr %206, align 8
+  %431 = getelementptr i8, ptr %430, i64 56
+  %432 = load i32, ptr %431, align 4
+  %433 = shl i32 %432, 1
+  %434 = add i32 %433, %429
+  %435 = sext i32 %434 to i64
+  %436 = getelementptr i8, ptr %0, i64 7920
+  %437 = load i64, ptr %436, align 8
+  %.not.i36.i.i.i = icmp slt i64 %437, %435
+  br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %and.lhs.true4.i.i.i
+
+merge.i38.i.i.i:                                  ; preds = %and.lhs.true5.i.i.i
+  %438 = shl i64 %437, 1
+  %spec.select.i39.i.i.i = call i64 @llvm.smax.i64(i64 %438, i64 %435)
+  %spec.store.select.i40.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i39.i.i.i, i64 8)
+  %439 = load ptr, ptr %428, align 8
+  %440 = mul i64 %spec.store.select.i40.i.i.i, 480
+  %441 = call ptr @realloc(ptr %439, i64 %440)
+  %442 = icmp eq ptr %441, null
+  br i1 %442, label %then17.i.i, label %merge7.i41.i.i.i
+
+merge7.i41.i.i.i:                                 ; preds = %merge.i38.i.i.i
+  store ptr %441, ptr %428, align 8
+  store i64 %spec.store.select.i40.i.i.i, ptr %436, align 8
+  br label %and.lhs.true4.i.i.i
+
+and.lhs.true6.i.i.i:                              ; preds = %merge7.i54.i.i.i, %and.lhs.true7.i.i.i
+  %443 = getelementptr i8, ptr %0, i64 7880
+  %444 = getelementptr i8, ptr %0, i64 7896
+  %445 = load i64, ptr %444, align 8
+  %.not.i42.i.i.i = icmp slt i64 %445, %406
+  br i1 %.not.i42.i.i.i, label %merge.i44.i.i.i, label %and.lhs.true5.i.i.i
+
+merge.i44.i.i.i:                                  ; preds = %and.lhs.true6.i.i.i
+  %446 = shl i64 %445, 1
+  %spec.select.i45.i.i.i = call i64 @llvm.smax.i64(i64 %446, i64 %406)
+  %spec.store.select.i46.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i45.i.i.i, i64 8)
+  %447 = load ptr, ptr %443, align 8
+  %448 = shl i64 %spec.store.select.i46.i.i.i, 3
+  %449 = call ptr @realloc(ptr %447, i64 %448)
+  %450 = icmp eq ptr %449, null
+  br i1 %450, label %then17.i.i, label %merge7.i47.i.i.i
+
+merge7.i47.i.i.i:                                 ; preds = %merge.i44.i.i.i
+  store ptr %449, ptr %443, align 8
+  store i64 %spec.store.select.i46.i.i.i, ptr %444, align 8
+  br label %and.lhs.true5.i.i.i
+
+and.lhs.true7.i.i.i:                              ; preds = %merge7.i61.i.i.i, %and.lhs.true8.i.i.i
+  %451 = getelementptr i8, ptr %0, i64 7856
+  %452 = getelementptr i8, ptr %0, i64 7872
+  %453 = load i64, ptr %452, align 8
+  %.not.i49.i.i.i = icmp slt i64 %453, %460
+  br i1 %.not.i49.i.i.i, label %merge.i51.i.i.i, label %and.lhs.true6.i.i.i
+
+merge.i51.i.i.i:                                  ; preds = %and.lhs.true7.i.i.i
+  %454 = shl i64 %453, 1
+  %spec.select.i52.i.i.i = call i64 @llvm.smax.i64(i64 %454, i64 %460)
+  %spec.store.select.i53.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i52.i.i.i, i64 8)
+  %455 = load ptr, ptr %451, align 8
+  %456 = shl i64 %spec.store.select.i53.i.i.i, 3
+  %457 = call ptr @realloc(ptr %455, i64 %456)
+  %458 = icmp eq ptr %457, null
+  br i1 %458, label %then17.i.i, label %merge7.i54.i.i.i
+
+merge7.i54.i.i.i:                                 ; preds = %merge.i51.i.i.i
+  store ptr %457, ptr %451, align 8
+  store i64 %spec.store.select.i53.i.i.i, ptr %452, align 8
+  br label %and.lhs.true6.i.i.i
+
+and.lhs.true8.i.i.i:                              ; preds = %merge7.i.i.i.i, %merge.i68.i.i
+  %459 = getelementptr i8, ptr %0, i64 7832
+  %460 = sext i32 %384 to i64
+  %461 = getelementptr i8, ptr %0, i64 7848
+  %462 = load i64, ptr %461, align 8
+  %.not.i56.i.i.i = icmp slt i64 %462, %460
+  br i1 %.not.i56.i.i.i, label %merge.i58.i.i.i, label %and.lhs.true7.i.i.i
+
+merge.i58.i.i.i:                                  ; preds = %and.lhs.true8.i.i.i
+  %463 = shl i64 %462, 1
+  %spec.select.i59.i.i.i = call i64 @llvm.smax.i64(i64 %463, i64 %460)
+  %spec.store.select.i60.i.i.i = call i64 @llvm.smax.i64(i64 %spec.select.i59.i.i.i, i64 8)
+  %464 = load ptr, ptr %459, align 8
+  %465 = shl i64 %spec.store.select.i60.i.i.i, 3
+  %466 = call ptr @realloc(ptr %464, i64 %465)
+  %467 = icmp eq ptr %466, null
+  br i1 %467, label %then17.i.i, label %merge7.i61.i.i.i
+
+merge7.i61.i.i.i:                                 ; preds = %merge.i58.i.i.i
+  store ptr %466, ptr %459, align 8
+  store i64 %spec.store.select.i60.i.i.i, ptr %461, align 8
+  br label %and.lhs.true7.i.i.i
+
+"$Scheduler.reserve_lists.exit.i.i":              ; preds = %and.lhs.true.i.i.i
+  %468 = getelementptr i8, ptr %0, i64 8048
+  %469 = call fastcc zeroext i1 @"$Vector.reserve.934"(ptr %468, i64 %460)
+  br i1 %469, label %merge2.i, label %then17.i.i
+
+then17.i.i:                                       ; preds = %merge.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i", %merge.i58.i.i.i, %merge.i51.i.i.i, %merge.i44.i.i.i, %merge.i38.i.i.i, %merge.i81.i.i, %and.lhs.true3.i.i.i, %and.lhs.true2.i.i.i, %and.lhs.true.i.i.i, %merge.i35.i.i.i
+  %.not57.i.i = icmp eq ptr %1, null
+  br i1 %.not57.i.i, label %common.ret, label %then21.i.i
+
+then21.i.i:                                       ; preds = %then17.i.i
+  %470 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.935", i32 %120)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75.i.i)
+  %471 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
+  %spec.select.i.i76.i.i = call i64 @llvm.smin.i64(i64 %471, i64 1023)
+  %472 = icmp sgt i64 %471, 0
+  br i1 %472, label %then2.i.i77.i.i, label %"$printable.clean.exit78.i.i"
+
+then2.i.i77.i.i:                                  ; preds = %then21.i.i
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i75.i.i, ptr nonnull align 1 %1, i64 %spec.select.i.i76.i.i, i1 false)
+  br label %"$printable.clean.exit78.i.i"
+
+"$printable.clean.exit78.i.i":                    ; preds = %then2.i.i77.i.i, %then21.i.i
+  %473 = getelementptr i8, ptr %raw.i75.i.i, i64 %spec.select.i.i76.i.i
+  store i8 0, ptr %473, align 1
+  %474 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i75.i.i)
+  %475 = ptrtoint ptr %raw.i75.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %1, i64 1024, i64 %475, i64 %474)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i75.i.i)
+  br label %common.ret
+
+merge2.i:                                         ; preds = %"$Scheduler.reserve_lists.exit.i.i"
+  %476 = getelementptr i8, ptr %0, i64 10000
+  %477 = getelementptr i8, ptr %0, i64 8144
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(64) %476, ptr noundef nonnull align 8 dereferenceable(64) %477, i64 64, i1 false)
+  %478 = load i32, ptr %226, align 4
+  %479 = getelementptr i8, ptr %0, i64 10064
+  store i32 %478, ptr %479, align 4
+  %480 = getelementptr i8, ptr %0, i64 10068
+  %481 = load <2 x i32>, ptr %288, align 4
+  store <2 x i32> %481, ptr %480, align 4
+  %482 = getelementptr i8, ptr %0, i64 7604
+  %483 = load i32, ptr %482, align 4
+  %484 = getelementptr i8, ptr %0, i64 10076
+  store i32 %483, ptr %484, align 4
+  %485 = getelementptr i8, ptr %0, i64 7640
+  %486 = load i64, ptr %485, align 8
+  %487 = getelementptr i8, ptr %0, i64 10080
+  store i64 %486, ptr %487, align 8
+  %488 = getelementptr i8, ptr %0, i64 7816
+  %489 = load i64, ptr %488, align 8
+  %490 = trunc i64 %489 to i32
+  %491 = getelementptr i8, ptr %0, i64 10088
+  store i32 %490, ptr %491, align 4
+  %492 = getelementptr i8, ptr %0, i64 7840
+  %493 = load i64, ptr %492, align 8
+  %494 = trunc i64 %493 to i32
+  %495 = getelementptr i8, ptr %0, i64 10092
+  store i32 %494, ptr %495, align 4
+  %496 = getelementptr i8, ptr %0, i64 8128
+  %497 = load i32, ptr %496, align 4
+  %498 = getelementptr i8, ptr %0, i64 10096
+  store i32 %497, ptr %498, align 4
+  %499 = getelementptr i8, ptr %0, i64 10136
+  %500 = getelementptr i8, ptr %0, i64 10104
+  %501 = load <4 x i64>, ptr %499, align 8
+  store <4 x i64> %501, ptr %500, align 8
   br label %common.ret
 }
 
@@ -71790,19 +72159,19 @@ merge4:                                           ; preds = %or.lhs.false5.i.i.i
   %48 = icmp eq ptr %6, null
   %spec.select.i = select i1 %48, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %49 = getelementptr i8, ptr %35, i64 8952
+  %49 = getelementptr i8, ptr %35, i64 8568
   %50 = tail call i32 @pthread_mutex_lock(ptr %49)
-  %51 = getelementptr i8, ptr %35, i64 9040
+  %51 = getelementptr i8, ptr %35, i64 8656
   %52 = load i64, ptr %51, align 8
   %53 = add i64 %52, 1
   store i64 %53, ptr %51, align 8
-  %54 = getelementptr i8, ptr %35, i64 9048
+  %54 = getelementptr i8, ptr %35, i64 8664
   %55 = load i64, ptr %54, align 8
   %.not8.i.i.i = icmp eq i64 %55, %52
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge4
-  %56 = getelementptr i8, ptr %35, i64 8992
+  %56 = getelementptr i8, ptr %35, i64 8608
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -71815,15 +72184,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
   call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
-  %60 = getelementptr i8, ptr %35, i64 9056
+  %60 = getelementptr i8, ptr %35, i64 8672
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
-  %62 = getelementptr i8, ptr %35, i64 9205
+  %62 = getelementptr i8, ptr %35, i64 8821
   %63 = load i8, ptr %62, align 1
   %64 = trunc i8 %63 to i1
   br i1 %64, label %merge.i.i, label %then.i.i
 
 then.i.i:                                         ; preds = %"$Loop.enter_turn.exit.i"
-  %65 = getelementptr i8, ptr %35, i64 9206
+  %65 = getelementptr i8, ptr %35, i64 8822
   %66 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %65)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %67 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -71851,13 +72220,13 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   %75 = load ptr, ptr %74, align 8, !noalias !164
   %76 = getelementptr i8, ptr %75, i64 72
   %77 = load i32, ptr %76, align 4, !noalias !164
-  %78 = getelementptr i8, ptr %35, i64 6656
+  %78 = getelementptr i8, ptr %35, i64 6684
   %79 = load i32, ptr %78, align 4, !noalias !164
-  %80 = getelementptr i8, ptr %35, i64 8652
+  %80 = getelementptr i8, ptr %35, i64 8268
   %81 = load i32, ptr %80, align 4, !noalias !164
-  %82 = getelementptr i8, ptr %35, i64 6652
+  %82 = getelementptr i8, ptr %35, i64 6688
   %83 = load i32, ptr %82, align 4, !noalias !164
-  %84 = getelementptr i8, ptr %35, i64 10448
+  %84 = getelementptr i8, ptr %35, i64 10064
   %85 = load i32, ptr %84, align 4, !noalias !164
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
@@ -71873,7 +72242,7 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 7316
+  %87 = getelementptr i8, ptr %35, i64 6840
   %.val.i.i = load i32, ptr %87, align 4
   %88 = add i32 %2, -1
   %89 = add i32 %88, %.val.i.i
@@ -71903,13 +72272,13 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 8392
+  %98 = getelementptr i8, ptr %35, i64 8008
   %99 = load i64, ptr %98, align 8
   %100 = icmp eq i64 %99, 0
   br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 6660
+  %101 = getelementptr i8, ptr %35, i64 6680
   %102 = load i32, ptr %101, align 4
   %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.939", i32 %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
@@ -71989,7 +72358,7 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   store i64 %126, ptr %128, align 8
   %129 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
   store i32 %2, ptr %129, align 4
-  %130 = getelementptr i8, ptr %35, i64 8384
+  %130 = getelementptr i8, ptr %35, i64 8000
   %131 = load i64, ptr %98, align 8
   %132 = add i64 %131, -1
   store i64 %132, ptr %98, align 8
@@ -71997,9 +72366,9 @@ merge12.i.i:                                      ; preds = %then.i.i.i.i
   %134 = getelementptr i32, ptr %133, i64 %132
   %135 = load i32, ptr %134, align 4
   store i32 %135, ptr %109, align 4
-  %136 = getelementptr i8, ptr %35, i64 8240
+  %136 = getelementptr i8, ptr %35, i64 7856
   %137 = load ptr, ptr %136, align 8
-  %138 = getelementptr i8, ptr %35, i64 8248
+  %138 = getelementptr i8, ptr %35, i64 7864
   %139 = load i64, ptr %138, align 8
   %140 = getelementptr ptr, ptr %137, i64 %139
   store ptr %calloc.i.i.i.i, ptr %140, align 8
@@ -72020,16 +72389,16 @@ then18.i.i:                                       ; preds = %merge12.i.i
   call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
   %144 = call i32 @pthread_mutex_lock(ptr %60)
-  %145 = getelementptr i8, ptr %35, i64 9203
+  %145 = getelementptr i8, ptr %35, i64 8819
   store i8 1, ptr %145, align 1
-  %146 = getelementptr i8, ptr %35, i64 9096
+  %146 = getelementptr i8, ptr %35, i64 8712
   %147 = call i32 @pthread_cond_signal(ptr %146)
   %148 = call i32 @pthread_mutex_unlock(ptr %60)
   %149 = call i32 @pthread_mutex_lock(ptr %49)
   %150 = load i64, ptr %54, align 8
   %151 = add i64 %150, 1
   store i64 %151, ptr %54, align 8
-  %152 = getelementptr i8, ptr %35, i64 8992
+  %152 = getelementptr i8, ptr %35, i64 8608
   %153 = call i32 @pthread_cond_broadcast(ptr %152)
   %154 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -72091,38 +72460,38 @@ condition.preheader:                              ; preds = %entry
   br i1 %15, label %whilebody.lr.ph, label %common.ret
 
 whilebody.lr.ph:                                  ; preds = %condition.preheader
-  %16 = getelementptr i8, ptr %0, i64 2004
-  %17 = getelementptr i8, ptr %0, i64 32
-  %18 = getelementptr i8, ptr %0, i64 2016
-  %19 = getelementptr i8, ptr %0, i64 1960
-  %20 = getelementptr i8, ptr %0, i64 2312
-  %21 = getelementptr i8, ptr %0, i64 2080
-  %22 = getelementptr i8, ptr %0, i64 2216
+  %16 = getelementptr i8, ptr %0, i64 1620
+  %17 = getelementptr i8, ptr %0, i64 76
+  %18 = getelementptr i8, ptr %0, i64 1632
+  %19 = getelementptr i8, ptr %0, i64 1576
+  %20 = getelementptr i8, ptr %0, i64 1928
+  %21 = getelementptr i8, ptr %0, i64 1696
+  %22 = getelementptr i8, ptr %0, i64 1832
   %23 = getelementptr i8, ptr %1, i64 72
   %24 = getelementptr i8, ptr %1, i64 16
-  %25 = getelementptr i8, ptr %0, i64 20
-  %26 = getelementptr i8, ptr %0, i64 2012
-  %27 = getelementptr i8, ptr %0, i64 2248
-  %28 = getelementptr i8, ptr %0, i64 2048
-  %29 = getelementptr i8, ptr %0, i64 2056
-  %30 = getelementptr i8, ptr %0, i64 2064
-  %31 = getelementptr i8, ptr %0, i64 2088
-  %32 = getelementptr i8, ptr %0, i64 1968
-  %33 = getelementptr i8, ptr %0, i64 2096
+  %25 = getelementptr i8, ptr %0, i64 56
+  %26 = getelementptr i8, ptr %0, i64 1628
+  %27 = getelementptr i8, ptr %0, i64 1864
+  %28 = getelementptr i8, ptr %0, i64 1664
+  %29 = getelementptr i8, ptr %0, i64 1672
+  %30 = getelementptr i8, ptr %0, i64 1680
+  %31 = getelementptr i8, ptr %0, i64 1704
+  %32 = getelementptr i8, ptr %0, i64 1584
+  %33 = getelementptr i8, ptr %0, i64 1712
   %.not.i = icmp ne ptr %3, null
   %brmerge.not.i = and i1 %.not.i, %2
-  %34 = getelementptr i8, ptr %0, i64 1976
-  %35 = getelementptr i8, ptr %0, i64 2104
-  %36 = getelementptr i8, ptr %0, i64 2028
-  %37 = getelementptr i8, ptr %0, i64 1872
-  %38 = getelementptr i8, ptr %0, i64 1876
-  %39 = getelementptr i8, ptr %0, i64 1552
-  %40 = getelementptr i8, ptr %0, i64 2256
-  %41 = getelementptr i8, ptr %0, i64 1896
-  %42 = getelementptr i8, ptr %0, i64 692
-  %43 = getelementptr i8, ptr %0, i64 1912
-  %44 = getelementptr i8, ptr %0, i64 1964
-  %45 = getelementptr i8, ptr %0, i64 1904
+  %34 = getelementptr i8, ptr %0, i64 1592
+  %35 = getelementptr i8, ptr %0, i64 1720
+  %36 = getelementptr i8, ptr %0, i64 1644
+  %37 = getelementptr i8, ptr %0, i64 1488
+  %38 = getelementptr i8, ptr %0, i64 1492
+  %39 = getelementptr i8, ptr %0, i64 1168
+  %40 = getelementptr i8, ptr %0, i64 1872
+  %41 = getelementptr i8, ptr %0, i64 1512
+  %42 = getelementptr i8, ptr %0, i64 200
+  %43 = getelementptr i8, ptr %0, i64 1528
+  %44 = getelementptr i8, ptr %0, i64 1580
+  %45 = getelementptr i8, ptr %0, i64 1520
   %46 = getelementptr i8, ptr %1, i64 499
   br label %whilebody
 
@@ -72358,7 +72727,7 @@ then.i.i:                                         ; preds = %"$RankGroup.step.ex
   br i1 %.not23.i.i, label %"$Loop.run_step.exit.i", label %then2.i46.i
 
 then2.i46.i:                                      ; preds = %then.i.i
-  %156 = getelementptr i8, ptr %0, i64 2574
+  %156 = getelementptr i8, ptr %0, i64 2190
   tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %156, ptr noundef nonnull align 1 dereferenceable(1024) %4, i64 1024, i1 false)
   br label %"$Loop.run_step.exit.i"
 
@@ -72672,19 +73041,19 @@ merge9:                                           ; preds = %"$find_state.exit.i
   %82 = icmp eq ptr %6, null
   %spec.select.i = select i1 %82, ptr %own.i, ptr %6
   store i8 0, ptr %spec.select.i, align 1
-  %83 = getelementptr i8, ptr %28, i64 8952
+  %83 = getelementptr i8, ptr %28, i64 8568
   %84 = tail call i32 @pthread_mutex_lock(ptr %83)
-  %85 = getelementptr i8, ptr %28, i64 9040
+  %85 = getelementptr i8, ptr %28, i64 8656
   %86 = load i64, ptr %85, align 8
   %87 = add i64 %86, 1
   store i64 %87, ptr %85, align 8
-  %88 = getelementptr i8, ptr %28, i64 9048
+  %88 = getelementptr i8, ptr %28, i64 8664
   %89 = load i64, ptr %88, align 8
   %.not8.i.i.i = icmp eq i64 %89, %86
   br i1 %.not8.i.i.i, label %"$Loop.enter_turn.exit.i", label %whilebody.lr.ph.i.i.i
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge9
-  %90 = getelementptr i8, ptr %28, i64 8992
+  %90 = getelementptr i8, ptr %28, i64 8608
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %whilebody.lr.ph.i.i.i
@@ -72696,15 +73065,15 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge9
   %93 = tail call i32 @pthread_mutex_unlock(ptr nonnull %83)
   tail call fastcc void @"$Loop.land"(ptr nonnull %39)
-  %94 = getelementptr i8, ptr %28, i64 9056
+  %94 = getelementptr i8, ptr %28, i64 8672
   %95 = tail call i32 @pthread_mutex_lock(ptr %94)
-  %96 = getelementptr i8, ptr %28, i64 9205
+  %96 = getelementptr i8, ptr %28, i64 8821
   %97 = load i8, ptr %96, align 1
   %98 = trunc i8 %97 to i1
   br i1 %98, label %merge.i.i, label %then.i.i.i.i49
 
 then.i.i.i.i49:                                   ; preds = %"$Loop.enter_turn.exit.i"
-  %99 = getelementptr i8, ptr %28, i64 9206
+  %99 = getelementptr i8, ptr %28, i64 8822
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.28", ptr %99)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %101 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
@@ -72791,7 +73160,7 @@ merge2.i.i.i.i:                                   ; preds = %forbody.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge3.i.i.i, label %forbody.i.i.i.i
 
 merge3.i.i.i:                                     ; preds = %merge2.i.i.i.i, %forcond.preheader.i.i.i.i
-  %124 = getelementptr %129, ptr %3, i64 %indvars.iv.i.i.i
+  %124 = getelementptr %130, ptr %3, i64 %indvars.iv.i.i.i
   %125 = call fastcc i32 @"$request.check_sampling"(ptr %124, ptr nonnull %spec.select.i)
   %.not30.i.i.i = icmp eq i32 %125, 0
   br i1 %.not30.i.i.i, label %merge8.i.i.i, label %"$Loop.run_batch_decode.exit"
@@ -72806,7 +73175,7 @@ merge2.thread.i.i:                                ; preds = %forcond.preheader.i
   br i1 %126, label %"$Loop.run_batch_decode.exit", label %merge10.i.thread.i
 
 forbody.lr.ph.i.i:                                ; preds = %merge8.i.i.i
-  %127 = getelementptr i8, ptr %28, i64 7316
+  %127 = getelementptr i8, ptr %28, i64 6840
   %.val.i.i = load i32, ptr %127, align 4
   %128 = add i32 %4, -1
   %129 = add i32 %128, %.val.i.i
@@ -72879,18 +73248,18 @@ forbody.i.i.epil:                                 ; preds = %merge10.i.i.unr-lcs
 
 merge10.i.i:                                      ; preds = %merge10.i.i.unr-lcssa, %forbody.i.i.epil
   %.lcssa100 = phi i32 [ %.lcssa100.ph, %merge10.i.i.unr-lcssa ], [ %166, %forbody.i.i.epil ]
-  %167 = getelementptr i8, ptr %28, i64 7980
+  %167 = getelementptr i8, ptr %28, i64 7596
   %.val12.i.i.i = load i32, ptr %167, align 4
-  %168 = getelementptr i8, ptr %28, i64 7988
+  %168 = getelementptr i8, ptr %28, i64 7604
   %.val13.i.i.i = load i32, ptr %168, align 4
   %169 = add i32 %.val13.i.i.i, %.val12.i.i.i
   %170 = icmp slt i32 %169, %.lcssa100
   br i1 %170, label %then.i.i.i50, label %forbody18.lr.ph.i.i
 
 merge10.i.thread.i:                               ; preds = %merge2.thread.i.i
-  %171 = getelementptr i8, ptr %28, i64 7980
+  %171 = getelementptr i8, ptr %28, i64 7596
   %.val12.i.i7.i = load i32, ptr %171, align 4
-  %172 = getelementptr i8, ptr %28, i64 7988
+  %172 = getelementptr i8, ptr %28, i64 7604
   %.val13.i.i8.i = load i32, ptr %172, align 4
   %173 = add i32 %.val13.i.i8.i, %.val12.i.i7.i
   %174 = icmp slt i32 %173, 0
@@ -72914,7 +73283,7 @@ forbody18.lr.ph.i.i:                              ; preds = %merge10.i.i
 then.i.i.i50:                                     ; preds = %merge10.i.thread.i, %merge10.i.i
   %187 = phi i32 [ %173, %merge10.i.thread.i ], [ %169, %merge10.i.i ]
   %missing.0.lcssa.i9.i = phi i32 [ 0, %merge10.i.thread.i ], [ %.lcssa100, %merge10.i.i ]
-  %188 = getelementptr i8, ptr %28, i64 7972
+  %188 = getelementptr i8, ptr %28, i64 7588
   %189 = load i32, ptr %188, align 4
   %190 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.34", i32 %missing.0.lcssa.i9.i, i32 %187, i32 %189)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
@@ -72941,34 +73310,34 @@ forcond25.preheader.i.i:                          ; preds = %merge21.i.i, %merge
   br i1 %196, label %forbody26.lr.ph.i.i, label %"$Loop.run_batch_decode.exit"
 
 forbody26.lr.ph.i.i:                              ; preds = %forcond25.preheader.i.i
-  %197 = getelementptr i8, ptr %28, i64 8592
-  %198 = getelementptr i8, ptr %28, i64 8944
-  %199 = getelementptr i8, ptr %28, i64 8712
-  %200 = getelementptr i8, ptr %28, i64 8848
-  %201 = getelementptr i8, ptr %28, i64 6652
-  %202 = getelementptr i8, ptr %28, i64 8704
-  %203 = getelementptr i8, ptr %28, i64 8644
-  %204 = getelementptr i8, ptr %28, i64 8880
-  %205 = getelementptr i8, ptr %28, i64 8680
-  %206 = getelementptr i8, ptr %28, i64 8688
-  %207 = getelementptr i8, ptr %28, i64 8696
-  %208 = getelementptr i8, ptr %28, i64 8720
-  %209 = getelementptr i8, ptr %28, i64 8600
-  %210 = getelementptr i8, ptr %28, i64 8728
-  %211 = getelementptr i8, ptr %28, i64 8604
-  %212 = getelementptr i8, ptr %28, i64 8596
-  %213 = getelementptr i8, ptr %28, i64 7312
+  %197 = getelementptr i8, ptr %28, i64 8208
+  %198 = getelementptr i8, ptr %28, i64 8560
+  %199 = getelementptr i8, ptr %28, i64 8328
+  %200 = getelementptr i8, ptr %28, i64 8464
+  %201 = getelementptr i8, ptr %28, i64 6688
+  %202 = getelementptr i8, ptr %28, i64 8320
+  %203 = getelementptr i8, ptr %28, i64 8260
+  %204 = getelementptr i8, ptr %28, i64 8496
+  %205 = getelementptr i8, ptr %28, i64 8296
+  %206 = getelementptr i8, ptr %28, i64 8304
+  %207 = getelementptr i8, ptr %28, i64 8312
+  %208 = getelementptr i8, ptr %28, i64 8336
+  %209 = getelementptr i8, ptr %28, i64 8216
+  %210 = getelementptr i8, ptr %28, i64 8344
+  %211 = getelementptr i8, ptr %28, i64 8220
+  %212 = getelementptr i8, ptr %28, i64 8212
+  %213 = getelementptr i8, ptr %28, i64 6800
   %wide.trip.count.i102.i.i = zext nneg i32 %1 to i64
-  %214 = getelementptr i8, ptr %28, i64 8504
-  %215 = getelementptr i8, ptr %28, i64 8508
-  %216 = getelementptr i8, ptr %28, i64 8184
-  %217 = getelementptr i8, ptr %28, i64 8888
-  %218 = getelementptr i8, ptr %28, i64 8528
-  %219 = getelementptr i8, ptr %28, i64 7324
-  %220 = getelementptr i8, ptr %28, i64 8544
-  %221 = getelementptr i8, ptr %28, i64 8536
-  %222 = getelementptr i8, ptr %28, i64 8912
-  %223 = getelementptr i8, ptr %28, i64 8904
+  %214 = getelementptr i8, ptr %28, i64 8120
+  %215 = getelementptr i8, ptr %28, i64 8124
+  %216 = getelementptr i8, ptr %28, i64 7800
+  %217 = getelementptr i8, ptr %28, i64 8504
+  %218 = getelementptr i8, ptr %28, i64 8144
+  %219 = getelementptr i8, ptr %28, i64 6832
+  %220 = getelementptr i8, ptr %28, i64 8160
+  %221 = getelementptr i8, ptr %28, i64 8152
+  %222 = getelementptr i8, ptr %28, i64 8528
+  %223 = getelementptr i8, ptr %28, i64 8520
   %wide.trip.count180.i.i = zext nneg i32 %4 to i64
   br label %forbody26.i.i
 
@@ -72976,7 +73345,7 @@ forbody18.i.i:                                    ; preds = %merge21.i.i, %forbo
   %indvars.iv172.i.i = phi i64 [ 0, %forbody18.lr.ph.i.i ], [ %indvars.iv.next173.i.i, %merge21.i.i ]
   %224 = getelementptr ptr, ptr %44, i64 %indvars.iv172.i.i
   %225 = load ptr, ptr %224, align 8
-  %226 = getelementptr %129, ptr %3, i64 %indvars.iv172.i.i
+  %226 = getelementptr %130, ptr %3, i64 %indvars.iv172.i.i
   %227 = getelementptr i8, ptr %225, i64 144
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %227, ptr noundef nonnull readonly align 8 dereferenceable(40) %226, i64 40, i1 false)
   %228 = getelementptr i8, ptr %225, i64 172
@@ -73290,7 +73659,7 @@ then.i.i115.i.i:                                  ; preds = %"$Loop.write_batch_
 
 then.i109.i.i:                                    ; preds = %"$RankGroup.step.exit.i.i.i", %"$Scheduler.write_table_range.exit.i.i.i"
   %common.ret.op.i26.i.i.i = phi i32 [ %401, %"$RankGroup.step.exit.i.i.i" ], [ %400, %"$Scheduler.write_table_range.exit.i.i.i" ]
-  %402 = getelementptr i8, ptr %28, i64 9206
+  %402 = getelementptr i8, ptr %28, i64 8822
   call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %402, ptr noundef nonnull align 1 dereferenceable(1024) %spec.select.i, i64 1024, i1 false)
   call fastcc void @"$Loop.check_ranks"(ptr nonnull %39)
   br label %"$Loop.run_batch_decode.exit"
@@ -73454,16 +73823,16 @@ merge34.i.i:                                      ; preds = %"$Vector.push.exit.
   %common.ret.op.i.i = phi i32 [ %common.ret.op.i26.i.i.i, %then.i109.i.i ], [ 7, %"$printable.clean.exit.i.i.i.i" ], [ 1, %merge.i.i ], [ 1, %"$printable.clean.exit.i.i94.i.i" ], [ 3, %"$printable.clean.exit.i.i.i" ], [ 8, %"$printable.clean.exit.i130.i.i" ], [ 8, %"$printable.clean.exit45.i.i.i" ], [ 0, %forcond25.preheader.i.i ], [ 0, %merge2.thread.i.i ], [ 0, %merge34.i.i ], [ %233, %forbody18.i.i ], [ %250, %then2.i100.i.i ], [ %259, %"$Loop.prepare_batch_state.exit.i.i" ], [ 1, %merge3.i.i.i ], [ 1, %forbody.i.i.i ]
   call fastcc void @"$Loop.publish"(ptr %39)
   %474 = call i32 @pthread_mutex_lock(ptr %94)
-  %475 = getelementptr i8, ptr %28, i64 9203
+  %475 = getelementptr i8, ptr %28, i64 8819
   store i8 1, ptr %475, align 1
-  %476 = getelementptr i8, ptr %28, i64 9096
+  %476 = getelementptr i8, ptr %28, i64 8712
   %477 = call i32 @pthread_cond_signal(ptr %476)
   %478 = call i32 @pthread_mutex_unlock(ptr %94)
   %479 = call i32 @pthread_mutex_lock(ptr %83)
   %480 = load i64, ptr %88, align 8
   %481 = add i64 %480, 1
   store i64 %481, ptr %88, align 8
-  %482 = getelementptr i8, ptr %28, i64 8992
+  %482 = getelementptr i8, ptr %28, i64 8608
   %483 = call i32 @pthread_cond_broadcast(ptr %482)
   %484 = call i32 @pthread_mutex_unlock(ptr %83)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
@@ -73478,8 +73847,8 @@ entry:
   %raw.i68 = alloca [1024 x i8], align 1
   %raw.i64 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %7 = getelementptr i8, ptr %0, i64 2004
-  %8 = getelementptr i8, ptr %0, i64 2016
+  %7 = getelementptr i8, ptr %0, i64 1620
+  %8 = getelementptr i8, ptr %0, i64 1632
   %9 = load i32, ptr %8, align 4
   %10 = icmp slt i32 %1, 0
   %11 = icmp slt i32 %9, %1
