@@ -192,6 +192,8 @@ local Loop = terralib.memoize(function(RankGroup)
   require("terra.loop.iteration")(Loop)
   require("terra.loop.requests")(Loop)
   require("terra.loop.synchronous")(Loop)
+  require("terra.loop.batch_decode")(Loop)
+  require("terra.loop.resizing")(Loop)
   return Loop
 end)
 

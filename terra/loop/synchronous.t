@@ -240,7 +240,4 @@ return function(Loop)
     self:close_state(item)
     self:leave_turn()
   end
-
-  require("terra.loop.batch_decode")(Loop)
-  require("terra.loop.resizing")(Loop)
 end
