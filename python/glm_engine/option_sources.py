@@ -28,6 +28,7 @@ PREFIX = "GLM_"
 NO_DEFAULT = "none"
 MOST_SHOWN = 60
 FILE = "config"
+HELP_NAMES = ("-h", "--help")
 TEXTS = {"question", "prompt"}
 UNQUOTED = 'Got unexpected words ({}): put the whole text in quotes, e.g. `{} "Hello, world"`'
 FILE_IN_CONTEXT = f"{__name__}.{FILE}"
@@ -44,7 +45,15 @@ class Option(click.Option):
         self.group, self.topic, self.is_own = group, topic, is_own
 
 
-class Command(click.Command):
+class PlainCommand(click.Command):
+    """A command that shows its help for -h and --help in any context."""
+
+    def get_help_option_names(self, ctx):
+        del ctx
+        return list(HELP_NAMES)
+
+
+class Command(PlainCommand):
     """A command whose options have variables, may stand in a file, and are never stated empty."""
 
     context_class = help_pages.HelpContext

@@ -92,7 +92,7 @@ def test_copy_is_up_to_date(built_copy):
     assert built_copy.would_build() == set()
 
 
-@pytest.mark.parametrize("name", drawn(2))
+@pytest.mark.parametrize("name", drawn(1))
 def test_one_byte(built_copy, included, name):
     before = built_copy.change(name)
     try:

@@ -307,7 +307,7 @@ def test_misuse_of_states_is_refused():
         with pytest.raises(EngineError, match=r"token\[0\] is token 97"):
             ledger.decode_step(state, 97)
         second, _ = ledger.prefill([1])
-        with pytest.raises(EngineError, match=r"all 2 sequences \(max_batch\)"):
+        with pytest.raises(EngineError, match=r"all 2 sequence slots \(max_batch\)"):
             ledger.prefill([1])
         for one in (state, second):
             ledger.free_state(one)

@@ -1,5 +1,6 @@
 """What the help shows: first what one needs, and what commands share on pages of their own."""
 
+import copy
 import re
 
 import click
@@ -100,6 +101,13 @@ def test_the_option_for_help_is_the_last_one_of_its_heading(path, capsys):
     text = printed(capsys, *path, "--help")
     part = text[text.index("  -h, --help") :]
     assert re.fullmatch(r"  -h, --help +Show this message and exit\.(\n\n.*)?\s*", part, re.DOTALL)
+
+
+@pytest.mark.parametrize("path", list(COMMANDS), ids=" ".join)
+def test_a_command_has_both_names_of_help_in_any_context(path):
+    command = copy.copy(COMMANDS[path])
+    command._help_option = None
+    assert command.get_help_option(click.Context(command)).opts == ["-h", "--help"]
 
 
 def test_the_page_of_sampling_agrees_with_the_help_of_chat(capsys):

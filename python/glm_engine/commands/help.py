@@ -3,6 +3,7 @@
 import click
 
 from glm_engine import help_pages, options
+from glm_engine.option_sources import PlainCommand
 
 NOTES = {
     "sampling": "These are the defaults of `glm generate` and `glm bench`. `glm chat` and"
@@ -10,7 +11,7 @@ NOTES = {
 }
 
 
-@click.command("help", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command("help", cls=PlainCommand)
 @click.argument("words", nargs=-1, metavar="[COMMAND|engine|sampling]")
 @click.pass_context
 def command(ctx, words):

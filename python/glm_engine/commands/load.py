@@ -150,7 +150,7 @@ LEAST_BURSTINESS, MOST_BURSTINESS = 0.001, 1_000_000.0
 @options.engine_options
 @options.JSON
 def command(shown, output, plot, as_json, **values):
-    """Load-test the server at URL: send requests at given rates, measure throughput and latency.
+    """Load-test the server at URL: send requests at given rates and measure throughput and latency.
 
     Requests are sent on schedule, without waiting for earlier ones to finish. With --engine, they
     go to an engine in this process instead of a server; the model and engine options below

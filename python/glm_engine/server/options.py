@@ -153,7 +153,7 @@ DEFAULTS = (
         "--generation-config",
         metavar="auto|none|FOLDER",
         default="auto",
-        help="Where default sampling values come from: auto (the checkpoint's"
+        help="Where default sampling parameters come from: auto (the checkpoint's"
         " generation_config.json), "
         "none (OpenAI's defaults), or a folder with another generation_config.json.",
     ),
@@ -161,7 +161,7 @@ DEFAULTS = (
         "--override-generation-config",
         "sampling_overrides",
         type=JsonObject('{"temperature": 0.7}'),
-        help="Default sampling values that override generation_config.json. Fields: "
+        help="Default sampling parameters that override generation_config.json. Fields: "
         "temperature, top_p, top_k, min_p, repetition_penalty, do_sample.",
     ),
     default_option(
