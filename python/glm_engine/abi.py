@@ -60,6 +60,7 @@ STRUCTS = {
         ("kv_events", "int32_t"),
         ("step_budget_ms", "int32_t"),
         ("ranks_per_device", "int32_t"),
+        ("max_draft_tokens", "int32_t"),
     ],
     "engine_sampling": [
         ("temperature", "float"),
@@ -103,6 +104,8 @@ STRUCTS = {
         ("thought_begin_token", "int32_t"),
         ("thought_end_token", "int32_t"),
         ("num_prompt_logprobs", "int32_t"),
+        ("num_draft_tokens", "int32_t"),
+        ("draft_tokens", "const int32_t*"),
     ],
     "engine_event": [
         ("request_id", "uint64_t"),
@@ -264,6 +267,15 @@ FUNCTIONS = {
         "glm_status",
         "glm_engine*",
         "engine_state*",
+        "int32_t",
+        "float*",
+        "glm_message*",
+    ),
+    "decode_tokens": (
+        "glm_status",
+        "glm_engine*",
+        "engine_state*",
+        "const int32_t*",
         "int32_t",
         "float*",
         "glm_message*",

@@ -379,6 +379,25 @@ class Engine:
         self.states.add(state)
         return state, logits
 
+    def decode_tokens(self, state, tokens):
+        """Append tokens to a state and return the logits after each: float32 [tokens][vocab].
+
+        One forward pass computes them all, each with the bits that `decode_step` gives it.
+        At most `EngineOptions.max_draft_tokens` + 1 tokens fit.
+        """
+        ids = int32_array("tokens", tokens)
+        logits = self.logits_array(len(ids))
+        call(
+            self.library,
+            "decode_tokens",
+            self.handle,
+            state.handle,
+            pointer_to(ids),
+            len(ids),
+            float_pointer(logits),
+        )
+        return logits
+
     def decode_step(self, state, token):
         """Append one token to a state and return the logits after it."""
         logits = self.logits_array(None)

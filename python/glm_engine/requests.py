@@ -61,6 +61,7 @@ class EngineOptions:
     kv_events: bool | None = None
     step_budget_ms: int | None = None
     ranks_per_device: int | None = None
+    max_draft_tokens: int | None = None
     progress: Callable[[int, int, str], None] | None = None
 
     def numbers(self):
@@ -120,6 +121,10 @@ class Request:
     Tokens outside `allowed_tokens` never come (none of it: all may), nor does the last token of one
     of `bad_words` behind its others.
 
+    `draft_tokens` are the output tokens that the caller expects, from the first on: with
+    `EngineOptions.max_draft_tokens` n, a forward pass computes up to n of them beside the next token.
+    They change the number of forward passes, but not the output.
+
     With `num_prompt_logprobs` k ≥ 0 each prompt token but the first comes as an event of the kind
     `prompt_token`, with its log-probability and the k best in its place; -1 asks for none.
     """
@@ -141,6 +146,7 @@ class Request:
     bad_words: Sequence[Sequence[int]] = ()
     thought: ThoughtLimit | None = None
     num_prompt_logprobs: int = -1
+    draft_tokens: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -251,6 +257,7 @@ def fill_request(struct, request):
         "allowed_tokens": int32_array("allowed_tokens", request.allowed_tokens),
         "bad_word_begin": int32_array("bad_word_begin", word_begins),
         "bad_word_tokens": int32_array("bad_words", flat_words),
+        "draft_tokens": int32_array("draft_tokens", request.draft_tokens),
     }
     for name, numbers in arrays.items():
         setattr(struct, name, pointer_to(numbers))
@@ -260,6 +267,7 @@ def fill_request(struct, request):
     struct.num_biases = len(arrays["bias_tokens"])
     struct.num_allowed_tokens = len(arrays["allowed_tokens"])
     struct.num_bad_words = len(word_begins) - 1
+    struct.num_draft_tokens = len(arrays["draft_tokens"])
     struct.sampling = request.sampling.to_struct()
     struct.ignore_eos = int(request.ignore_eos)
     for name in ("max_tokens", "min_tokens", "priority", "logits_capacity", "num_prompt_logprobs"):

@@ -239,7 +239,18 @@ terra exports.decode_step(
   logits : &float,
   message : &C.glm_message
 ) : int32
-  return engine_of(handle, message).loop:decode_step(find_state(state), token, logits, message)
+  return engine_of(handle, message).loop:decode_tokens(find_state(state), &token, 1, logits, message)
+end
+
+terra exports.decode_tokens(
+  handle : &C.glm_engine,
+  state : &C.engine_state,
+  tokens : &int32,
+  num_tokens : int32,
+  logits : &float,
+  message : &C.glm_message
+) : int32
+  return engine_of(handle, message).loop:decode_tokens(find_state(state), tokens, num_tokens, logits, message)
 end
 
 local terra find_states(states : &&C.engine_state, num_states : int32) : &&Sequence

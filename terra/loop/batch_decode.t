@@ -65,7 +65,7 @@ return function(Loop)
       self.step:add_decode_segment(item.table_row, position, item.tokens.data, self.options.page_size)
       item.last_row_is_prefill = false
     end
-    item.sample_row = self.scheduler:add_sample_row(item)
+    item.sample_row = self.scheduler:add_sample_row(item, 0)
   end
 
   terra Loop:write_batch_step(num_states : int32, states : &&Sequence)

@@ -194,43 +194,55 @@ return function(Loop)
     return C.GLM_OK
   end
 
-  terra Loop:decode_last_token(item : &Sequence, logits : &float, message : &C.glm_message) : int32
+  terra Loop:decode_uncomputed(item : &Sequence, logits : &float, message : &C.glm_message) : int32
     self.step:begin()
-    self.step:add_decode_segment(item.table_row, item.num_computed, item.tokens.data, self.options.page_size)
-    if logits ~= nil then
-      self.step:add_logit_row(0)
-      self.step.logits = logits
+    for row = 0, item:num_uncomputed() do
+      self.step:add_decode_segment(item.table_row, item.num_computed + row, item.tokens.data, self.options.page_size)
+      if logits ~= nil then
+        self.step:add_logit_row(row)
+        self.step.logits = logits
+      end
     end
     status.try(self:run_step(message))
-    item.num_computed = item.num_computed + 1
+    var first = item.num_computed
+    item.num_computed = [int32](item.tokens.size)
     item.last_row_is_prefill = false
-    return self:check_logits(logits, self.step.num_logit_rows, item.num_computed - 1, message)
+    return self:check_logits(logits, self.step.num_logit_rows, first, message)
   end
 
-  terra Loop:decode_in_turn(item : &Sequence, token : int32, logits : &float, message : &C.glm_message) : int32
+  terra Loop:check_rows(num_tokens : int32, message : &C.glm_message) : int32
+    var most = smaller(self.step.shape.rows_per_sequence, self.step.shape:most_decode_rows())
+    if num_tokens < 1 or num_tokens > most then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_tokens is %d; expected 1 to %d (max_draft_tokens + 1)", num_tokens, most)
+    end
+    return C.GLM_OK
+  end
+
+  terra Loop:decode_in_turn(item : &Sequence, tokens : &int32, num_tokens : int32, logits : &float, message : &C.glm_message) : int32
     status.try(self:check_usable_locked(message))
-    status.try(self:check_state(item, 1, message))
-    status.try(request.check_tokens("token", &token, 1, self.model.vocab_size, message))
-    status.try(self:grow_state(item, item.tokens.size + 1, message))
+    status.try(self:check_rows(num_tokens, message))
+    status.try(self:check_state(item, num_tokens, message))
+    status.try(request.check_tokens("tokens", tokens, num_tokens, self.model.vocab_size, message))
+    status.try(self:grow_state(item, item.tokens.size + num_tokens, message))
     if item:num_uncomputed() > 0 then
-      status.try(self:decode_last_token(item, nil, message))
+      status.try(self:decode_uncomputed(item, nil, message))
     end
-    item.tokens:push(token)
-    var code = self:decode_last_token(item, logits, message)
-    if item:num_uncomputed() > 0 then
-      item.tokens:pop()
+    for i = 0, num_tokens do
+      item.tokens:push(tokens[i])
     end
+    var code = self:decode_uncomputed(item, logits, message)
+    item.tokens.size = item.num_computed
     return code
   end
 
-  terra Loop:decode_step(item : &Sequence, token : int32, logits : &float, message : &C.glm_message) : int32
+  terra Loop:decode_tokens(item : &Sequence, tokens : &int32, num_tokens : int32, logits : &float, message : &C.glm_message) : int32
     var own : C.glm_message
     if message == nil then
       message = &own
     end
     status.clear(message)
     self:enter_turn()
-    var code = self:decode_in_turn(item, token, logits, message)
+    var code = self:decode_in_turn(item, tokens, num_tokens, logits, message)
     self:leave_turn()
     return code
   end

@@ -4,6 +4,7 @@ local buffers = require("terra.plan.buffers")
 local config = require("terra.checkpoint.config")
 local dtypes = require("terra.base.dtypes")
 local model = require("terra.checkpoint.model")
+local numbers = require("terra.base.numbers")
 local options = require("terra.plan.options")
 local refusals = require("terra.plan.refusals")
 local sizes = require("terra.plan.sizes")
@@ -13,7 +14,10 @@ local C = abi.C
 
 local plan = { RankBuffers = buffers.RankBuffers, BufferShape = buffers.BufferShape, buffers = buffers.table }
 
+local smaller, greater = numbers.smaller(int32), numbers.greater(int32)
+
 local max_slots = sizes.max_slots
+local most_decode_rows = 256
 local biases_per_row = 16
 local least_biases = 1024
 local hundredths_of_shared_memory = 90
@@ -141,18 +145,29 @@ terra Plan:check_page_tables(message : &C.glm_message) : int32
   return C.GLM_OK
 end
 
+terra Plan:rows_per_sequence() : int32
+  return 1 + self.options.max_draft_tokens
+end
+
+terra Plan:max_decode_rows() : int32
+  var max_batch = self.options.max_batch
+  return smaller(max_batch * self:rows_per_sequence(), greater(max_batch, most_decode_rows))
+end
+
 terra Plan:shape_step()
   var o = &self.options
   self.pages_per_request = (o.max_seq + o.page_size - 1) / o.page_size
   self.shape.max_step_tokens = o.max_step_tokens
   self.shape.max_sequences = o.max_batch
+  self.shape.rows_per_sequence = self:rows_per_sequence()
+  self.shape.max_decode_rows = self:max_decode_rows()
   self.shape.max_pages_per_sequence = self.pages_per_request
   self.shape.max_logit_rows = o.max_logit_rows
   self.shape.max_biases = biases_per_row * o.max_logit_rows
   if self.shape.max_biases < least_biases then
     self.shape.max_biases = least_biases
   end
-  self.shape.max_masks = terralib.select(o.max_logit_rows < o.max_batch, o.max_logit_rows, o.max_batch)
+  self.shape.max_masks = smaller(o.max_logit_rows, self.shape.max_decode_rows)
   self.shape.vocab_size = self.model.config.vocab_size
 end
 

@@ -75,7 +75,7 @@ function sizes.extend(Plan)
 
   terra Plan:measure_buffers(message : &C.glm_message) : int32
     if self.wanted.max_logit_rows == 0 then
-      self.options.max_logit_rows = self.options.max_batch
+      self.options.max_logit_rows = self:max_decode_rows()
     end
     self:shape_step()
     status.try(self:shape_workspace(message))

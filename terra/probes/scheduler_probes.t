@@ -128,6 +128,7 @@ local struct LedgerOptions {
   device_percent : int32
   decode_context_ns : int32
   prefill_context_ns : int32
+  max_draft_tokens : int32
 }
 
 local terra costs_of(o : &LedgerOptions) : costs.StepCosts
@@ -145,6 +146,8 @@ local terra shape_of(o : &LedgerOptions) : batch.StepShape
   return batch.StepShape {
     max_step_tokens = o.max_step_tokens,
     max_sequences = o.max_batch,
+    rows_per_sequence = 1 + o.max_draft_tokens,
+    max_decode_rows = o.max_batch * (1 + o.max_draft_tokens),
     max_pages_per_sequence = (o.max_seq + o.page_size - 1) / o.page_size,
     max_logit_rows = o.max_logit_rows,
     max_biases = 16 * o.max_logit_rows,
@@ -241,7 +244,7 @@ end
 
 delegate("ledger_", Loop.methods, {
   "iterate", "submit", "cancel", "preempt", "set_masks", "poll", "wait", "info", "resize_pool",
-  "prefill", "decode_step", "run_batch_decode", "free_state",
+  "prefill", "decode_tokens", "run_batch_decode", "free_state",
 }, function(handle) return `&[&Ledger](handle).loop end)
 
 terra probes.ledger_event_fd(handle : &opaque) : int32

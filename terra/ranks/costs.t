@@ -53,8 +53,7 @@ terra Measuring:time(num_rows : int32, row_position : int32, num_tokens : int32,
 end
 
 terra Measuring:most_rows() : int32
-  var shape = &self.trial.plan.shape
-  return smaller(smaller(shape.max_sequences, shape.max_logit_rows), shape.max_step_tokens)
+  return self.trial.plan.shape:most_decode_rows()
 end
 
 terra Measuring:measure_decode(message : &C.glm_message) : int32
@@ -74,7 +73,7 @@ end
 terra Measuring:rows_beside(num_tokens : int32) : int32
   var shape = &self.trial.plan.shape
   var rows = smaller(most_decode_rows, self:most_rows())
-  rows = smaller(rows, shape.max_sequences - 1)
+  rows = smaller(rows, shape.max_decode_rows - 1)
   return smaller(rows, shape.max_step_tokens - num_tokens)
 end
 

@@ -40,8 +40,7 @@ end
 
 local terra capture_job(self : &Rank, context : &opaque, message : &C.glm_message) : int32
   var shape = [&batch.StepShape](context)
-  var most = terralib.select(shape.max_logit_rows < shape.max_sequences, shape.max_logit_rows, shape.max_sequences)
-  most = terralib.select(shape.max_step_tokens < most, shape.max_step_tokens, most)
+  var most = shape:most_decode_rows()
   self.graphs = [&&opaque](C.calloc(most, sizeof([&opaque])))
   if self.graphs == nil then
     return status.fail(message, C.GLM_OUT_OF_MEMORY, "not enough host memory for a list of %d graphs", most)

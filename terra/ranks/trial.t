@@ -1,7 +1,10 @@
 local abi = require("terra.base.abi")
 local batch = require("terra.scheduling.batch")
+local numbers = require("terra.base.numbers")
 local status = require("terra.base.status")
 local C = abi.C
+
+local greater = numbers.greater(int32)
 
 local stride_of_tokens = 7919
 
@@ -29,7 +32,7 @@ terra Trial:init(shape : &batch.StepShape, page_size : int32, num_pages : int32,
   C.memset(self, 0, sizeof(Trial))
   self.page_size = page_size
   self.num_pages = num_pages
-  self.num_tokens = shape.max_pages_per_sequence * page_size + shape.max_sequences
+  self.num_tokens = shape.max_pages_per_sequence * page_size + shape.max_decode_rows
   self.memory = [&int8](C.calloc(1, shape:host_bytes()))
   self.tokens = [&int32](C.calloc(self.num_tokens, sizeof(int32)))
   if self.memory == nil or self.tokens == nil then
@@ -45,14 +48,18 @@ terra Trial:begin()
   self.plan:begin()
 end
 
+terra Trial:table_row() : int32
+  return self.plan.num_segments % self.plan.shape.max_sequences
+end
+
 terra Trial:take_pages(num_tokens : int32)
-  var row = self.plan.num_segments
+  var row = self:table_row()
   var pages = self.plan:page_table_of(row)
   var count : int64 = (num_tokens + self.page_size - 1) / self.page_size
   for i = 0, count do
     pages[i] = [int32]((row * count + i) % self.num_pages)
   end
-  self.plan.page_table_row_end = row + 1
+  self.plan.page_table_row_end = greater(self.plan.page_table_row_end, row + 1)
 end
 
 terra Trial:sample_last_row(position : int32)
@@ -63,14 +70,14 @@ end
 terra Trial:add_decode_rows(num_rows : int32, position : int32)
   for row = 0, num_rows do
     self:take_pages(position + 1)
-    self.plan:add_decode_segment(row, position, self.tokens + row, self.page_size)
+    self.plan:add_decode_segment(self:table_row(), position, self.tokens + row, self.page_size)
     self:sample_last_row(position + 1)
   end
 end
 
 terra Trial:add_prompt(position : int32, num_tokens : int32)
   self:take_pages(position + num_tokens)
-  self.plan:add_segment(self.plan.num_segments, position, num_tokens, self.tokens, self.page_size)
+  self.plan:add_segment(self:table_row(), position, num_tokens, self.tokens, self.page_size)
   if self.plan.num_sample_rows == 0 then
     self:sample_last_row(position + num_tokens)
   end

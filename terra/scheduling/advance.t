@@ -141,6 +141,19 @@ terra Scheduler:accept(item : &Sequence, row : int32)
   end
 end
 
+terra Scheduler:accept_rows(item : &Sequence, segment : &scheduler.Segment)
+  self:accept(item, segment.sample_row)
+  for offset = 1, segment:num_drafts() + 1 do
+    if item:is_ended() or not item:has_drawn_its_draft() then
+      return
+    end
+    item.num_computed = item.num_computed + 1
+    self.counters.num_decode_tokens = self.counters.num_decode_tokens + 1
+    self:register_pages(item)
+    self:accept(item, segment.sample_row + offset)
+  end
+end
+
 terra Scheduler:accept_prompt_rows(item : &Sequence, segment : &scheduler.Segment)
   var position = item.num_computed - segment.num_tokens
   for i = 0, segment.num_prompt_rows do
@@ -156,13 +169,14 @@ terra Scheduler:accept_prompt_rows(item : &Sequence, segment : &scheduler.Segmen
 end
 
 terra Scheduler:land_segment(item : &Sequence, segment : &scheduler.Segment)
-  item.num_pending = 0
+  item.num_in_flight = 0
+  item.num_computed = item.num_computed - segment:num_drafts()
   self:register_pages(item)
   self:accept_prompt_rows(item, segment)
   if item:is_ended() then
     return
   elseif segment.sample_row >= 0 then
-    self:accept(item, segment.sample_row)
+    self:accept_rows(item, segment)
   elseif item:awaits_its_end() then
     self:finish(item, C.ENGINE_FINISH_LENGTH)
   end
@@ -171,7 +185,7 @@ end
 terra Scheduler:count_segment(segment : &scheduler.Segment)
   var counters = &self.counters
   if segment.is_decode then
-    counters.num_decode_tokens = counters.num_decode_tokens + segment.num_tokens
+    counters.num_decode_tokens = counters.num_decode_tokens + 1
   else
     counters.num_prefill_tokens = counters.num_prefill_tokens + segment.num_tokens
   end
@@ -185,8 +199,8 @@ terra Scheduler:launch()
     var item = segment.sequence
     if item ~= nil then
       item.num_computed = item.num_computed + segment.num_tokens
-      item.num_pending = terralib.select(segment.sample_row >= 0, 1, 0)
-      item.pending_row = segment.sample_row
+      item.num_in_flight = terralib.select(segment.sample_row >= 0, 1 + segment:num_drafts(), 0)
+      item.first_row = segment.sample_row
     end
   end
   self.segments, self.launched = self.launched, self.segments

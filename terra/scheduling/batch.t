@@ -1,12 +1,17 @@
 local abi = require("terra.base.abi")
 local check = require("terra.base.check")
+local numbers = require("terra.base.numbers")
 local C = abi.C
 
 local batch = {}
 
+local smaller = numbers.smaller(int32)
+
 local struct StepShape {
   max_step_tokens : int32
   max_sequences : int32
+  rows_per_sequence : int32
+  max_decode_rows : int32
   max_pages_per_sequence : int32
   max_logit_rows : int32
   max_biases : int32
@@ -34,7 +39,7 @@ local struct StepPlan {
 }
 
 local function per_token(s) return `s.max_step_tokens end
-local function per_sequence(s) return `s.max_sequences end
+local function per_segment(s) return `s.max_decode_rows end
 local function per_row(s) return `s.max_logit_rows end
 local function tokens_used(p) return `p.num_tokens end
 local function decode_used(p) return `p.num_decode_tokens end
@@ -47,10 +52,10 @@ batch.arrays = {
   { name = "token_ids", type = int32, count = per_token, used = tokens_used },
   { name = "positions", type = int32, count = per_token, used = tokens_used },
   { name = "slots", type = int32, count = per_token, used = tokens_used },
-  { name = "source_rows", type = int32, count = per_sequence, used = decode_used },
-  { name = "query_begin", type = int32, count = function(s) return `s.max_sequences + 1 end, used = function(p) return `p.num_segments + 1 end },
-  { name = "context_length", type = int32, count = per_sequence, used = segments_used },
-  { name = "table_row", type = int32, count = per_sequence, used = segments_used },
+  { name = "source_rows", type = int32, count = per_segment, used = decode_used },
+  { name = "query_begin", type = int32, count = function(s) return `s.max_decode_rows + 1 end, used = function(p) return `p.num_segments + 1 end },
+  { name = "context_length", type = int32, count = per_segment, used = segments_used },
+  { name = "table_row", type = int32, count = per_segment, used = segments_used },
   { name = "logit_rows", type = int32, count = per_row, used = function(p) return `p.num_logit_rows end },
   { name = "temperature", type = float, count = per_row, used = samples_used },
   { name = "top_p", type = float, count = per_row, used = samples_used },
@@ -131,9 +136,13 @@ StepPlan.entries:insert { field = "outputs", type = batch.StepOutputs }
 StepPlan.entries:insert { field = "logits", type = &float }
 batch.StepPlan = StepPlan
 
+terra StepShape:most_decode_rows() : int32
+  return smaller(smaller(self.max_decode_rows, self.max_logit_rows), self.max_step_tokens)
+end
+
 terra StepShape:for_decode() : StepShape
   var shape = @self
-  shape.max_step_tokens = self.max_sequences
+  shape.max_step_tokens = self.max_decode_rows
   return shape
 end
 
@@ -238,7 +247,7 @@ end
 
 terra StepPlan:add_segment(table_row : int32, position : int32, num_tokens : int32, tokens : &int32, page_size : int32)
   check.invariant(num_tokens > 0 and num_tokens <= self:room(), "a segment does not fit in its forward pass")
-  check.bounds(self.num_segments, self.shape.max_sequences)
+  check.bounds(self.num_segments, self.shape.max_decode_rows)
   var pages = self:page_table_of(table_row)
   for i = 0, num_tokens do
     var row, at = self.num_tokens + i, position + i

@@ -33,7 +33,7 @@ end
 
 terra Scheduler:take_row_back(item : &Sequence)
   self:forget(item)
-  item.num_pending = 0
+  item.num_in_flight = 0
   item.num_computed = item.num_computed - 1
   while item.pages.size > self:pages_for(item.num_computed) do
     self.pool:release(item.pages:pop())

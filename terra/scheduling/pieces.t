@@ -31,8 +31,8 @@ terra Scheduler:open_budget()
   for i = 0, self.running.size do
     var item = self.running.data[i]
     if self:wants_decode_row(item) then
-      rows = rows + 1
-      context = context + item:length()
+      rows = rows + 1 + item.num_drafts
+      context = context + (1 + item.num_drafts) * item:length()
     end
   end
   var decode_ns, budget_ns = prices:of_step(rows, context, 0), prices:corrected_budget_ns()
@@ -90,7 +90,7 @@ terra Scheduler:chunk_of(item : &Sequence) : int32
   if item:sits_out() then
     return 0
   elseif item:is_decoding() then
-    return 1
+    return 1 + item.num_drafts
   end
   var remaining = item.prompt_length - item.num_computed
   if item:wants_prompt_logprobs() then

@@ -2,12 +2,12 @@ local abi = require("terra.base.abi")
 local check = require("terra.base.check")
 local numbers = require("terra.base.numbers")
 local pages = require("terra.scheduling.pages")
-local pieces = require("terra.scheduling.pieces")
+local drafts = require("terra.scheduling.drafts")
 local scheduler = require("terra.scheduling.scheduler")
 local sequence = require("terra.scheduling.sequence")
 local C = abi.C
 
-local Scheduler = pieces.Scheduler
+local Scheduler = drafts.Scheduler
 local Segment = scheduler.Segment
 local Sequence = sequence.Sequence
 local append = scheduler.append
@@ -38,6 +38,9 @@ terra Scheduler:is_in_flight() : bool
 end
 
 terra Scheduler:can_plan_ahead() : bool
+  if self:has_drafts_in_flight() then
+    return false
+  end
   var missing : int64 = 0
   for i = 0, self.running.size do
     var item = self.running.data[i]
@@ -118,6 +121,7 @@ terra Scheduler:enter_running(item : &Sequence)
   if item.started_ns == 0 then
     item.started_ns = self.now_ns
   end
+  item.num_drafts = 0
   item.state = [sequence.RUNNING]
   insert_in_order(&self.running, item)
 end
@@ -162,26 +166,29 @@ terra Scheduler:admit_waiting()
   end
 end
 
-terra Scheduler:can_sample(item : &Sequence) : bool
+terra Scheduler:can_sample(item : &Sequence, num_rows : int32) : bool
   var step = self.step
-  return step.num_logit_rows < step.shape.max_logit_rows
-    and step.num_biases + item:active_biases().size <= step.shape.max_biases
+  var num_biases : int64 = 0
+  for offset = 0, num_rows do
+    num_biases = num_biases + item:biases_of_row(offset).size
+  end
+  return step.num_logit_rows + num_rows <= step.shape.max_logit_rows and step.num_biases + num_biases <= step.shape.max_biases
 end
 
-terra Scheduler:add_sample_row(item : &Sequence) : int32
+terra Scheduler:add_sample_row(item : &Sequence, offset : int32) : int32
   var count_row = -1
   if item:has_penalties() then
     count_row = item.table_row
   end
-  var row = self.step:add_sample_row(self.step.num_tokens - 1, &item.sampling, item:length(), count_row)
-  var biases = item:active_biases()
+  var row = self.step:add_sample_row(self.step.num_tokens - 1, &item.sampling, item:length() + offset, count_row)
+  var biases = item:biases_of_row(offset)
   for i = 0, biases.size do
     self.step:add_bias(biases.data[i].token, biases.data[i].value)
   end
   if item:awaits_its_mask() or item:awaits_its_token() then
     self.step:await_mask()
   else
-    self.step:restrict(row, item:next_mask())
+    self.step:restrict(row, item:mask_of_row(offset))
   end
   return row
 end
@@ -202,17 +209,32 @@ end
 terra Scheduler:write_decode_row(item : &Sequence)
   check.invariant(item:num_uncomputed() == 1, "a decoding sequence has more than one token to compute")
   self.step:add_decode_segment(item.table_row, item.num_computed, item.tokens.data, self.options.engine.page_size)
-  if item.num_pending > 0 then
-    self.step:take_token_from(item.pending_row)
+  if item.num_in_flight > 0 then
+    self.step:take_token_from(item.first_row)
   end
+end
+
+terra Scheduler:write_rows_of(item : &Sequence)
+  item:write_drafts()
+  self:write_decode_row(item)
+  var first = self:add_sample_row(item, 0)
+  for offset = 1, item.num_drafts + 1 do
+    self.step:add_decode_segment(item.table_row, item.num_computed + offset, item.tokens.data, self.options.engine.page_size)
+    self:add_sample_row(item, offset)
+  end
+  self:push_segment(item, 1 + item.num_drafts, 0, first, true)
 end
 
 terra Scheduler:write_decode_rows()
   for i = 0, self.running.size do
     var item = self.running.data[i]
-    if self:wants_decode_row(item) and self.step:room() > 0 and self:can_sample(item) then
-      self:write_decode_row(item)
-      self:push_segment(item, 1, 0, self:add_sample_row(item), true)
+    if self:wants_decode_row(item) and self.step:room() > 0 then
+      if not self:can_sample(item, 1 + item.num_drafts) then
+        item.num_drafts = 0
+      end
+      if self:can_sample(item, 1) then
+        self:write_rows_of(item)
+      end
     end
   end
 end
@@ -232,7 +254,7 @@ end
 terra Scheduler:write_piece(item : &Sequence, num_tokens : int32)
   var step = self.step
   var is_sampled = item.max_outputs > 0 and item.num_computed + num_tokens == item.prompt_length
-  if is_sampled and not self:can_sample(item) then
+  if is_sampled and not self:can_sample(item, 1) then
     return
   end
   self:take_piece(item.num_computed, num_tokens)
@@ -240,7 +262,7 @@ terra Scheduler:write_piece(item : &Sequence, num_tokens : int32)
   var num_prompt_rows = self:add_prompt_rows(item, num_tokens)
   var sample_row = -1
   if is_sampled then
-    sample_row = self:add_sample_row(item)
+    sample_row = self:add_sample_row(item, 0)
   end
   self:push_segment(item, num_tokens, num_prompt_rows, sample_row, false)
 end
@@ -294,6 +316,7 @@ terra Scheduler:plan() : bool
     return false
   end
   var was_short_of_pages = self:prepare_running()
+  self:choose_drafts()
   self:open_budget()
   if not was_short_of_pages then
     self:admit_waiting()

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
+local numbers = require("terra.base.numbers")
 local sequence = require("terra.scheduling.sequence")
 local status = require("terra.base.status")
 local C = abi.C
@@ -7,6 +8,8 @@ local C = abi.C
 local Sequence = sequence.Sequence
 local Bias = sequence.Bias
 local ModelConfig = config.ModelConfig
+
+local smaller = numbers.smaller(int32)
 
 local request = {}
 
@@ -160,6 +163,8 @@ terra request.check(r : &C.engine_request, limits : &Limits, message : &C.glm_me
   refuse(message, r.num_stop_tokens < 0, "num_stop_tokens is %d; expected 0 or more", r.num_stop_tokens)
   status.try(request.check_tokens("stop_tokens", r.stop_tokens, r.num_stop_tokens, limits.vocab_size, message))
   status.try(check_sequences("stop_sequence", r.stop_sequence_begin, r.stop_sequence_tokens, r.num_stop_sequences, most_stop_sequences, limits, message))
+  refuse(message, r.num_draft_tokens < 0, "num_draft_tokens is %d; expected 0 or more", r.num_draft_tokens)
+  status.try(request.check_tokens("draft_tokens", r.draft_tokens, r.num_draft_tokens, limits.vocab_size, message))
   status.try(check_rules(r, limits, message))
   return check_biases(r, limits, message)
 end
@@ -195,6 +200,15 @@ local terra copy_stop_sequences(item : &Sequence, r : &C.engine_request) : bool
   end
   C.memcpy(item.stop_sequence_begin.data, r.stop_sequence_begin, (r.num_stop_sequences + 1) * sizeof(int32))
   C.memcpy(item.stop_sequence_tokens.data, r.stop_sequence_tokens, num_tokens * sizeof(int32))
+  return true
+end
+
+local terra copy_drafts(item : &Sequence, r : &C.engine_request) : bool
+  var count = smaller(r.num_draft_tokens, item.max_outputs)
+  if not item.drafts:resize(count) then
+    return false
+  end
+  C.memcpy(item.drafts.data, r.draft_tokens, count * sizeof(int32))
   return true
 end
 
@@ -243,7 +257,7 @@ local terra copy_all(item : &Sequence, r : &C.engine_request, model : &ModelConf
     return false
   end
   request.set_prompt(item, r.prompt, r.prompt_length)
-  return copy_stop_tokens(item, r, model) and copy_stop_sequences(item, r) and copy_biases(item, r) and copy_mask(item, r, limits) and item.rules:copy(r, limits.vocab_size)
+  return copy_stop_tokens(item, r, model) and copy_stop_sequences(item, r) and copy_drafts(item, r) and copy_biases(item, r) and copy_mask(item, r, limits) and item.rules:copy(r, limits.vocab_size)
 end
 
 terra request.new_sequence() : &Sequence

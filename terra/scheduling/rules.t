@@ -6,6 +6,11 @@ local rules = {}
 
 local last_opening = 1
 
+local struct ThoughtProgress {
+  num_thought : int32
+  may_open : bool
+}
+
 local struct TokenRules {
   num_tokens : int32
   mask : &uint32
@@ -14,10 +19,9 @@ local struct TokenRules {
   bad_word_begin : containers.Vector(int32)
   bad_word_tokens : containers.Vector(int32)
   max_thought : int32
-  num_thought : int32
   begin_token : int32
   end_token : int32
-  may_open : bool
+  progress : ThoughtProgress
 }
 rules.TokenRules = TokenRules
 
@@ -108,30 +112,30 @@ terra TokenRules:copy(r : &C.engine_request, vocab_size : int32) : bool
   end
   self.num_tokens = vocab_size
   self.max_thought = r.max_thought_tokens
-  self.num_thought = terralib.select(r.thought_is_open ~= 0, 0, -1)
+  self.progress.num_thought = terralib.select(r.thought_is_open ~= 0, 0, -1)
   self.begin_token = r.thought_begin_token
   self.end_token = r.thought_end_token
-  self.may_open = r.thought_is_open == 0
+  self.progress.may_open = r.thought_is_open == 0
   self.mask = new_words(self, 0)
   return self.mask ~= nil and self:copy_allowed(r) and self:copy_bad_words(r)
 end
 
 terra TokenRules:take(token : int32, index : int32)
   if token == self.end_token then
-    self.num_thought = -1
-    self.may_open = false
-  elseif self.num_thought >= 0 then
-    self.num_thought = self.num_thought + 1
-  elseif self.may_open and token == self.begin_token then
-    self.num_thought = 0
-    self.may_open = false
+    self.progress.num_thought = -1
+    self.progress.may_open = false
+  elseif self.progress.num_thought >= 0 then
+    self.progress.num_thought = self.progress.num_thought + 1
+  elseif self.progress.may_open and token == self.begin_token then
+    self.progress.num_thought = 0
+    self.progress.may_open = false
   elseif index >= last_opening then
-    self.may_open = false
+    self.progress.may_open = false
   end
 end
 
 terra TokenRules:ends_thought() : bool
-  return self.max_thought >= 0 and self.num_thought >= self.max_thought
+  return self.max_thought >= 0 and self.progress.num_thought >= self.max_thought
 end
 
 terra TokenRules:needs_last_token() : bool
@@ -140,7 +144,7 @@ terra TokenRules:needs_last_token() : bool
   elseif self.max_thought < 0 then
     return false
   end
-  return self.num_thought >= 0 and self.num_thought + 1 >= self.max_thought or self.may_open and self.max_thought == 0
+  return self.progress.num_thought >= 0 and self.progress.num_thought + 1 >= self.max_thought or self.progress.may_open and self.max_thought == 0
 end
 
 terra TokenRules:forbid_bad_words(outputs : &int32, num_outputs : int32) : bool

@@ -33,6 +33,10 @@ local struct Segment {
   awaits_mask : bool
 }
 
+terra Segment:num_drafts() : int32
+  return terralib.select(self.is_decode, self.num_tokens - 1, 0)
+end
+
 local struct Pieces {
   num_decode_rows : int32
   decode_context : int64

@@ -1,9 +1,12 @@
 local abi = require("terra.base.abi")
 local containers = require("terra.base.containers")
+local numbers = require("terra.base.numbers")
 local rules = require("terra.scheduling.rules")
 local C = abi.C
 
 local sequence = {}
+
+local smaller = numbers.smaller(int32)
 
 sequence.WAITING = 0
 sequence.RUNNING = 1
@@ -28,8 +31,10 @@ local struct Sequence {
   max_outputs : int32
   min_outputs : int32
   num_computed : int32
-  num_pending : int32
-  pending_row : int32
+  num_in_flight : int32
+  first_row : int32
+  drafts : containers.Vector(int32)
+  num_drafts : int32
   num_registered : int32
   num_cached_tokens : int32
   table_row : int32
@@ -76,6 +81,7 @@ terra Sequence:free()
   self.tokens:free()
   self.pages:free()
   self.saved_pages:free()
+  self.drafts:free()
   self.stop_tokens:free()
   self.stop_sequence_begin:free()
   self.stop_sequence_tokens:free()
@@ -93,7 +99,7 @@ terra Sequence:num_outputs() : int32
 end
 
 terra Sequence:length() : int32
-  return self.tokens.size + self.num_pending
+  return self.tokens.size + self.num_in_flight
 end
 
 terra Sequence:num_planned_outputs() : int32
@@ -168,15 +174,26 @@ terra Sequence:take_mask(patience_ns : int64)
 end
 
 terra Sequence:awaits_its_token() : bool
-  return self.num_pending > 0 and self.rules:is_active() and self.rules:needs_last_token()
+  return self.num_in_flight > 0 and self.rules:is_active() and self.rules:needs_last_token()
 end
 
-terra Sequence:next_mask() : &uint32
+terra Sequence:mask_of_row(offset : int32) : &uint32
   var given = terralib.select(self:is_restricted(), self.mask, nil)
   if not self.rules:is_active() then
     return given
   end
-  return self.rules:next_mask(given, self.tokens.data + self.prompt_length, self:num_outputs())
+  var outputs, num_outputs = self.tokens.data + self.prompt_length, self:num_outputs()
+  var progress = self.rules.progress
+  for i = num_outputs, num_outputs + offset do
+    self.rules:take(outputs[i], i)
+  end
+  var mask = self.rules:next_mask(given, outputs, num_outputs + offset)
+  self.rules.progress = progress
+  return mask
+end
+
+terra Sequence:next_mask() : &uint32
+  return self:mask_of_row(0)
 end
 
 terra Sequence:mask_allows_nothing() : bool
@@ -235,11 +252,28 @@ terra Sequence:has_penalties() : bool
   return s.repetition_penalty ~= 1.0f or s.frequency_penalty ~= 0.0f or s.presence_penalty ~= 0.0f
 end
 
-terra Sequence:active_biases() : &BiasList
-  if self:num_planned_outputs() < self.min_outputs then
+terra Sequence:biases_of_row(offset : int32) : &BiasList
+  if self:num_planned_outputs() + offset < self.min_outputs then
     return &self.early_biases
   end
   return &self.biases
+end
+
+terra Sequence:most_drafts() : int32
+  if self:has_penalties() or self:is_masked() or self.num_in_flight > 0 and self.rules:is_active() then
+    return 0
+  end
+  var first = self:num_planned_outputs()
+  return smaller([int32](self.drafts.size) - first, self.max_outputs - first - 1)
+end
+
+terra Sequence:write_drafts()
+  var first = self:num_planned_outputs()
+  C.memcpy(self.tokens.data + self:length(), self.drafts.data + first, self.num_drafts * sizeof(int32))
+end
+
+terra Sequence:has_drawn_its_draft() : bool
+  return @self.tokens:last() == self.drafts.data[self:num_outputs() - 1]
 end
 
 terra Sequence:is_stop_token(token : int32) : bool

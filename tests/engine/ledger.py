@@ -51,6 +51,7 @@ DEFAULTS = {
     "device_percent": 0,
     "decode_context_ns": 0,
     "prefill_context_ns": 0,
+    "max_draft_tokens": 0,
 }
 
 
@@ -226,9 +227,12 @@ class Ledger:
         return state.value, logits
 
     def decode_step(self, state: int, token: int) -> np.ndarray:
-        logits = np.zeros(self.options["vocab_size"], dtype=np.float32)
+        return self.decode_tokens(state, [token])[0]
+
+    def decode_tokens(self, state: int, tokens) -> np.ndarray:
+        logits = np.zeros((len(tokens), self.options["vocab_size"]), dtype=np.float32)
         pointer = logits.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
-        self.call("decode_step", state, token, pointer)
+        self.call("decode_tokens", state, int32s(tokens), len(tokens), pointer)
         return logits
 
     def run_batch_decode(self, states, samplings, num_steps: int) -> np.ndarray:

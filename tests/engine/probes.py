@@ -49,6 +49,7 @@ LEDGER_FIELDS = (
     "device_percent",
     "decode_context_ns",
     "prefill_context_ns",
+    "max_draft_tokens",
 )
 
 
@@ -114,7 +115,7 @@ FUNCTIONS = {
         STATES,
         MESSAGE,
     ),
-    "ledger_decode_step": (INT32, HANDLE, STATE, INT32, FLOAT_ARRAY, MESSAGE),
+    "ledger_decode_tokens": (INT32, HANDLE, STATE, INT32_ARRAY, INT32, FLOAT_ARRAY, MESSAGE),
     "ledger_run_batch_decode": (
         INT32,
         HANDLE,

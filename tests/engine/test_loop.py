@@ -304,7 +304,7 @@ def test_misuse_of_states_is_refused():
             other.decode_step(state, 1)
         with pytest.raises(EngineError, match="null, already freed or from another engine"):
             ledger.decode_step(None, 1)
-        with pytest.raises(EngineError, match=r"token\[0\] is token 97"):
+        with pytest.raises(EngineError, match=r"tokens\[0\] is token 97"):
             ledger.decode_step(state, 97)
         second, _ = ledger.prefill([1])
         with pytest.raises(EngineError, match=r"all 2 sequence slots \(max_batch\)"):

@@ -82,6 +82,7 @@ typedef struct engine_options {
   int32_t kv_events;
   int32_t step_budget_ms;
   int32_t ranks_per_device;
+  int32_t max_draft_tokens;
 } engine_options;
 
 typedef struct engine_sampling {
@@ -127,6 +128,8 @@ typedef struct engine_request {
   int32_t thought_begin_token;
   int32_t thought_end_token;
   int32_t num_prompt_logprobs;
+  int32_t num_draft_tokens;
+  const int32_t* draft_tokens;
 } engine_request;
 
 typedef struct engine_mask {
@@ -305,6 +308,10 @@ ENGINE_EXPORT glm_status prefill(glm_engine* engine, const int32_t* tokens,
 ENGINE_EXPORT glm_status decode_step(glm_engine* engine, engine_state* state,
                                      int32_t token, float* logits,
                                      glm_message* message);
+ENGINE_EXPORT glm_status decode_tokens(glm_engine* engine, engine_state* state,
+                                       const int32_t* tokens,
+                                       int32_t num_tokens, float* logits,
+                                       glm_message* message);
 ENGINE_EXPORT glm_status run_batch_decode(glm_engine* engine,
                                           int32_t num_states,
                                           engine_state* const* states,
