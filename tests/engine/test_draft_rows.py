@@ -1,0 +1,130 @@
+"""Several rows of one sequence in a step have the bits of one row after another."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from glm_engine.engine import Request, Sampling
+from glm_engine.errors import EngineError
+from tests.devices import device_kind
+from tests.engine.running import open_engine, run_requests
+from tests.reference.capitals import CAPITALS, prompts
+from tests.reference.golden import ONE_RANK, Split
+from tests.reference.model import ExpertLayout
+from tests.shapes import generator
+
+VOCAB = 2048
+MOST_ROWS = 4
+POSITIONS = [*range(1, 18), *range(239, 274)]
+SPLITS = [
+    ONE_RANK,
+    *(Split(size, layout) for size in (2, 4, 8) for layout in ExpertLayout),
+]
+KV_DTYPES = {"cpu": [None], "cuda": [None, 2]}
+ACCURACIES = [0.0, 0.3, 0.7, 1.0]
+COURSES = [
+    {"graphs": graphs, "plan_ahead": plan_ahead}
+    for graphs in ([False] if device_kind() == "cpu" else [False, True])
+    for plan_ahead in (False, True)
+]
+
+
+def rows_of(engine, tokens, position: int, num_rows: int) -> np.ndarray:
+    state, _ = engine.prefill(tokens[:position])
+    logits = engine.decode_tokens(state, tokens[position : position + num_rows])
+    state.close()
+    return logits
+
+
+def one_by_one(engine, tokens, position: int) -> np.ndarray:
+    state, _ = engine.prefill(tokens[:position])
+    logits = [engine.decode_step(state, token) for token in tokens[position:]]
+    state.close()
+    return np.stack(logits)
+
+
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES[device_kind()])
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.label)
+def test_rows_at_every_place_of_a_page_and_of_a_split(split, kv_dtype):
+    positions = POSITIONS if split == ONE_RANK or device_kind() == "cuda" else POSITIONS[::5]
+    options = {"max_seq": 288, "max_draft_tokens": MOST_ROWS - 1, "kv_dtype": kv_dtype}
+    with open_engine(CAPITALS, split, **options) as engine:
+        for position in positions:
+            random_tokens = generator("draft rows", position)
+            tokens = random_tokens.integers(0, VOCAB, position + MOST_ROWS).tolist()
+            expected = one_by_one(engine, tokens, position)
+            for num_rows in (1, 2, MOST_ROWS):
+                stale = random_tokens.integers(0, VOCAB, len(tokens)).tolist()
+                one_by_one(engine, stale, position)
+                rows = rows_of(engine, tokens, position, num_rows)
+                assert rows.tobytes() == expected[:num_rows].tobytes(), (position, num_rows)
+
+
+def subjects() -> list[Request]:
+    tokens = generator("drafted requests").integers(0, VOCAB, 300).tolist()
+    drawn = Sampling(temperature=0.9, top_p=0.95, seed=11, num_logprobs=3)
+    penalised = replace(drawn, repetition_penalty=1.2, frequency_penalty=0.3)
+    wide = {"max_tokens": 40, "ignore_eos": True}
+    return [
+        Request(prompts()[0], sampling=Sampling(num_logprobs=2), **wide),
+        Request(tokens[:235], sampling=drawn, **wide),
+        Request(tokens[:33], sampling=drawn, biases={5: 4.0, 9: -3.0}, **wide),
+        Request(tokens[:12], sampling=penalised, **wide),
+        Request(tokens[:15], sampling=drawn, min_tokens=7, stop_tokens=list(range(900)), **wide),
+        Request(tokens[:20], sampling=drawn, bad_words=[[3], [7, 8]], **wide),
+        Request(tokens[:9], sampling=drawn, allowed_tokens=list(range(40)), **wide),
+    ]
+
+
+def results_of(engine, requests) -> list:
+    return [
+        (
+            one.tokens,
+            one.finish_reason,
+            [(event.logprob, tuple(event.top_logprobs)) for event in one.events],
+        )
+        for one in run_requests(engine, requests)
+    ]
+
+
+def damaged(tokens, accuracy: float, draw: random.Random) -> list[int]:
+    return [token if draw.random() < accuracy else draw.randrange(VOCAB) for token in tokens]
+
+
+def replayed(requests, results, accuracy: float, seed: int) -> list[Request]:
+    """The requests, each with its own answer as drafts, damaged."""
+    draw = random.Random(seed)
+    return [
+        replace(request, draft_tokens=damaged(tokens, accuracy, draw))
+        for request, (tokens, *_) in zip(requests, results, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("course", COURSES, ids=str)
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split.label)
+def test_replayed_drafts_change_no_token_and_no_log_probability(split, course, record_property):
+    seed = random.randrange(2**32)
+    record_property("seed", seed)
+    options = {"max_seq": 512, "max_batch": 8, **course}
+    with open_engine(CAPITALS, split, **options) as engine:
+        expected = results_of(engine, subjects())
+        num_steps = engine.info()["num_steps"]
+    with open_engine(CAPITALS, split, max_draft_tokens=MOST_ROWS - 1, **options) as engine:
+        for accuracy in ACCURACIES:
+            before = engine.info()["num_steps"]
+            drafted = replayed(subjects(), expected, accuracy, seed)
+            assert results_of(engine, drafted) == expected, accuracy
+        assert engine.info()["num_steps"] - before < num_steps
+
+
+@pytest.mark.parametrize("count", [0, MOST_ROWS + 1])
+def test_more_rows_than_a_sequence_has_are_refused(count):
+    expected = rf"num_tokens is {count}; expected 1 to {MOST_ROWS} \(max_draft_tokens \+ 1\)"
+    with open_engine(CAPITALS, max_draft_tokens=MOST_ROWS - 1) as engine:
+        state, _ = engine.prefill([1, 2, 3])
+        with pytest.raises(EngineError, match=expected):
+            engine.decode_tokens(state, [5] * count)
+        assert engine.decode_tokens(state, [5, 6]).shape == (2, VOCAB)
+        state.close()

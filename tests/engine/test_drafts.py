@@ -1,0 +1,174 @@
+"""Random schedules over the ledger: with drafts, right or wrong, each request gets its own tokens.
+
+`GLM_TEST_SCHEDULES` sets how many schedules are drawn; the model in Python is `expected_tokens`,
+which knows neither drafts nor steps.
+"""
+
+import os
+import random
+from dataclasses import replace
+
+import pytest
+
+from glm_engine.errors import EngineError, Status
+from glm_engine.requests import Request, Sampling
+from tests.engine.ledger import Ledger, ends_of, expected_tokens, outputs_of
+
+VOCAB = 97
+NUM_SCHEDULES = int(os.environ.get("GLM_TEST_SCHEDULES", "300"))
+ACCURACIES = [0.0, 0.3, 0.7, 1.0]
+REFUSALS = (Status.GLM_OUT_OF_MEMORY, Status.GLM_NOT_FOUND)
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+def damaged(tokens: list[int], accuracy: float, draw: random.Random) -> list[int]:
+    """Tokens of which each is kept with a probability of `accuracy`."""
+    return [
+        token if draw.random() < accuracy else (token + draw.randrange(1, VOCAB - 1)) % (VOCAB - 1)
+        for token in tokens
+    ]
+
+
+def random_sampling(draw: random.Random) -> Sampling:
+    return Sampling(
+        temperature=draw.choice([0.0, 0.9]),
+        seed=draw.randrange(2**40),
+        frequency_penalty=draw.choice([0.0, 0.0, 0.5]),
+        num_logprobs=draw.choice([-1, -1, 2]),
+    )
+
+
+def random_request(draw: random.Random, one_attention: bool) -> tuple[Request, list[int]]:
+    """A request with drafts, and what it must answer."""
+    length = draw.randrange(1, 24)
+    prompt = [draw.randrange(5) if draw.random() < 0.5 else 3 for _ in range(length)]
+    biases = draw.choice([{}, {}, {7: 3.0, 11: -2.0}])
+    max_tokens = draw.randrange(0, 16)
+    request = Request(
+        prompt,
+        max_tokens=max_tokens,
+        priority=draw.randrange(3),
+        sampling=random_sampling(draw),
+        biases=biases,
+        ignore_eos=True,
+    )
+    tokens = expected_tokens(request, one_attention=one_attention)
+    if tokens and draw.random() < 0.3:
+        stop = draw.choice(tokens)
+        tokens = tokens[: tokens.index(stop) + 1]
+        request = replace(request, stop_tokens=[stop])
+    drafts = damaged(tokens, draw.choice(ACCURACIES), draw)
+    return replace(request, draft_tokens=drafts[: draw.randrange(len(drafts) + 1)]), tokens
+
+
+class Schedule:
+    """One ledger, random orders, and what each request must answer."""
+
+    def __init__(self, seed: int):
+        self.draw = random.Random(seed)
+        draw = self.draw
+        self.one_attention = draw.random() < 0.5
+        max_batch = draw.randrange(1, 6)
+        most = draw.choice([1, 3, 7])
+        self.ledger = Ledger(
+            max_draft_tokens=most,
+            max_batch=max_batch,
+            num_pages=draw.choice([16, 20, 64]),
+            page_size=draw.choice([1, 3, 4]) if draw.random() < 0.3 else 4,
+            max_step_tokens=draw.choice([max_batch, 9, 40]) if max_batch <= 9 else 40,
+            max_logit_rows=draw.choice([max_batch, max_batch * (most + 1)]),
+            prefill_chunk=draw.choice([0, 3]),
+            prefix_cache=draw.randrange(2),
+            plans_ahead=draw.randrange(2),
+            caches_answers=int(self.one_attention),
+        )
+        self.expected = {}
+        self.cancelled = set()
+
+    def attempt(self, operation, *arguments):
+        try:
+            return operation(*arguments)
+        except EngineError as error:
+            if error.status in REFUSALS or "too small for request" in str(error):
+                return None
+            raise
+
+    def submit(self) -> None:
+        request, tokens = random_request(self.draw, self.one_attention)
+        request_id = self.attempt(self.ledger.submit, request)
+        if request_id is not None:
+            self.expected[request_id] = (tokens, "stop_token" if request.stop_tokens else "length")
+
+    def disturb(self) -> None:
+        if not self.expected:
+            return
+        request_id = self.draw.choice(list(self.expected))
+        if self.draw.random() < 0.5:
+            self.attempt(self.ledger.cancel, request_id)
+            self.cancelled.add(request_id)
+        else:
+            self.attempt(self.ledger.preempt, request_id)
+
+    def run(self) -> dict:
+        for _ in range(self.draw.randrange(1, 20)):
+            self.draw.choice([self.submit, self.submit, self.disturb, self.ledger.iterate])()
+            assert self.ledger.is_consistent()
+        return self.check(self.ledger.run())
+
+    def check(self, events) -> dict:
+        outputs, ends = outputs_of(events), ends_of(events)
+        assert set(ends) == set(self.expected)
+        for request_id, (tokens, reason) in self.expected.items():
+            if ends[request_id].finish_reason == "cancelled":
+                assert request_id in self.cancelled
+                assert outputs[request_id] == tokens[: len(outputs[request_id])]
+            else:
+                assert (outputs[request_id], ends[request_id].finish_reason) == (tokens, reason)
+        info = self.ledger.info()
+        assert info["owned_pages"] == 0
+        return info
+
+
+def test_random_schedules_with_drafts(record_property):
+    base = random.randrange(2**32)
+    record_property("seed", base)
+    for seed in range(base, base + NUM_SCHEDULES):
+        schedule = Schedule(seed)
+        with schedule.ledger:
+            try:
+                schedule.run()
+            except AssertionError as error:
+                raise AssertionError(f"schedule {seed}") from error
+
+
+@pytest.mark.parametrize("plans_ahead", [0, 1])
+@pytest.mark.parametrize("most", [1, 3, 7])
+@pytest.mark.parametrize("num_tokens", [1, 2, 17])
+def test_right_drafts_save_their_steps(num_tokens, most, plans_ahead):
+    request = Request([1, 2, 3], max_tokens=num_tokens, ignore_eos=True)
+    drafts = expected_tokens(request)
+    options = {"max_draft_tokens": most, "max_logit_rows": 64, "plans_ahead": plans_ahead}
+    with Ledger(**options) as ledger:
+        request_id = ledger.submit(replace(request, draft_tokens=drafts))
+        assert outputs_of(ledger.run())[request_id] == drafts
+        info = ledger.info()
+    assert info["num_steps"] <= 2 + (num_tokens - 1) // (most + 1)
+    assert info["num_decode_tokens"] == num_tokens - 1
+
+
+def test_wrong_drafts_cost_no_step():
+    request = Request([1, 2, 3], max_tokens=9, ignore_eos=True)
+    wrong = [(token + 1) % (VOCAB - 1) for token in expected_tokens(request)]
+    with Ledger(max_draft_tokens=3, max_logit_rows=64) as ledger:
+        request_id = ledger.submit(replace(request, draft_tokens=wrong))
+        assert outputs_of(ledger.run())[request_id] == expected_tokens(request)
+        assert ledger.info()["num_steps"] == 9
+
+
+@pytest.mark.parametrize("drafts", [[-1], [VOCAB], [3, VOCAB]])
+def test_drafts_outside_the_vocabulary_are_refused(drafts):
+    place = len(drafts) - 1
+    expected = rf"draft_tokens\[{place}\] is token {drafts[-1]}"
+    with Ledger(max_draft_tokens=3) as ledger, pytest.raises(EngineError, match=expected):
+        ledger.submit(Request([1], draft_tokens=drafts))
