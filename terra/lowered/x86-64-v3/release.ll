@@ -36,7 +36,7 @@ target triple = "x86_64-pc-linux-gnu"
 %30 = type { i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
 %31 = type { i32, i32, ptr, ptr, ptr }
 %32 = type { i32, %33, i32, i32, float, ptr, ptr, ptr }
-%33 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
+%33 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32, i32 }
 %34 = type { i32, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %35 = type { i32, i32, ptr, ptr, ptr }
 %36 = type { i32, ptr, ptr, ptr }
@@ -9312,7 +9312,7 @@ merge4.i:                                         ; preds = %then2.i.i, %merge1.
   br label %common.ret
 
 common.ret:                                       ; preds = %then.i.i243, %merge5.i239, %or.end2.i, %merge5.i182, %merge.i178, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i", %"$gather_residual.exit.i", %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$select_tokens.exit", %"$is_scattered.exit", %merge14
-  %common.ret.op = phi i32 [ %965, %merge14 ], [ %code.0.i, %"$select_tokens.exit" ], [ %136, %"$is_scattered.exit" ], [ %code.0.i136, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i168, %"$attend.exit" ], [ %common.ret.op.i147.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i224, %"$project_output.exit.thread" ], [ %code.0.i.i199, %"$gather_residual.exit.i" ], [ %code.0.i.i255, %"$route.exit.i" ], [ %743, %or.end2.i ], [ %846, %merge5.i239 ], [ %854, %then.i.i243 ], [ %624, %merge.i178 ], [ %626, %merge5.i182 ], [ %common.ret.op.i237, %"$feed_forward_block.exit" ], [ %718, %"$project_output.exit" ], [ 0, %and.lhs.true ]
+  %common.ret.op = phi i32 [ %966, %merge14 ], [ %code.0.i, %"$select_tokens.exit" ], [ %136, %"$is_scattered.exit" ], [ %code.0.i136, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i168, %"$attend.exit" ], [ %common.ret.op.i147.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i224, %"$project_output.exit.thread" ], [ %code.0.i.i199, %"$gather_residual.exit.i" ], [ %code.0.i.i255, %"$route.exit.i" ], [ %744, %or.end2.i ], [ %847, %merge5.i239 ], [ %855, %then.i.i243 ], [ %625, %merge.i178 ], [ %627, %merge5.i182 ], [ %common.ret.op.i237, %"$feed_forward_block.exit" ], [ %719, %"$project_output.exit" ], [ 0, %and.lhs.true ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$select_tokens.exit.thread", %entry
@@ -9603,58 +9603,59 @@ forbody.lr.ph:                                    ; preds = %merge10
   %265 = getelementptr inbounds i8, ptr %args.i155, i64 48
   %266 = getelementptr i8, ptr %1, i64 48
   %267 = getelementptr inbounds i8, ptr %args.i155, i64 56
-  %268 = getelementptr inbounds i8, ptr %args.i155, i64 60
-  %269 = getelementptr inbounds i8, ptr %args.i155, i64 64
+  %268 = getelementptr inbounds i8, ptr %args.i155, i64 64
+  %269 = getelementptr inbounds i8, ptr %args.i155, i64 68
   %270 = getelementptr inbounds i8, ptr %args.i155, i64 72
   %271 = getelementptr inbounds i8, ptr %args.i155, i64 80
   %272 = getelementptr inbounds i8, ptr %args.i155, i64 88
-  %273 = getelementptr i8, ptr %0, i64 1888
-  %274 = getelementptr inbounds i8, ptr %args.i.i177, i64 8
-  %275 = getelementptr i8, ptr %0, i64 8
-  %276 = getelementptr inbounds i8, ptr %args.i.i177, i64 16
+  %273 = getelementptr inbounds i8, ptr %args.i155, i64 96
+  %274 = getelementptr i8, ptr %0, i64 1888
+  %275 = getelementptr inbounds i8, ptr %args.i.i177, i64 8
+  %276 = getelementptr i8, ptr %0, i64 8
+  %277 = getelementptr inbounds i8, ptr %args.i.i177, i64 16
   %.sroa.25.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i177, i64 24
   %.sroa.3.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i177, i64 32
-  %277 = getelementptr i8, ptr %0, i64 1928
-  %278 = getelementptr i8, ptr %0, i64 1664
-  %279 = getelementptr i8, ptr %0, i64 1968
-  %280 = getelementptr i8, ptr %0, i64 1736
-  %281 = getelementptr i8, ptr %0, i64 1744
-  %282 = getelementptr inbounds i8, ptr %args.i207, i64 4
-  %283 = getelementptr inbounds i8, ptr %args.i207, i64 8
-  %284 = getelementptr inbounds i8, ptr %args.i207, i64 16
-  %285 = getelementptr inbounds i8, ptr %args.i207, i64 24
+  %278 = getelementptr i8, ptr %0, i64 1928
+  %279 = getelementptr i8, ptr %0, i64 1664
+  %280 = getelementptr i8, ptr %0, i64 1968
+  %281 = getelementptr i8, ptr %0, i64 1736
+  %282 = getelementptr i8, ptr %0, i64 1744
+  %283 = getelementptr inbounds i8, ptr %args.i207, i64 4
+  %284 = getelementptr inbounds i8, ptr %args.i207, i64 8
+  %285 = getelementptr inbounds i8, ptr %args.i207, i64 16
+  %286 = getelementptr inbounds i8, ptr %args.i207, i64 24
   %input.sroa.2.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 8
   %input.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 16
-  %286 = getelementptr inbounds i8, ptr %args.i.i233, i64 4
-  %287 = getelementptr inbounds i8, ptr %args.i.i233, i64 8
-  %288 = getelementptr inbounds i8, ptr %args.i.i233, i64 12
-  %289 = getelementptr inbounds i8, ptr %args.i.i233, i64 16
-  %290 = getelementptr inbounds i8, ptr %args.i.i233, i64 24
-  %291 = getelementptr inbounds i8, ptr %args.i.i233, i64 32
-  %292 = getelementptr i8, ptr %0, i64 1792
-  %293 = getelementptr inbounds i8, ptr %args.i.i233, i64 40
-  %294 = getelementptr i8, ptr %0, i64 1800
-  %295 = getelementptr inbounds i8, ptr %args.i.i233, i64 56
-  %296 = getelementptr i8, ptr %0, i64 1704
-  %297 = getelementptr i8, ptr %0, i64 1808
-  %298 = getelementptr i8, ptr %0, i64 1784
-  %299 = getelementptr inbounds i8, ptr %args.i.i.i, i64 4
-  %300 = getelementptr i8, ptr %0, i64 140
-  %301 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
-  %302 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
-  %303 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
-  %304 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
-  %305 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
-  %306 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
-  %307 = getelementptr inbounds i8, ptr %args.i.i.i, i64 64
-  %308 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
-  %309 = getelementptr inbounds i8, ptr %args.i.i.i, i64 72
-  %310 = getelementptr inbounds i8, ptr %args.i.i.i, i64 80
-  %311 = getelementptr inbounds i8, ptr %args.i.i.i, i64 88
-  %312 = getelementptr inbounds i8, ptr %args.i.i.i, i64 120
-  %313 = getelementptr inbounds i8, ptr %args.i.i.i, i64 128
-  %314 = getelementptr inbounds i8, ptr %args.i.i.i, i64 136
-  %315 = getelementptr inbounds i8, ptr %args.i.i.i, i64 144
+  %287 = getelementptr inbounds i8, ptr %args.i.i233, i64 4
+  %288 = getelementptr inbounds i8, ptr %args.i.i233, i64 8
+  %289 = getelementptr inbounds i8, ptr %args.i.i233, i64 12
+  %290 = getelementptr inbounds i8, ptr %args.i.i233, i64 16
+  %291 = getelementptr inbounds i8, ptr %args.i.i233, i64 24
+  %292 = getelementptr inbounds i8, ptr %args.i.i233, i64 32
+  %293 = getelementptr i8, ptr %0, i64 1792
+  %294 = getelementptr inbounds i8, ptr %args.i.i233, i64 40
+  %295 = getelementptr i8, ptr %0, i64 1800
+  %296 = getelementptr inbounds i8, ptr %args.i.i233, i64 56
+  %297 = getelementptr i8, ptr %0, i64 1704
+  %298 = getelementptr i8, ptr %0, i64 1808
+  %299 = getelementptr i8, ptr %0, i64 1784
+  %300 = getelementptr inbounds i8, ptr %args.i.i.i, i64 4
+  %301 = getelementptr i8, ptr %0, i64 140
+  %302 = getelementptr inbounds i8, ptr %args.i.i.i, i64 8
+  %303 = getelementptr inbounds i8, ptr %args.i.i.i, i64 24
+  %304 = getelementptr inbounds i8, ptr %args.i.i.i, i64 32
+  %305 = getelementptr inbounds i8, ptr %args.i.i.i, i64 40
+  %306 = getelementptr inbounds i8, ptr %args.i.i.i, i64 48
+  %307 = getelementptr inbounds i8, ptr %args.i.i.i, i64 56
+  %308 = getelementptr inbounds i8, ptr %args.i.i.i, i64 64
+  %309 = getelementptr inbounds i8, ptr %args.i.i.i, i64 16
+  %310 = getelementptr inbounds i8, ptr %args.i.i.i, i64 72
+  %311 = getelementptr inbounds i8, ptr %args.i.i.i, i64 80
+  %312 = getelementptr inbounds i8, ptr %args.i.i.i, i64 88
+  %313 = getelementptr inbounds i8, ptr %args.i.i.i, i64 120
+  %314 = getelementptr inbounds i8, ptr %args.i.i.i, i64 128
+  %315 = getelementptr inbounds i8, ptr %args.i.i.i, i64 136
+  %316 = getelementptr inbounds i8, ptr %args.i.i.i, i64 144
   %wide.trip.count = zext nneg i32 %237 to i64
   br label %forbody
 
@@ -9665,239 +9666,239 @@ forcond:                                          ; preds = %"$feed_forward_bloc
 
 forbody:                                          ; preds = %forbody.lr.ph, %forcond
   %indvars.iv = phi i64 [ 0, %forbody.lr.ph ], [ %indvars.iv.next, %forcond ]
-  %316 = load ptr, ptr %239, align 8
-  %317 = getelementptr %38, ptr %316, i64 %indvars.iv
-  %318 = load ptr, ptr %234, align 8
-  %319 = getelementptr i8, ptr %318, i64 68
-  %320 = load i32, ptr %319, align 4
-  %321 = add i32 %320, -1
-  %322 = zext i32 %321 to i64
-  %323 = icmp eq i64 %indvars.iv, %322
+  %317 = load ptr, ptr %239, align 8
+  %318 = getelementptr %38, ptr %317, i64 %indvars.iv
+  %319 = load ptr, ptr %234, align 8
+  %320 = getelementptr i8, ptr %319, i64 68
+  %321 = load i32, ptr %320, align 4
+  %322 = add i32 %321, -1
+  %323 = zext i32 %322 to i64
+  %324 = icmp eq i64 %indvars.iv, %323
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %4)
-  %324 = load ptr, ptr %240, align 8
-  %325 = icmp eq i64 %indvars.iv, 0
-  %spec.store.select.i = select i1 %325, ptr null, ptr %324
-  %326 = getelementptr i8, ptr %317, i64 8
-  %327 = load ptr, ptr %326, align 8
-  %328 = getelementptr i8, ptr %317, i64 40
-  %329 = getelementptr i8, ptr %317, i64 56
-  %330 = load ptr, ptr %329, align 8
-  %.not.i.i145 = icmp eq ptr %330, null
+  %325 = load ptr, ptr %240, align 8
+  %326 = icmp eq i64 %indvars.iv, 0
+  %spec.store.select.i = select i1 %326, ptr null, ptr %325
+  %327 = getelementptr i8, ptr %318, i64 8
+  %328 = load ptr, ptr %327, align 8
+  %329 = getelementptr i8, ptr %318, i64 40
+  %330 = getelementptr i8, ptr %318, i64 56
+  %331 = load ptr, ptr %330, align 8
+  %.not.i.i145 = icmp eq ptr %331, null
   br i1 %.not.i.i145, label %"$is_fp8.exit.i", label %and.rhs.i45.i
 
 and.rhs.i45.i:                                    ; preds = %forbody
-  %331 = load i32, ptr %328, align 4
-  %332 = icmp ne i32 %331, 2
-  %333 = icmp eq i32 %331, 2
+  %332 = load i32, ptr %329, align 4
+  %333 = icmp ne i32 %332, 2
+  %334 = icmp eq i32 %332, 2
   br label %"$is_fp8.exit.i"
 
 "$is_fp8.exit.i":                                 ; preds = %and.rhs.i45.i, %forbody
-  %334 = phi i1 [ %332, %and.rhs.i45.i ], [ false, %forbody ]
   %335 = phi i1 [ %333, %and.rhs.i45.i ], [ false, %forbody ]
-  %336 = trunc nuw nsw i64 %indvars.iv to i32
-  %337 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr %spec.store.select.i, ptr %327, i1 zeroext %334, i1 zeroext %335, ptr %2)
-  %.not.i146 = icmp eq i32 %337, 0
+  %336 = phi i1 [ %334, %and.rhs.i45.i ], [ false, %forbody ]
+  %337 = trunc nuw nsw i64 %indvars.iv to i32
+  %338 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %337, ptr %spec.store.select.i, ptr %328, i1 zeroext %335, i1 zeroext %336, ptr %2)
+  %.not.i146 = icmp eq i32 %338, 0
   br i1 %.not.i146, label %merge1.i148, label %"$store_new_heads.exit.thread"
 
 merge1.i148:                                      ; preds = %"$is_fp8.exit.i"
-  %338 = load ptr, ptr %329, align 8
-  %.not.i46.i = icmp eq ptr %338, null
+  %339 = load ptr, ptr %330, align 8
+  %.not.i46.i = icmp eq ptr %339, null
   br i1 %.not.i46.i, label %"$is_plain.exit48.i", label %and.rhs.i47.i
 
 and.rhs.i47.i:                                    ; preds = %merge1.i148
-  %339 = load i32, ptr %328, align 4
-  %340 = icmp ne i32 %339, 2
+  %340 = load i32, ptr %329, align 4
+  %341 = icmp ne i32 %340, 2
   br label %"$is_plain.exit48.i"
 
 "$is_plain.exit48.i":                             ; preds = %and.rhs.i47.i, %merge1.i148
-  %341 = phi i1 [ false, %merge1.i148 ], [ %340, %and.rhs.i47.i ]
-  %342 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, i32 0, i1 zeroext %341, ptr %2)
-  %.not40.i = icmp eq i32 %342, 0
+  %342 = phi i1 [ false, %merge1.i148 ], [ %341, %and.rhs.i47.i ]
+  %343 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %337, i32 0, i1 zeroext %342, ptr %2)
+  %.not40.i = icmp eq i32 %343, 0
   br i1 %.not40.i, label %merge5.i, label %"$store_new_heads.exit.thread"
 
 merge5.i:                                         ; preds = %"$is_plain.exit48.i"
-  %343 = load ptr, ptr %242, align 8, !noalias !29
-  %344 = load ptr, ptr %243, align 8
-  %345 = load <2 x ptr>, ptr %241, align 8, !noalias !29
-  store <2 x ptr> %345, ptr %4, align 16
-  store ptr %343, ptr %.sroa.3.0..sroa_idx.i, align 16
-  %346 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr nonnull @"$string.42", ptr %328, ptr nonnull byval(%29) %4, ptr %344, ptr %2)
-  %.not41.i = icmp eq i32 %346, 0
+  %344 = load ptr, ptr %242, align 8, !noalias !29
+  %345 = load ptr, ptr %243, align 8
+  %346 = load <2 x ptr>, ptr %241, align 8, !noalias !29
+  store <2 x ptr> %346, ptr %4, align 16
+  store ptr %344, ptr %.sroa.3.0..sroa_idx.i, align 16
+  %347 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %337, ptr nonnull @"$string.42", ptr %329, ptr nonnull byval(%29) %4, ptr %345, ptr %2)
+  %.not41.i = icmp eq i32 %347, 0
   br i1 %.not41.i, label %merge10.i, label %"$store_new_heads.exit.thread"
 
 merge10.i:                                        ; preds = %merge5.i
   %.val.i149 = load i32, ptr %1, align 4
-  %347 = getelementptr i8, ptr %317, i64 24
-  %348 = load <2 x ptr>, ptr %347, align 8
+  %348 = getelementptr i8, ptr %318, i64 24
+  %349 = load <2 x ptr>, ptr %348, align 8
   call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i.i)
   store i32 %.val.i149, ptr %args.i.i, align 8
-  %349 = load i32, ptr %244, align 4
-  store i32 %349, ptr %245, align 4
-  %350 = load ptr, ptr %234, align 8
-  %351 = getelementptr i8, ptr %350, i64 88
-  %352 = load i32, ptr %351, align 4
-  store i32 %352, ptr %246, align 8
-  store i32 %336, ptr %247, align 4
-  %353 = getelementptr i8, ptr %350, i64 104
-  %354 = load float, ptr %353, align 4
-  store float %354, ptr %248, align 8
-  %355 = load <2 x ptr>, ptr %250, align 8
-  %356 = shufflevector <2 x ptr> %348, <2 x ptr> %355, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
-  store <4 x ptr> %356, ptr %249, align 8
-  %357 = load ptr, ptr %132, align 8
-  %358 = getelementptr i8, ptr %357, i64 24
-  %359 = load ptr, ptr %358, align 8
-  store ptr %359, ptr %251, align 8
-  %360 = getelementptr i8, ptr %357, i64 32
-  %361 = load ptr, ptr %360, align 8
-  store ptr %361, ptr %252, align 8
-  %362 = load <2 x ptr>, ptr %243, align 8
-  store <2 x ptr> %362, ptr %253, align 8
+  %350 = load i32, ptr %244, align 4
+  store i32 %350, ptr %245, align 4
+  %351 = load ptr, ptr %234, align 8
+  %352 = getelementptr i8, ptr %351, i64 88
+  %353 = load i32, ptr %352, align 4
+  store i32 %353, ptr %246, align 8
+  store i32 %337, ptr %247, align 4
+  %354 = getelementptr i8, ptr %351, i64 104
+  %355 = load float, ptr %354, align 4
+  store float %355, ptr %248, align 8
+  %356 = load <2 x ptr>, ptr %250, align 8
+  %357 = shufflevector <2 x ptr> %349, <2 x ptr> %356, <4 x i32> <i32 0, i32 1, i32 2, i32 3>
+  store <4 x ptr> %357, ptr %249, align 8
+  %358 = load ptr, ptr %132, align 8
+  %359 = getelementptr i8, ptr %358, i64 24
+  %360 = load ptr, ptr %359, align 8
+  store ptr %360, ptr %251, align 8
+  %361 = getelementptr i8, ptr %358, i64 32
+  %362 = load ptr, ptr %361, align 8
+  store ptr %362, ptr %252, align 8
+  %363 = load <2 x ptr>, ptr %243, align 8
+  store <2 x ptr> %363, ptr %253, align 8
   store ptr %255, ptr %256, align 8
-  %363 = load ptr, ptr %152, align 8
-  %.not.i.i.i150 = icmp eq ptr %363, null
+  %364 = load ptr, ptr %152, align 8
+  %.not.i.i.i150 = icmp eq ptr %364, null
   br i1 %.not.i.i.i150, label %"$Rank.watches_operations.exit.i.i", label %then.i.i.i151
 
 "$Rank.watches_operations.exit.i.i":              ; preds = %merge10.i
-  %364 = load i8, ptr %257, align 1
-  %365 = trunc i8 %364 to i1
-  %366 = xor i1 %365, true
+  %365 = load i8, ptr %257, align 1
+  %366 = trunc i8 %365 to i1
+  %367 = xor i1 %366, true
   br label %merge.i.i152
 
 then.i.i.i151:                                    ; preds = %merge10.i
-  %367 = getelementptr i8, ptr %363, i64 20
-  %368 = load i32, ptr %367, align 4
-  %369 = getelementptr i8, ptr %363, i64 16
-  %370 = load i32, ptr %369, align 4
-  %371 = icmp slt i32 %368, %370
-  br i1 %371, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
+  %368 = getelementptr i8, ptr %364, i64 20
+  %369 = load i32, ptr %368, align 4
+  %370 = getelementptr i8, ptr %364, i64 16
+  %371 = load i32, ptr %370, align 4
+  %372 = icmp slt i32 %369, %371
+  br i1 %372, label %then.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
 then.i.i.i.i:                                     ; preds = %then.i.i.i151
-  %372 = getelementptr i8, ptr %363, i64 48
-  %373 = load ptr, ptr %372, align 8
-  %374 = sext i32 %368 to i64
-  %375 = getelementptr ptr, ptr %373, i64 %374
-  store ptr @"$string.43", ptr %375, align 8
-  %376 = load ptr, ptr %363, align 8
-  %377 = getelementptr i8, ptr %376, i64 392
-  %378 = load ptr, ptr %377, align 8
-  %379 = getelementptr i8, ptr %363, i64 8
-  %380 = load ptr, ptr %379, align 8
-  %381 = getelementptr i8, ptr %363, i64 32
-  %382 = load ptr, ptr %381, align 8
-  %383 = load i32, ptr %367, align 4
-  %384 = sext i32 %383 to i64
-  %385 = getelementptr ptr, ptr %382, i64 %384
-  %386 = load ptr, ptr %385, align 8
-  %387 = call i32 %378(ptr %380, ptr %386)
-  %.not.i.i.i.i = icmp eq i32 %387, 0
+  %373 = getelementptr i8, ptr %364, i64 48
+  %374 = load ptr, ptr %373, align 8
+  %375 = sext i32 %369 to i64
+  %376 = getelementptr ptr, ptr %374, i64 %375
+  store ptr @"$string.43", ptr %376, align 8
+  %377 = load ptr, ptr %364, align 8
+  %378 = getelementptr i8, ptr %377, i64 392
+  %379 = load ptr, ptr %378, align 8
+  %380 = getelementptr i8, ptr %364, i64 8
+  %381 = load ptr, ptr %380, align 8
+  %382 = getelementptr i8, ptr %364, i64 32
+  %383 = load ptr, ptr %382, align 8
+  %384 = load i32, ptr %368, align 4
+  %385 = sext i32 %384 to i64
+  %386 = getelementptr ptr, ptr %383, i64 %385
+  %387 = load ptr, ptr %386, align 8
+  %388 = call i32 %379(ptr %381, ptr %387)
+  %.not.i.i.i.i = icmp eq i32 %388, 0
   br i1 %.not.i.i.i.i, label %or.rhs.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i"
 
 or.rhs.i.i.i.i:                                   ; preds = %then.i.i.i.i
-  %388 = getelementptr i8, ptr %363, i64 24
-  %389 = load i8, ptr %388, align 1
-  %390 = and i8 %389, 1
+  %389 = getelementptr i8, ptr %364, i64 24
+  %390 = load i8, ptr %389, align 1
+  %391 = and i8 %390, 1
   br label %"$Profile.begin_operation.exit.i.i.i"
 
 "$Profile.begin_operation.exit.i.i.i":            ; preds = %or.rhs.i.i.i.i, %then.i.i.i.i, %then.i.i.i151
-  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %390, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i151 ]
-  %391 = getelementptr i8, ptr %363, i64 24
-  store i8 %.sink.i.i.i.i, ptr %391, align 1
+  %.sink.i.i.i.i = phi i8 [ 1, %then.i.i.i.i ], [ %391, %or.rhs.i.i.i.i ], [ 1, %then.i.i.i151 ]
+  %392 = getelementptr i8, ptr %364, i64 24
+  store i8 %.sink.i.i.i.i, ptr %392, align 1
   br label %merge.i.i152
 
 merge.i.i152:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i", %"$Rank.watches_operations.exit.i.i"
-  %.not31.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %366, %"$Rank.watches_operations.exit.i.i" ]
+  %.not31.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i" ], [ %367, %"$Rank.watches_operations.exit.i.i" ]
   store ptr @"$string.43", ptr %183, align 8
-  store i32 %336, ptr %184, align 4
-  %392 = load i64, ptr %185, align 8
-  %393 = add i64 %392, 1
-  store i64 %393, ptr %185, align 8
-  %394 = load ptr, ptr %188, align 8
-  %395 = getelementptr i8, ptr %394, i64 264
-  %396 = load ptr, ptr %395, align 8
-  %397 = load ptr, ptr %192, align 8
-  %398 = call i32 %396(ptr %397, ptr nonnull %args.i.i)
+  store i32 %337, ptr %184, align 4
+  %393 = load i64, ptr %185, align 8
+  %394 = add i64 %393, 1
+  store i64 %394, ptr %185, align 8
+  %395 = load ptr, ptr %188, align 8
+  %396 = getelementptr i8, ptr %395, i64 264
+  %397 = load ptr, ptr %396, align 8
+  %398 = load ptr, ptr %192, align 8
+  %399 = call i32 %397(ptr %398, ptr nonnull %args.i.i)
   %.val.i.i = load i8, ptr %195, align 1
-  %399 = trunc i8 %.val.i.i to i1
-  %spec.select.i.i.i = select i1 %399, i32 9, i32 %398
-  %400 = icmp ne i32 %spec.select.i.i.i, 0
-  %brmerge.i.i = or i1 %.not31.i.i, %400
+  %400 = trunc i8 %.val.i.i to i1
+  %spec.select.i.i.i = select i1 %400, i32 9, i32 %399
+  %401 = icmp ne i32 %spec.select.i.i.i, 0
+  %brmerge.i.i = or i1 %.not31.i.i, %401
   br i1 %brmerge.i.i, label %merge1.i.i, label %then2.i.i153
 
 then2.i.i153:                                     ; preds = %merge.i.i152
-  %401 = load ptr, ptr %152, align 8
-  %.not.i34.i.i = icmp eq ptr %401, null
+  %402 = load ptr, ptr %152, align 8
+  %.not.i34.i.i = icmp eq ptr %402, null
   br i1 %.not.i34.i.i, label %merge.i.i.i, label %then.i35.i.i
 
 then.i35.i.i:                                     ; preds = %then2.i.i153
-  %402 = getelementptr i8, ptr %401, i64 20
-  %403 = load i32, ptr %402, align 4
-  %404 = getelementptr i8, ptr %401, i64 16
-  %405 = load i32, ptr %404, align 4
-  %406 = icmp slt i32 %403, %405
-  br i1 %406, label %then.i.i36.i.i, label %merge.i.i.i
+  %403 = getelementptr i8, ptr %402, i64 20
+  %404 = load i32, ptr %403, align 4
+  %405 = getelementptr i8, ptr %402, i64 16
+  %406 = load i32, ptr %405, align 4
+  %407 = icmp slt i32 %404, %406
+  br i1 %407, label %then.i.i36.i.i, label %merge.i.i.i
 
 then.i.i36.i.i:                                   ; preds = %then.i35.i.i
-  %407 = load ptr, ptr %401, align 8
-  %408 = getelementptr i8, ptr %407, i64 392
-  %409 = load ptr, ptr %408, align 8
-  %410 = getelementptr i8, ptr %401, i64 8
-  %411 = load ptr, ptr %410, align 8
-  %412 = getelementptr i8, ptr %401, i64 40
-  %413 = load ptr, ptr %412, align 8
-  %414 = sext i32 %403 to i64
-  %415 = getelementptr ptr, ptr %413, i64 %414
-  %416 = load ptr, ptr %415, align 8
-  %417 = call i32 %409(ptr %411, ptr %416)
-  %.not.i.i37.i.i = icmp eq i32 %417, 0
+  %408 = load ptr, ptr %402, align 8
+  %409 = getelementptr i8, ptr %408, i64 392
+  %410 = load ptr, ptr %409, align 8
+  %411 = getelementptr i8, ptr %402, i64 8
+  %412 = load ptr, ptr %411, align 8
+  %413 = getelementptr i8, ptr %402, i64 40
+  %414 = load ptr, ptr %413, align 8
+  %415 = sext i32 %404 to i64
+  %416 = getelementptr ptr, ptr %414, i64 %415
+  %417 = load ptr, ptr %416, align 8
+  %418 = call i32 %410(ptr %412, ptr %417)
+  %.not.i.i37.i.i = icmp eq i32 %418, 0
   br i1 %.not.i.i37.i.i, label %or.rhs.i.i38.i.i, label %or.end.i.i.i.i
 
 or.rhs.i.i38.i.i:                                 ; preds = %then.i.i36.i.i
-  %418 = getelementptr i8, ptr %401, i64 24
-  %419 = load i8, ptr %418, align 1
-  %420 = and i8 %419, 1
+  %419 = getelementptr i8, ptr %402, i64 24
+  %420 = load i8, ptr %419, align 1
+  %421 = and i8 %420, 1
   br label %or.end.i.i.i.i
 
 or.end.i.i.i.i:                                   ; preds = %or.rhs.i.i38.i.i, %then.i.i36.i.i
-  %421 = phi i8 [ 1, %then.i.i36.i.i ], [ %420, %or.rhs.i.i38.i.i ]
-  %422 = getelementptr i8, ptr %401, i64 24
-  store i8 %421, ptr %422, align 1
-  %423 = load i32, ptr %402, align 4
-  %424 = add i32 %423, 1
-  store i32 %424, ptr %402, align 4
+  %422 = phi i8 [ 1, %then.i.i36.i.i ], [ %421, %or.rhs.i.i38.i.i ]
+  %423 = getelementptr i8, ptr %402, i64 24
+  store i8 %422, ptr %423, align 1
+  %424 = load i32, ptr %403, align 4
+  %425 = add i32 %424, 1
+  store i32 %425, ptr %403, align 4
   br label %merge.i.i.i
 
 merge.i.i.i:                                      ; preds = %or.end.i.i.i.i, %then.i35.i.i, %then2.i.i153
-  %425 = load i8, ptr %257, align 1
-  %426 = trunc i8 %425 to i1
-  br i1 %426, label %then2.i.i.i, label %merge16
+  %426 = load i8, ptr %257, align 1
+  %427 = trunc i8 %426 to i1
+  br i1 %427, label %then2.i.i.i, label %merge16
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %427 = load ptr, ptr %188, align 8
-  %428 = getelementptr i8, ptr %427, i64 128
-  %429 = load ptr, ptr %428, align 8
-  %430 = load ptr, ptr %192, align 8
-  %431 = call i32 %429(ptr %430)
+  %428 = load ptr, ptr %188, align 8
+  %429 = getelementptr i8, ptr %428, i64 128
+  %430 = load ptr, ptr %429, align 8
+  %431 = load ptr, ptr %192, align 8
+  %432 = call i32 %430(ptr %431)
   br label %merge1.i.i
 
 merge1.i.i:                                       ; preds = %then2.i.i.i, %merge.i.i152
-  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i152 ], [ %431, %then2.i.i.i ]
+  %code.0.i.i = phi i32 [ %spec.select.i.i.i, %merge.i.i152 ], [ %432, %then2.i.i.i ]
   %.not.i49.i = icmp eq i32 %code.0.i.i, 0
   br i1 %.not.i49.i, label %merge16, label %"$store_new_heads.exit"
 
 "$store_new_heads.exit.thread":                   ; preds = %"$is_fp8.exit.i", %"$is_plain.exit48.i", %merge5.i
-  %common.ret.op.i147.ph = phi i32 [ %346, %merge5.i ], [ %342, %"$is_plain.exit48.i" ], [ %337, %"$is_fp8.exit.i" ]
+  %common.ret.op.i147.ph = phi i32 [ %347, %merge5.i ], [ %343, %"$is_plain.exit48.i" ], [ %338, %"$is_fp8.exit.i" ]
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
   br label %common.ret
 
 "$store_new_heads.exit":                          ; preds = %merge1.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i)
   store i8 0, ptr %cause.i.i.i, align 8
-  %432 = load ptr, ptr %188, align 8
-  %433 = getelementptr i8, ptr %432, i64 64
-  %434 = load ptr, ptr %433, align 8
-  %435 = load ptr, ptr %192, align 8
-  call void %434(ptr %435, ptr nonnull %cause.i.i.i)
+  %433 = load ptr, ptr %188, align 8
+  %434 = getelementptr i8, ptr %433, i64 64
+  %435 = load ptr, ptr %434, align 8
+  %436 = load ptr, ptr %192, align 8
+  call void %435(ptr %436, ptr nonnull %cause.i.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i)
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
@@ -9907,226 +9908,227 @@ merge1.i.i:                                       ; preds = %then2.i.i.i, %merge
 merge16:                                          ; preds = %merge1.i.i, %merge.i.i.i
   call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i.i)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %4)
-  br i1 %323, label %and.lhs.true, label %merge20
+  br i1 %324, label %and.lhs.true, label %merge20
 
 and.lhs.true:                                     ; preds = %merge16
-  %436 = load i32, ptr %258, align 4
-  %437 = icmp eq i32 %436, 0
-  br i1 %437, label %common.ret, label %merge20
+  %437 = load i32, ptr %258, align 4
+  %438 = icmp eq i32 %437, 0
+  br i1 %438, label %common.ret, label %merge20
 
 merge20:                                          ; preds = %merge16, %and.lhs.true
-  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i155)
-  %438 = load i32, ptr %1, align 4
-  store i32 %438, ptr %args.i155, align 8
-  %439 = load <2 x i32>, ptr %259, align 4
-  store <2 x i32> %439, ptr %260, align 8
-  %440 = load ptr, ptr %132, align 8
-  %441 = getelementptr i8, ptr %440, i64 48
-  %442 = load ptr, ptr %441, align 8
-  store ptr %442, ptr %261, align 8
-  %443 = getelementptr i8, ptr %440, i64 56
-  %444 = load ptr, ptr %443, align 8
-  store ptr %444, ptr %262, align 8
-  %445 = getelementptr i8, ptr %440, i64 64
-  %446 = load ptr, ptr %445, align 8
-  store ptr %446, ptr %263, align 8
-  %447 = getelementptr i8, ptr %440, i64 216
-  %448 = load ptr, ptr %447, align 8
-  store ptr %448, ptr %264, align 8
-  %449 = load <2 x i32>, ptr %266, align 4
-  %450 = shufflevector <2 x i32> %449, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
-  store <2 x i32> %450, ptr %265, align 8
-  %451 = load i32, ptr %244, align 4
-  store i32 %451, ptr %267, align 8
-  store i32 %336, ptr %268, align 4
-  %452 = load ptr, ptr %234, align 8
-  %453 = getelementptr i8, ptr %452, i64 84
-  %454 = load i32, ptr %453, align 4
-  %455 = sitofp i32 %454 to double
-  %456 = call double @sqrt(double %455)
-  %457 = fdiv double 1.000000e+00, %456
-  %458 = fptrunc double %457 to float
-  store float %458, ptr %269, align 8
-  %459 = load ptr, ptr %254, align 8
-  store ptr %459, ptr %270, align 8
-  store ptr %255, ptr %271, align 8
-  %460 = load ptr, ptr %130, align 8
-  store ptr %460, ptr %272, align 8
-  %461 = load ptr, ptr %152, align 8
-  %.not.i.i156 = icmp eq ptr %461, null
+  call void @llvm.lifetime.start.p0(i64 104, ptr nonnull %args.i155)
+  %439 = load i32, ptr %1, align 4
+  store i32 %439, ptr %args.i155, align 8
+  %440 = load <2 x i32>, ptr %259, align 4
+  store <2 x i32> %440, ptr %260, align 8
+  %441 = load ptr, ptr %132, align 8
+  %442 = getelementptr i8, ptr %441, i64 48
+  %443 = load ptr, ptr %442, align 8
+  store ptr %443, ptr %261, align 8
+  %444 = getelementptr i8, ptr %441, i64 56
+  %445 = load ptr, ptr %444, align 8
+  store ptr %445, ptr %262, align 8
+  %446 = getelementptr i8, ptr %441, i64 64
+  %447 = load ptr, ptr %446, align 8
+  store ptr %447, ptr %263, align 8
+  %448 = getelementptr i8, ptr %441, i64 216
+  %449 = load ptr, ptr %448, align 8
+  store ptr %449, ptr %264, align 8
+  %450 = load <2 x i32>, ptr %266, align 4
+  %451 = shufflevector <2 x i32> %450, <2 x i32> poison, <2 x i32> <i32 1, i32 0>
+  store <2 x i32> %451, ptr %265, align 8
+  store i32 1, ptr %267, align 8
+  %452 = load i32, ptr %244, align 4
+  store i32 %452, ptr %268, align 8
+  store i32 %337, ptr %269, align 4
+  %453 = load ptr, ptr %234, align 8
+  %454 = getelementptr i8, ptr %453, i64 84
+  %455 = load i32, ptr %454, align 4
+  %456 = sitofp i32 %455 to double
+  %457 = call double @sqrt(double %456)
+  %458 = fdiv double 1.000000e+00, %457
+  %459 = fptrunc double %458 to float
+  store float %459, ptr %270, align 8
+  %460 = load ptr, ptr %254, align 8
+  store ptr %460, ptr %271, align 8
+  store ptr %255, ptr %272, align 8
+  %461 = load ptr, ptr %130, align 8
+  store ptr %461, ptr %273, align 8
+  %462 = load ptr, ptr %152, align 8
+  %.not.i.i156 = icmp eq ptr %462, null
   br i1 %.not.i.i156, label %"$Rank.watches_operations.exit.i175", label %then.i.i157
 
 "$Rank.watches_operations.exit.i175":             ; preds = %merge20
-  %462 = load i8, ptr %257, align 1
-  %463 = trunc i8 %462 to i1
-  %464 = xor i1 %463, true
+  %463 = load i8, ptr %257, align 1
+  %464 = trunc i8 %463 to i1
+  %465 = xor i1 %464, true
   br label %merge.i160
 
 then.i.i157:                                      ; preds = %merge20
-  %465 = getelementptr i8, ptr %461, i64 20
-  %466 = load i32, ptr %465, align 4
-  %467 = getelementptr i8, ptr %461, i64 16
-  %468 = load i32, ptr %467, align 4
-  %469 = icmp slt i32 %466, %468
-  br i1 %469, label %then.i.i.i172, label %"$Profile.begin_operation.exit.i.i158"
+  %466 = getelementptr i8, ptr %462, i64 20
+  %467 = load i32, ptr %466, align 4
+  %468 = getelementptr i8, ptr %462, i64 16
+  %469 = load i32, ptr %468, align 4
+  %470 = icmp slt i32 %467, %469
+  br i1 %470, label %then.i.i.i172, label %"$Profile.begin_operation.exit.i.i158"
 
 then.i.i.i172:                                    ; preds = %then.i.i157
-  %470 = getelementptr i8, ptr %461, i64 48
-  %471 = load ptr, ptr %470, align 8
-  %472 = sext i32 %466 to i64
-  %473 = getelementptr ptr, ptr %471, i64 %472
-  store ptr @"$string.44", ptr %473, align 8
-  %474 = load ptr, ptr %461, align 8
-  %475 = getelementptr i8, ptr %474, i64 392
-  %476 = load ptr, ptr %475, align 8
-  %477 = getelementptr i8, ptr %461, i64 8
-  %478 = load ptr, ptr %477, align 8
-  %479 = getelementptr i8, ptr %461, i64 32
-  %480 = load ptr, ptr %479, align 8
-  %481 = load i32, ptr %465, align 4
-  %482 = sext i32 %481 to i64
-  %483 = getelementptr ptr, ptr %480, i64 %482
-  %484 = load ptr, ptr %483, align 8
-  %485 = call i32 %476(ptr %478, ptr %484)
-  %.not.i.i.i173 = icmp eq i32 %485, 0
+  %471 = getelementptr i8, ptr %462, i64 48
+  %472 = load ptr, ptr %471, align 8
+  %473 = sext i32 %467 to i64
+  %474 = getelementptr ptr, ptr %472, i64 %473
+  store ptr @"$string.44", ptr %474, align 8
+  %475 = load ptr, ptr %462, align 8
+  %476 = getelementptr i8, ptr %475, i64 392
+  %477 = load ptr, ptr %476, align 8
+  %478 = getelementptr i8, ptr %462, i64 8
+  %479 = load ptr, ptr %478, align 8
+  %480 = getelementptr i8, ptr %462, i64 32
+  %481 = load ptr, ptr %480, align 8
+  %482 = load i32, ptr %466, align 4
+  %483 = sext i32 %482 to i64
+  %484 = getelementptr ptr, ptr %481, i64 %483
+  %485 = load ptr, ptr %484, align 8
+  %486 = call i32 %477(ptr %479, ptr %485)
+  %.not.i.i.i173 = icmp eq i32 %486, 0
   br i1 %.not.i.i.i173, label %or.rhs.i.i.i174, label %"$Profile.begin_operation.exit.i.i158"
 
 or.rhs.i.i.i174:                                  ; preds = %then.i.i.i172
-  %486 = getelementptr i8, ptr %461, i64 24
-  %487 = load i8, ptr %486, align 1
-  %488 = and i8 %487, 1
+  %487 = getelementptr i8, ptr %462, i64 24
+  %488 = load i8, ptr %487, align 1
+  %489 = and i8 %488, 1
   br label %"$Profile.begin_operation.exit.i.i158"
 
 "$Profile.begin_operation.exit.i.i158":           ; preds = %or.rhs.i.i.i174, %then.i.i.i172, %then.i.i157
-  %.sink.i.i.i159 = phi i8 [ 1, %then.i.i.i172 ], [ %488, %or.rhs.i.i.i174 ], [ 1, %then.i.i157 ]
-  %489 = getelementptr i8, ptr %461, i64 24
-  store i8 %.sink.i.i.i159, ptr %489, align 1
+  %.sink.i.i.i159 = phi i8 [ 1, %then.i.i.i172 ], [ %489, %or.rhs.i.i.i174 ], [ 1, %then.i.i157 ]
+  %490 = getelementptr i8, ptr %462, i64 24
+  store i8 %.sink.i.i.i159, ptr %490, align 1
   br label %merge.i160
 
 merge.i160:                                       ; preds = %"$Profile.begin_operation.exit.i.i158", %"$Rank.watches_operations.exit.i175"
-  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i158" ], [ %464, %"$Rank.watches_operations.exit.i175" ]
+  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i158" ], [ %465, %"$Rank.watches_operations.exit.i175" ]
   store ptr @"$string.44", ptr %183, align 8
-  store i32 %336, ptr %184, align 4
-  %490 = load i64, ptr %185, align 8
-  %491 = add i64 %490, 1
-  store i64 %491, ptr %185, align 8
-  %492 = load ptr, ptr %188, align 8
-  %493 = getelementptr i8, ptr %492, i64 272
-  %494 = load ptr, ptr %493, align 8
-  %495 = load ptr, ptr %192, align 8
-  %496 = call i32 %494(ptr %495, ptr nonnull %args.i155)
+  store i32 %337, ptr %184, align 4
+  %491 = load i64, ptr %185, align 8
+  %492 = add i64 %491, 1
+  store i64 %492, ptr %185, align 8
+  %493 = load ptr, ptr %188, align 8
+  %494 = getelementptr i8, ptr %493, i64 272
+  %495 = load ptr, ptr %494, align 8
+  %496 = load ptr, ptr %192, align 8
+  %497 = call i32 %495(ptr %496, ptr nonnull %args.i155)
   %.val.i161 = load i8, ptr %195, align 1
-  %497 = trunc i8 %.val.i161 to i1
-  %spec.select.i.i162 = select i1 %497, i32 9, i32 %496
-  %498 = icmp ne i32 %spec.select.i.i162, 0
-  %brmerge.i163 = or i1 %.not33.i, %498
+  %498 = trunc i8 %.val.i161 to i1
+  %spec.select.i.i162 = select i1 %498, i32 9, i32 %497
+  %499 = icmp ne i32 %spec.select.i.i162, 0
+  %brmerge.i163 = or i1 %.not33.i, %499
   br i1 %brmerge.i163, label %merge1.i167, label %then2.i
 
 then2.i:                                          ; preds = %merge.i160
-  %499 = load ptr, ptr %152, align 8
-  %.not.i36.i = icmp eq ptr %499, null
+  %500 = load ptr, ptr %152, align 8
+  %.not.i36.i = icmp eq ptr %500, null
   br i1 %.not.i36.i, label %merge.i.i164, label %then.i37.i
 
 then.i37.i:                                       ; preds = %then2.i
-  %500 = getelementptr i8, ptr %499, i64 20
-  %501 = load i32, ptr %500, align 4
-  %502 = getelementptr i8, ptr %499, i64 16
-  %503 = load i32, ptr %502, align 4
-  %504 = icmp slt i32 %501, %503
-  br i1 %504, label %then.i.i38.i, label %merge.i.i164
+  %501 = getelementptr i8, ptr %500, i64 20
+  %502 = load i32, ptr %501, align 4
+  %503 = getelementptr i8, ptr %500, i64 16
+  %504 = load i32, ptr %503, align 4
+  %505 = icmp slt i32 %502, %504
+  br i1 %505, label %then.i.i38.i, label %merge.i.i164
 
 then.i.i38.i:                                     ; preds = %then.i37.i
-  %505 = load ptr, ptr %499, align 8
-  %506 = getelementptr i8, ptr %505, i64 392
-  %507 = load ptr, ptr %506, align 8
-  %508 = getelementptr i8, ptr %499, i64 8
-  %509 = load ptr, ptr %508, align 8
-  %510 = getelementptr i8, ptr %499, i64 40
-  %511 = load ptr, ptr %510, align 8
-  %512 = sext i32 %501 to i64
-  %513 = getelementptr ptr, ptr %511, i64 %512
-  %514 = load ptr, ptr %513, align 8
-  %515 = call i32 %507(ptr %509, ptr %514)
-  %.not.i.i39.i = icmp eq i32 %515, 0
+  %506 = load ptr, ptr %500, align 8
+  %507 = getelementptr i8, ptr %506, i64 392
+  %508 = load ptr, ptr %507, align 8
+  %509 = getelementptr i8, ptr %500, i64 8
+  %510 = load ptr, ptr %509, align 8
+  %511 = getelementptr i8, ptr %500, i64 40
+  %512 = load ptr, ptr %511, align 8
+  %513 = sext i32 %502 to i64
+  %514 = getelementptr ptr, ptr %512, i64 %513
+  %515 = load ptr, ptr %514, align 8
+  %516 = call i32 %508(ptr %510, ptr %515)
+  %.not.i.i39.i = icmp eq i32 %516, 0
   br i1 %.not.i.i39.i, label %or.rhs.i.i40.i, label %or.end.i.i.i171
 
 or.rhs.i.i40.i:                                   ; preds = %then.i.i38.i
-  %516 = getelementptr i8, ptr %499, i64 24
-  %517 = load i8, ptr %516, align 1
-  %518 = and i8 %517, 1
+  %517 = getelementptr i8, ptr %500, i64 24
+  %518 = load i8, ptr %517, align 1
+  %519 = and i8 %518, 1
   br label %or.end.i.i.i171
 
 or.end.i.i.i171:                                  ; preds = %or.rhs.i.i40.i, %then.i.i38.i
-  %519 = phi i8 [ 1, %then.i.i38.i ], [ %518, %or.rhs.i.i40.i ]
-  %520 = getelementptr i8, ptr %499, i64 24
-  store i8 %519, ptr %520, align 1
-  %521 = load i32, ptr %500, align 4
-  %522 = add i32 %521, 1
-  store i32 %522, ptr %500, align 4
+  %520 = phi i8 [ 1, %then.i.i38.i ], [ %519, %or.rhs.i.i40.i ]
+  %521 = getelementptr i8, ptr %500, i64 24
+  store i8 %520, ptr %521, align 1
+  %522 = load i32, ptr %501, align 4
+  %523 = add i32 %522, 1
+  store i32 %523, ptr %501, align 4
   br label %merge.i.i164
 
 merge.i.i164:                                     ; preds = %or.end.i.i.i171, %then.i37.i, %then2.i
-  %523 = load i8, ptr %257, align 1
-  %524 = trunc i8 %523 to i1
-  br i1 %524, label %then2.i.i166, label %merge25
+  %524 = load i8, ptr %257, align 1
+  %525 = trunc i8 %524 to i1
+  br i1 %525, label %then2.i.i166, label %merge25
 
 then2.i.i166:                                     ; preds = %merge.i.i164
-  %525 = load ptr, ptr %188, align 8
-  %526 = getelementptr i8, ptr %525, i64 128
-  %527 = load ptr, ptr %526, align 8
-  %528 = load ptr, ptr %192, align 8
-  %529 = call i32 %527(ptr %528)
+  %526 = load ptr, ptr %188, align 8
+  %527 = getelementptr i8, ptr %526, i64 128
+  %528 = load ptr, ptr %527, align 8
+  %529 = load ptr, ptr %192, align 8
+  %530 = call i32 %528(ptr %529)
   br label %merge1.i167
 
 merge1.i167:                                      ; preds = %then2.i.i166, %merge.i160
-  %code.0.i168 = phi i32 [ %spec.select.i.i162, %merge.i160 ], [ %529, %then2.i.i166 ]
+  %code.0.i168 = phi i32 [ %spec.select.i.i162, %merge.i160 ], [ %530, %then2.i.i166 ]
   %.not.i169 = icmp eq i32 %code.0.i168, 0
   br i1 %.not.i169, label %merge25, label %"$attend.exit"
 
 "$attend.exit":                                   ; preds = %merge1.i167
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i154)
   store i8 0, ptr %cause.i.i154, align 8
-  %530 = load ptr, ptr %188, align 8
-  %531 = getelementptr i8, ptr %530, i64 64
-  %532 = load ptr, ptr %531, align 8
-  %533 = load ptr, ptr %192, align 8
-  call void %532(ptr %533, ptr nonnull %cause.i.i154)
+  %531 = load ptr, ptr %188, align 8
+  %532 = getelementptr i8, ptr %531, i64 64
+  %533 = load ptr, ptr %532, align 8
+  %534 = load ptr, ptr %192, align 8
+  call void %533(ptr %534, ptr nonnull %cause.i.i154)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i154, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i154)
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i155)
+  call void @llvm.lifetime.end.p0(i64 104, ptr nonnull %args.i155)
   br label %common.ret
 
 merge25:                                          ; preds = %merge1.i167, %merge.i.i164
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i155)
-  br i1 %323, label %and.lhs.true32, label %merge29
+  call void @llvm.lifetime.end.p0(i64 104, ptr nonnull %args.i155)
+  br i1 %324, label %and.lhs.true32, label %merge29
 
 then30:                                           ; preds = %and.lhs.true32
-  %534 = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  %535 = trunc i8 %534 to i1
-  br i1 %535, label %then.i185, label %merge.i178
+  %535 = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
+  %536 = trunc i8 %535 to i1
+  br i1 %536, label %then.i185, label %merge.i178
 
 then.i185:                                        ; preds = %then30
   call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %args.i.i177)
   %.val25.i.i = load i32, ptr %108, align 4
   %.val26.i.i = load i32, ptr %rows, align 8
-  %536 = sext i32 %.val26.i.i to i64
-  %537 = sext i32 %.val25.i.i to i64
-  %538 = add nsw i64 %537, -1
-  %539 = add nsw i64 %538, %536
-  %540 = sdiv i64 %539, %537
-  %sext.i.i = shl i64 %540, 32
-  %541 = ashr exact i64 %sext.i.i, 32
-  store i64 %541, ptr %args.i.i177, align 8
-  %.val27.i.i = load i32, ptr %275, align 4
+  %537 = sext i32 %.val26.i.i to i64
+  %538 = sext i32 %.val25.i.i to i64
+  %539 = add nsw i64 %538, -1
+  %540 = add nsw i64 %539, %537
+  %541 = sdiv i64 %540, %538
+  %sext.i.i = shl i64 %541, 32
+  %542 = ashr exact i64 %sext.i.i, 32
+  store i64 %542, ptr %args.i.i177, align 8
+  %.val27.i.i = load i32, ptr %276, align 4
   %.val28.i.i = load ptr, ptr %234, align 8
-  %542 = getelementptr i8, ptr %.val28.i.i, i64 64
-  %.val28.val.i.i = load i32, ptr %542, align 4
-  %543 = icmp ult i32 %.val27.i.i, 32
-  br i1 %543, label %switch.hole_check, label %merge53.i.i.i.i
+  %543 = getelementptr i8, ptr %.val28.i.i, i64 64
+  %.val28.val.i.i = load i32, ptr %543, align 4
+  %544 = icmp ult i32 %.val27.i.i, 32
+  br i1 %544, label %switch.hole_check, label %merge53.i.i.i.i
 
 merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %then.i185
-  %544 = icmp eq i32 %.val27.i.i, 32
-  %spec.select.i.i.i.i = select i1 %544, i64 8, i64 0
+  %545 = icmp eq i32 %.val27.i.i, 32
+  %spec.select.i.i.i.i = select i1 %545, i64 8, i64 0
   br label %"$hidden_row_bytes.exit.i.i"
 
 switch.hole_check:                                ; preds = %then.i185
@@ -10135,160 +10137,160 @@ switch.hole_check:                                ; preds = %then.i185
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i
 
 switch.lookup:                                    ; preds = %switch.hole_check
-  %545 = zext nneg i32 %.val27.i.i to i64
-  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %545
+  %546 = zext nneg i32 %.val27.i.i to i64
+  %switch.gep = getelementptr inbounds [32 x i64], ptr @"switch.table.$Placer.spread_scales", i64 0, i64 %546
   %switch.load = load i64, ptr %switch.gep, align 8
   br label %"$hidden_row_bytes.exit.i.i"
 
 "$hidden_row_bytes.exit.i.i":                     ; preds = %switch.lookup, %merge53.i.i.i.i
   %common.ret.op.i.i.i.i = phi i64 [ %spec.select.i.i.i.i, %merge53.i.i.i.i ], [ %switch.load, %switch.lookup ]
-  %546 = sext i32 %.val28.val.i.i to i64
-  %547 = mul nsw i64 %common.ret.op.i.i.i.i, %546
-  %548 = load ptr, ptr %.sroa.385.0.rows.sroa_idx, align 8
-  %549 = load ptr, ptr %240, align 8
-  store i64 %547, ptr %276, align 8
-  store ptr %548, ptr %.sroa.25.0..sroa_idx.i.i.i, align 8
-  store ptr %549, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
-  store i32 1, ptr %274, align 8
-  %550 = load ptr, ptr %152, align 8
-  %.not.i.i.i186 = icmp eq ptr %550, null
+  %547 = sext i32 %.val28.val.i.i to i64
+  %548 = mul nsw i64 %common.ret.op.i.i.i.i, %547
+  %549 = load ptr, ptr %.sroa.385.0.rows.sroa_idx, align 8
+  %550 = load ptr, ptr %240, align 8
+  store i64 %548, ptr %277, align 8
+  store ptr %549, ptr %.sroa.25.0..sroa_idx.i.i.i, align 8
+  store ptr %550, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
+  store i32 1, ptr %275, align 8
+  %551 = load ptr, ptr %152, align 8
+  %.not.i.i.i186 = icmp eq ptr %551, null
   br i1 %.not.i.i.i186, label %"$Rank.watches_operations.exit.i.i205", label %then.i.i.i187
 
 "$Rank.watches_operations.exit.i.i205":           ; preds = %"$hidden_row_bytes.exit.i.i"
-  %551 = load i8, ptr %257, align 1
-  %552 = trunc i8 %551 to i1
-  %553 = xor i1 %552, true
+  %552 = load i8, ptr %257, align 1
+  %553 = trunc i8 %552 to i1
+  %554 = xor i1 %553, true
   br label %merge.i.i190
 
 then.i.i.i187:                                    ; preds = %"$hidden_row_bytes.exit.i.i"
-  %554 = getelementptr i8, ptr %550, i64 20
-  %555 = load i32, ptr %554, align 4
-  %556 = getelementptr i8, ptr %550, i64 16
-  %557 = load i32, ptr %556, align 4
-  %558 = icmp slt i32 %555, %557
-  br i1 %558, label %then.i.i.i.i202, label %"$Profile.begin_operation.exit.i.i.i188"
+  %555 = getelementptr i8, ptr %551, i64 20
+  %556 = load i32, ptr %555, align 4
+  %557 = getelementptr i8, ptr %551, i64 16
+  %558 = load i32, ptr %557, align 4
+  %559 = icmp slt i32 %556, %558
+  br i1 %559, label %then.i.i.i.i202, label %"$Profile.begin_operation.exit.i.i.i188"
 
 then.i.i.i.i202:                                  ; preds = %then.i.i.i187
-  %559 = getelementptr i8, ptr %550, i64 48
-  %560 = load ptr, ptr %559, align 8
-  %561 = sext i32 %555 to i64
-  %562 = getelementptr ptr, ptr %560, i64 %561
-  store ptr @"$string.13", ptr %562, align 8
-  %563 = load ptr, ptr %550, align 8
-  %564 = getelementptr i8, ptr %563, i64 392
-  %565 = load ptr, ptr %564, align 8
-  %566 = getelementptr i8, ptr %550, i64 8
-  %567 = load ptr, ptr %566, align 8
-  %568 = getelementptr i8, ptr %550, i64 32
-  %569 = load ptr, ptr %568, align 8
-  %570 = load i32, ptr %554, align 4
-  %571 = sext i32 %570 to i64
-  %572 = getelementptr ptr, ptr %569, i64 %571
-  %573 = load ptr, ptr %572, align 8
-  %574 = call i32 %565(ptr %567, ptr %573)
-  %.not.i.i.i.i203 = icmp eq i32 %574, 0
+  %560 = getelementptr i8, ptr %551, i64 48
+  %561 = load ptr, ptr %560, align 8
+  %562 = sext i32 %556 to i64
+  %563 = getelementptr ptr, ptr %561, i64 %562
+  store ptr @"$string.13", ptr %563, align 8
+  %564 = load ptr, ptr %551, align 8
+  %565 = getelementptr i8, ptr %564, i64 392
+  %566 = load ptr, ptr %565, align 8
+  %567 = getelementptr i8, ptr %551, i64 8
+  %568 = load ptr, ptr %567, align 8
+  %569 = getelementptr i8, ptr %551, i64 32
+  %570 = load ptr, ptr %569, align 8
+  %571 = load i32, ptr %555, align 4
+  %572 = sext i32 %571 to i64
+  %573 = getelementptr ptr, ptr %570, i64 %572
+  %574 = load ptr, ptr %573, align 8
+  %575 = call i32 %566(ptr %568, ptr %574)
+  %.not.i.i.i.i203 = icmp eq i32 %575, 0
   br i1 %.not.i.i.i.i203, label %or.rhs.i.i.i.i204, label %"$Profile.begin_operation.exit.i.i.i188"
 
 or.rhs.i.i.i.i204:                                ; preds = %then.i.i.i.i202
-  %575 = getelementptr i8, ptr %550, i64 24
-  %576 = load i8, ptr %575, align 1
-  %577 = and i8 %576, 1
+  %576 = getelementptr i8, ptr %551, i64 24
+  %577 = load i8, ptr %576, align 1
+  %578 = and i8 %577, 1
   br label %"$Profile.begin_operation.exit.i.i.i188"
 
 "$Profile.begin_operation.exit.i.i.i188":         ; preds = %or.rhs.i.i.i.i204, %then.i.i.i.i202, %then.i.i.i187
-  %.sink.i.i.i.i189 = phi i8 [ 1, %then.i.i.i.i202 ], [ %577, %or.rhs.i.i.i.i204 ], [ 1, %then.i.i.i187 ]
-  %578 = getelementptr i8, ptr %550, i64 24
-  store i8 %.sink.i.i.i.i189, ptr %578, align 1
+  %.sink.i.i.i.i189 = phi i8 [ 1, %then.i.i.i.i202 ], [ %578, %or.rhs.i.i.i.i204 ], [ 1, %then.i.i.i187 ]
+  %579 = getelementptr i8, ptr %551, i64 24
+  store i8 %.sink.i.i.i.i189, ptr %579, align 1
   br label %merge.i.i190
 
 merge.i.i190:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i188", %"$Rank.watches_operations.exit.i.i205"
-  %.not23.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i188" ], [ %553, %"$Rank.watches_operations.exit.i.i205" ]
+  %.not23.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i188" ], [ %554, %"$Rank.watches_operations.exit.i.i205" ]
   store ptr @"$string.13", ptr %183, align 8
-  store i32 %336, ptr %184, align 4
-  %579 = load i64, ptr %185, align 8
-  %580 = add i64 %579, 1
-  store i64 %580, ptr %185, align 8
-  %581 = load ptr, ptr %188, align 8
-  %582 = getelementptr i8, ptr %581, i64 296
-  %583 = load ptr, ptr %582, align 8
-  %584 = load ptr, ptr %192, align 8
-  %585 = call i32 %583(ptr %584, ptr nonnull %args.i.i177)
+  store i32 %337, ptr %184, align 4
+  %580 = load i64, ptr %185, align 8
+  %581 = add i64 %580, 1
+  store i64 %581, ptr %185, align 8
+  %582 = load ptr, ptr %188, align 8
+  %583 = getelementptr i8, ptr %582, i64 296
+  %584 = load ptr, ptr %583, align 8
+  %585 = load ptr, ptr %192, align 8
+  %586 = call i32 %584(ptr %585, ptr nonnull %args.i.i177)
   %.val.i.i191 = load i8, ptr %195, align 1
-  %586 = trunc i8 %.val.i.i191 to i1
-  %spec.select.i.i.i192 = select i1 %586, i32 9, i32 %585
-  %587 = icmp ne i32 %spec.select.i.i.i192, 0
-  %brmerge.i.i193 = or i1 %.not23.i.i, %587
+  %587 = trunc i8 %.val.i.i191 to i1
+  %spec.select.i.i.i192 = select i1 %587, i32 9, i32 %586
+  %588 = icmp ne i32 %spec.select.i.i.i192, 0
+  %brmerge.i.i193 = or i1 %.not23.i.i, %588
   br i1 %brmerge.i.i193, label %merge1.i.i198, label %then2.i.i194
 
 then2.i.i194:                                     ; preds = %merge.i.i190
-  %588 = load ptr, ptr %152, align 8
-  %.not.i30.i.i = icmp eq ptr %588, null
+  %589 = load ptr, ptr %152, align 8
+  %.not.i30.i.i = icmp eq ptr %589, null
   br i1 %.not.i30.i.i, label %merge.i.i.i195, label %then.i31.i.i
 
 then.i31.i.i:                                     ; preds = %then2.i.i194
-  %589 = getelementptr i8, ptr %588, i64 20
-  %590 = load i32, ptr %589, align 4
-  %591 = getelementptr i8, ptr %588, i64 16
-  %592 = load i32, ptr %591, align 4
-  %593 = icmp slt i32 %590, %592
-  br i1 %593, label %then.i.i32.i.i, label %merge.i.i.i195
+  %590 = getelementptr i8, ptr %589, i64 20
+  %591 = load i32, ptr %590, align 4
+  %592 = getelementptr i8, ptr %589, i64 16
+  %593 = load i32, ptr %592, align 4
+  %594 = icmp slt i32 %591, %593
+  br i1 %594, label %then.i.i32.i.i, label %merge.i.i.i195
 
 then.i.i32.i.i:                                   ; preds = %then.i31.i.i
-  %594 = load ptr, ptr %588, align 8
-  %595 = getelementptr i8, ptr %594, i64 392
-  %596 = load ptr, ptr %595, align 8
-  %597 = getelementptr i8, ptr %588, i64 8
-  %598 = load ptr, ptr %597, align 8
-  %599 = getelementptr i8, ptr %588, i64 40
-  %600 = load ptr, ptr %599, align 8
-  %601 = sext i32 %590 to i64
-  %602 = getelementptr ptr, ptr %600, i64 %601
-  %603 = load ptr, ptr %602, align 8
-  %604 = call i32 %596(ptr %598, ptr %603)
-  %.not.i.i33.i.i = icmp eq i32 %604, 0
+  %595 = load ptr, ptr %589, align 8
+  %596 = getelementptr i8, ptr %595, i64 392
+  %597 = load ptr, ptr %596, align 8
+  %598 = getelementptr i8, ptr %589, i64 8
+  %599 = load ptr, ptr %598, align 8
+  %600 = getelementptr i8, ptr %589, i64 40
+  %601 = load ptr, ptr %600, align 8
+  %602 = sext i32 %591 to i64
+  %603 = getelementptr ptr, ptr %601, i64 %602
+  %604 = load ptr, ptr %603, align 8
+  %605 = call i32 %597(ptr %599, ptr %604)
+  %.not.i.i33.i.i = icmp eq i32 %605, 0
   br i1 %.not.i.i33.i.i, label %or.rhs.i.i34.i.i, label %or.end.i.i.i.i201
 
 or.rhs.i.i34.i.i:                                 ; preds = %then.i.i32.i.i
-  %605 = getelementptr i8, ptr %588, i64 24
-  %606 = load i8, ptr %605, align 1
-  %607 = and i8 %606, 1
+  %606 = getelementptr i8, ptr %589, i64 24
+  %607 = load i8, ptr %606, align 1
+  %608 = and i8 %607, 1
   br label %or.end.i.i.i.i201
 
 or.end.i.i.i.i201:                                ; preds = %or.rhs.i.i34.i.i, %then.i.i32.i.i
-  %608 = phi i8 [ 1, %then.i.i32.i.i ], [ %607, %or.rhs.i.i34.i.i ]
-  %609 = getelementptr i8, ptr %588, i64 24
-  store i8 %608, ptr %609, align 1
-  %610 = load i32, ptr %589, align 4
-  %611 = add i32 %610, 1
-  store i32 %611, ptr %589, align 4
+  %609 = phi i8 [ 1, %then.i.i32.i.i ], [ %608, %or.rhs.i.i34.i.i ]
+  %610 = getelementptr i8, ptr %589, i64 24
+  store i8 %609, ptr %610, align 1
+  %611 = load i32, ptr %590, align 4
+  %612 = add i32 %611, 1
+  store i32 %612, ptr %590, align 4
   br label %merge.i.i.i195
 
 merge.i.i.i195:                                   ; preds = %or.end.i.i.i.i201, %then.i31.i.i, %then2.i.i194
-  %612 = load i8, ptr %257, align 1
-  %613 = trunc i8 %612 to i1
-  br i1 %613, label %then2.i.i.i197, label %merge1.i196
+  %613 = load i8, ptr %257, align 1
+  %614 = trunc i8 %613 to i1
+  br i1 %614, label %then2.i.i.i197, label %merge1.i196
 
 then2.i.i.i197:                                   ; preds = %merge.i.i.i195
-  %614 = load ptr, ptr %188, align 8
-  %615 = getelementptr i8, ptr %614, i64 128
-  %616 = load ptr, ptr %615, align 8
-  %617 = load ptr, ptr %192, align 8
-  %618 = call i32 %616(ptr %617)
+  %615 = load ptr, ptr %188, align 8
+  %616 = getelementptr i8, ptr %615, i64 128
+  %617 = load ptr, ptr %616, align 8
+  %618 = load ptr, ptr %192, align 8
+  %619 = call i32 %617(ptr %618)
   br label %merge1.i.i198
 
 merge1.i.i198:                                    ; preds = %then2.i.i.i197, %merge.i.i190
-  %code.0.i.i199 = phi i32 [ %spec.select.i.i.i192, %merge.i.i190 ], [ %618, %then2.i.i.i197 ]
+  %code.0.i.i199 = phi i32 [ %spec.select.i.i.i192, %merge.i.i190 ], [ %619, %then2.i.i.i197 ]
   %.not.i.i200 = icmp eq i32 %code.0.i.i199, 0
   br i1 %.not.i.i200, label %merge1.i196, label %"$gather_residual.exit.i"
 
 "$gather_residual.exit.i":                        ; preds = %merge1.i.i198
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i176)
   store i8 0, ptr %cause.i.i.i176, align 8
-  %619 = load ptr, ptr %188, align 8
-  %620 = getelementptr i8, ptr %619, i64 64
-  %621 = load ptr, ptr %620, align 8
-  %622 = load ptr, ptr %192, align 8
-  call void %621(ptr %622, ptr nonnull %cause.i.i.i176)
+  %620 = load ptr, ptr %188, align 8
+  %621 = getelementptr i8, ptr %620, i64 64
+  %622 = load ptr, ptr %621, align 8
+  %623 = load ptr, ptr %192, align 8
+  call void %622(ptr %623, ptr nonnull %cause.i.i.i176)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i176, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i176)
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i177)
@@ -10300,202 +10302,202 @@ merge1.i196:                                      ; preds = %merge1.i.i198, %mer
   br label %merge.i178
 
 merge.i178:                                       ; preds = %merge1.i196, %then30
-  %.val43.i179 = phi i32 [ %.val43.i179.pre, %merge1.i196 ], [ %630, %then30 ]
-  %residual_rows.0.i = phi ptr [ %277, %merge1.i196 ], [ %273, %then30 ]
-  %623 = load ptr, ptr %278, align 8
-  %624 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val43.i179, i32 %336, ptr %residual_rows.0.i, ptr %623, ptr %2)
-  %.not41.i180 = icmp eq i32 %624, 0
+  %.val43.i179 = phi i32 [ %.val43.i179.pre, %merge1.i196 ], [ %631, %then30 ]
+  %residual_rows.0.i = phi ptr [ %278, %merge1.i196 ], [ %274, %then30 ]
+  %624 = load ptr, ptr %279, align 8
+  %625 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val43.i179, i32 %337, ptr %residual_rows.0.i, ptr %624, ptr %2)
+  %.not41.i180 = icmp eq i32 %625, 0
   br i1 %.not41.i180, label %merge5.i182, label %common.ret
 
 merge5.i182:                                      ; preds = %merge.i178
-  %625 = load ptr, ptr %254, align 8
+  %626 = load ptr, ptr %254, align 8
   %.val.i183 = load i32, ptr %258, align 4
-  %626 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i183, i32 %336, ptr %279, ptr %625, ptr %2)
-  %.not42.i = icmp eq i32 %626, 0
+  %627 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i183, i32 %337, ptr %280, ptr %626, ptr %2)
+  %.not42.i = icmp eq i32 %627, 0
   br i1 %.not42.i, label %"$keep_logit_rows.exit", label %common.ret
 
 "$keep_logit_rows.exit":                          ; preds = %merge5.i182
-  %627 = load i32, ptr %258, align 4
-  %628 = load ptr, ptr %278, align 8
-  %629 = load ptr, ptr %254, align 8
-  store i32 %627, ptr %rows, align 8
+  %628 = load i32, ptr %258, align 4
+  %629 = load ptr, ptr %279, align 8
+  %630 = load ptr, ptr %254, align 8
+  store i32 %628, ptr %rows, align 8
   store i8 0, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  store ptr %628, ptr %.sroa.385.0.rows.sroa_idx, align 8
-  store ptr %629, ptr %.sroa.486.0.rows.sroa_idx, align 8
+  store ptr %629, ptr %.sroa.385.0.rows.sroa_idx, align 8
+  store ptr %630, ptr %.sroa.486.0.rows.sroa_idx, align 8
   store ptr null, ptr %.sroa.5.0.rows.sroa_idx, align 8
   br label %merge29
 
 and.lhs.true32:                                   ; preds = %merge25
-  %630 = load i32, ptr %258, align 4
-  %631 = load i32, ptr %1, align 4
-  %632 = icmp slt i32 %630, %631
-  br i1 %632, label %then30, label %merge29
+  %631 = load i32, ptr %258, align 4
+  %632 = load i32, ptr %1, align 4
+  %633 = icmp slt i32 %631, %632
+  br i1 %633, label %then30, label %merge29
 
 merge29:                                          ; preds = %"$keep_logit_rows.exit", %merge25, %and.lhs.true32
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %3)
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i207)
-  %633 = load ptr, ptr %.sroa.486.0.rows.sroa_idx, align 8
-  %634 = load ptr, ptr %280, align 8
+  %634 = load ptr, ptr %.sroa.486.0.rows.sroa_idx, align 8
   %635 = load ptr, ptr %281, align 8
-  %636 = getelementptr i8, ptr %317, i64 80
-  %637 = getelementptr i8, ptr %317, i64 96
-  %638 = load ptr, ptr %637, align 8
-  %.not.i.i208 = icmp eq ptr %638, null
+  %636 = load ptr, ptr %282, align 8
+  %637 = getelementptr i8, ptr %318, i64 80
+  %638 = getelementptr i8, ptr %318, i64 96
+  %639 = load ptr, ptr %638, align 8
+  %.not.i.i208 = icmp eq ptr %639, null
   br i1 %.not.i.i208, label %"$project_output.exit", label %"$is_fp8.exit.i209"
 
 "$is_fp8.exit.i209":                              ; preds = %merge29
-  %639 = load i32, ptr %636, align 4
-  %640 = icmp eq i32 %639, 2
-  br i1 %640, label %then.i212, label %"$project_output.exit"
+  %640 = load i32, ptr %637, align 4
+  %641 = icmp eq i32 %640, 2
+  br i1 %641, label %then.i212, label %"$project_output.exit"
 
 then.i212:                                        ; preds = %"$is_fp8.exit.i209"
-  %641 = load i32, ptr %rows, align 8
-  store i32 %641, ptr %args.i207, align 8
-  %642 = getelementptr i8, ptr %317, i64 92
-  %643 = load i32, ptr %642, align 4
-  store i32 %643, ptr %282, align 4
-  store ptr %633, ptr %283, align 8
+  %642 = load i32, ptr %rows, align 8
+  store i32 %642, ptr %args.i207, align 8
+  %643 = getelementptr i8, ptr %318, i64 92
+  %644 = load i32, ptr %643, align 4
+  store i32 %644, ptr %283, align 4
   store ptr %634, ptr %284, align 8
   store ptr %635, ptr %285, align 8
-  %644 = load ptr, ptr %152, align 8
-  %.not.i39.i = icmp eq ptr %644, null
+  store ptr %636, ptr %286, align 8
+  %645 = load ptr, ptr %152, align 8
+  %.not.i39.i = icmp eq ptr %645, null
   br i1 %.not.i39.i, label %"$Rank.watches_operations.exit.i231", label %then.i.i213
 
 "$Rank.watches_operations.exit.i231":             ; preds = %then.i212
-  %645 = load i8, ptr %257, align 1
-  %646 = trunc i8 %645 to i1
-  %647 = xor i1 %646, true
+  %646 = load i8, ptr %257, align 1
+  %647 = trunc i8 %646 to i1
+  %648 = xor i1 %647, true
   br label %merge1.i216
 
 then.i.i213:                                      ; preds = %then.i212
-  %648 = getelementptr i8, ptr %644, i64 20
-  %649 = load i32, ptr %648, align 4
-  %650 = getelementptr i8, ptr %644, i64 16
-  %651 = load i32, ptr %650, align 4
-  %652 = icmp slt i32 %649, %651
-  br i1 %652, label %then.i.i.i228, label %"$Profile.begin_operation.exit.i.i214"
+  %649 = getelementptr i8, ptr %645, i64 20
+  %650 = load i32, ptr %649, align 4
+  %651 = getelementptr i8, ptr %645, i64 16
+  %652 = load i32, ptr %651, align 4
+  %653 = icmp slt i32 %650, %652
+  br i1 %653, label %then.i.i.i228, label %"$Profile.begin_operation.exit.i.i214"
 
 then.i.i.i228:                                    ; preds = %then.i.i213
-  %653 = getelementptr i8, ptr %644, i64 48
-  %654 = load ptr, ptr %653, align 8
-  %655 = sext i32 %649 to i64
-  %656 = getelementptr ptr, ptr %654, i64 %655
-  store ptr @"$string.46", ptr %656, align 8
-  %657 = load ptr, ptr %644, align 8
-  %658 = getelementptr i8, ptr %657, i64 392
-  %659 = load ptr, ptr %658, align 8
-  %660 = getelementptr i8, ptr %644, i64 8
-  %661 = load ptr, ptr %660, align 8
-  %662 = getelementptr i8, ptr %644, i64 32
-  %663 = load ptr, ptr %662, align 8
-  %664 = load i32, ptr %648, align 4
-  %665 = sext i32 %664 to i64
-  %666 = getelementptr ptr, ptr %663, i64 %665
-  %667 = load ptr, ptr %666, align 8
-  %668 = call i32 %659(ptr %661, ptr %667)
-  %.not.i.i.i229 = icmp eq i32 %668, 0
+  %654 = getelementptr i8, ptr %645, i64 48
+  %655 = load ptr, ptr %654, align 8
+  %656 = sext i32 %650 to i64
+  %657 = getelementptr ptr, ptr %655, i64 %656
+  store ptr @"$string.46", ptr %657, align 8
+  %658 = load ptr, ptr %645, align 8
+  %659 = getelementptr i8, ptr %658, i64 392
+  %660 = load ptr, ptr %659, align 8
+  %661 = getelementptr i8, ptr %645, i64 8
+  %662 = load ptr, ptr %661, align 8
+  %663 = getelementptr i8, ptr %645, i64 32
+  %664 = load ptr, ptr %663, align 8
+  %665 = load i32, ptr %649, align 4
+  %666 = sext i32 %665 to i64
+  %667 = getelementptr ptr, ptr %664, i64 %666
+  %668 = load ptr, ptr %667, align 8
+  %669 = call i32 %660(ptr %662, ptr %668)
+  %.not.i.i.i229 = icmp eq i32 %669, 0
   br i1 %.not.i.i.i229, label %or.rhs.i.i.i230, label %"$Profile.begin_operation.exit.i.i214"
 
 or.rhs.i.i.i230:                                  ; preds = %then.i.i.i228
-  %669 = getelementptr i8, ptr %644, i64 24
-  %670 = load i8, ptr %669, align 1
-  %671 = and i8 %670, 1
+  %670 = getelementptr i8, ptr %645, i64 24
+  %671 = load i8, ptr %670, align 1
+  %672 = and i8 %671, 1
   br label %"$Profile.begin_operation.exit.i.i214"
 
 "$Profile.begin_operation.exit.i.i214":           ; preds = %or.rhs.i.i.i230, %then.i.i.i228, %then.i.i213
-  %.sink.i.i.i215 = phi i8 [ 1, %then.i.i.i228 ], [ %671, %or.rhs.i.i.i230 ], [ 1, %then.i.i213 ]
-  %672 = getelementptr i8, ptr %644, i64 24
-  store i8 %.sink.i.i.i215, ptr %672, align 1
+  %.sink.i.i.i215 = phi i8 [ 1, %then.i.i.i228 ], [ %672, %or.rhs.i.i.i230 ], [ 1, %then.i.i213 ]
+  %673 = getelementptr i8, ptr %645, i64 24
+  store i8 %.sink.i.i.i215, ptr %673, align 1
   br label %merge1.i216
 
 merge1.i216:                                      ; preds = %"$Profile.begin_operation.exit.i.i214", %"$Rank.watches_operations.exit.i231"
-  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i214" ], [ %647, %"$Rank.watches_operations.exit.i231" ]
+  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i214" ], [ %648, %"$Rank.watches_operations.exit.i231" ]
   store ptr @"$string.46", ptr %183, align 8
-  store i32 %336, ptr %184, align 4
-  %673 = load i64, ptr %185, align 8
-  %674 = add i64 %673, 1
-  store i64 %674, ptr %185, align 8
-  %675 = load ptr, ptr %188, align 8
-  %676 = getelementptr i8, ptr %675, i64 232
-  %677 = load ptr, ptr %676, align 8
-  %678 = load ptr, ptr %192, align 8
-  %679 = call i32 %677(ptr %678, ptr nonnull %args.i207)
+  store i32 %337, ptr %184, align 4
+  %674 = load i64, ptr %185, align 8
+  %675 = add i64 %674, 1
+  store i64 %675, ptr %185, align 8
+  %676 = load ptr, ptr %188, align 8
+  %677 = getelementptr i8, ptr %676, i64 232
+  %678 = load ptr, ptr %677, align 8
+  %679 = load ptr, ptr %192, align 8
+  %680 = call i32 %678(ptr %679, ptr nonnull %args.i207)
   %.val.i217 = load i8, ptr %195, align 1
-  %680 = trunc i8 %.val.i217 to i1
-  %spec.select.i.i218 = select i1 %680, i32 9, i32 %679
-  %681 = icmp ne i32 %spec.select.i.i218, 0
-  %brmerge.i219 = or i1 %.not37.i, %681
+  %681 = trunc i8 %.val.i217 to i1
+  %spec.select.i.i218 = select i1 %681, i32 9, i32 %680
+  %682 = icmp ne i32 %spec.select.i.i218, 0
+  %brmerge.i219 = or i1 %.not37.i, %682
   br i1 %brmerge.i219, label %merge4.i223, label %then5.i220
 
 then5.i220:                                       ; preds = %merge1.i216
-  %682 = load ptr, ptr %152, align 8
-  %.not.i41.i = icmp eq ptr %682, null
+  %683 = load ptr, ptr %152, align 8
+  %.not.i41.i = icmp eq ptr %683, null
   br i1 %.not.i41.i, label %merge.i.i221, label %then.i42.i
 
 then.i42.i:                                       ; preds = %then5.i220
-  %683 = getelementptr i8, ptr %682, i64 20
-  %684 = load i32, ptr %683, align 4
-  %685 = getelementptr i8, ptr %682, i64 16
-  %686 = load i32, ptr %685, align 4
-  %687 = icmp slt i32 %684, %686
-  br i1 %687, label %then.i.i43.i, label %merge.i.i221
+  %684 = getelementptr i8, ptr %683, i64 20
+  %685 = load i32, ptr %684, align 4
+  %686 = getelementptr i8, ptr %683, i64 16
+  %687 = load i32, ptr %686, align 4
+  %688 = icmp slt i32 %685, %687
+  br i1 %688, label %then.i.i43.i, label %merge.i.i221
 
 then.i.i43.i:                                     ; preds = %then.i42.i
-  %688 = load ptr, ptr %682, align 8
-  %689 = getelementptr i8, ptr %688, i64 392
-  %690 = load ptr, ptr %689, align 8
-  %691 = getelementptr i8, ptr %682, i64 8
-  %692 = load ptr, ptr %691, align 8
-  %693 = getelementptr i8, ptr %682, i64 40
-  %694 = load ptr, ptr %693, align 8
-  %695 = sext i32 %684 to i64
-  %696 = getelementptr ptr, ptr %694, i64 %695
-  %697 = load ptr, ptr %696, align 8
-  %698 = call i32 %690(ptr %692, ptr %697)
-  %.not.i.i44.i = icmp eq i32 %698, 0
+  %689 = load ptr, ptr %683, align 8
+  %690 = getelementptr i8, ptr %689, i64 392
+  %691 = load ptr, ptr %690, align 8
+  %692 = getelementptr i8, ptr %683, i64 8
+  %693 = load ptr, ptr %692, align 8
+  %694 = getelementptr i8, ptr %683, i64 40
+  %695 = load ptr, ptr %694, align 8
+  %696 = sext i32 %685 to i64
+  %697 = getelementptr ptr, ptr %695, i64 %696
+  %698 = load ptr, ptr %697, align 8
+  %699 = call i32 %691(ptr %693, ptr %698)
+  %.not.i.i44.i = icmp eq i32 %699, 0
   br i1 %.not.i.i44.i, label %or.rhs.i.i45.i, label %or.end.i.i.i227
 
 or.rhs.i.i45.i:                                   ; preds = %then.i.i43.i
-  %699 = getelementptr i8, ptr %682, i64 24
-  %700 = load i8, ptr %699, align 1
-  %701 = and i8 %700, 1
+  %700 = getelementptr i8, ptr %683, i64 24
+  %701 = load i8, ptr %700, align 1
+  %702 = and i8 %701, 1
   br label %or.end.i.i.i227
 
 or.end.i.i.i227:                                  ; preds = %or.rhs.i.i45.i, %then.i.i43.i
-  %702 = phi i8 [ 1, %then.i.i43.i ], [ %701, %or.rhs.i.i45.i ]
-  %703 = getelementptr i8, ptr %682, i64 24
-  store i8 %702, ptr %703, align 1
-  %704 = load i32, ptr %683, align 4
-  %705 = add i32 %704, 1
-  store i32 %705, ptr %683, align 4
+  %703 = phi i8 [ 1, %then.i.i43.i ], [ %702, %or.rhs.i.i45.i ]
+  %704 = getelementptr i8, ptr %683, i64 24
+  store i8 %703, ptr %704, align 1
+  %705 = load i32, ptr %684, align 4
+  %706 = add i32 %705, 1
+  store i32 %706, ptr %684, align 4
   br label %merge.i.i221
 
 merge.i.i221:                                     ; preds = %or.end.i.i.i227, %then.i42.i, %then5.i220
-  %706 = load i8, ptr %257, align 1
-  %707 = trunc i8 %706 to i1
-  br i1 %707, label %then2.i.i222, label %"$project_output.exit"
+  %707 = load i8, ptr %257, align 1
+  %708 = trunc i8 %707 to i1
+  br i1 %708, label %then2.i.i222, label %"$project_output.exit"
 
 then2.i.i222:                                     ; preds = %merge.i.i221
-  %708 = load ptr, ptr %188, align 8
-  %709 = getelementptr i8, ptr %708, i64 128
-  %710 = load ptr, ptr %709, align 8
-  %711 = load ptr, ptr %192, align 8
-  %712 = call i32 %710(ptr %711)
+  %709 = load ptr, ptr %188, align 8
+  %710 = getelementptr i8, ptr %709, i64 128
+  %711 = load ptr, ptr %710, align 8
+  %712 = load ptr, ptr %192, align 8
+  %713 = call i32 %711(ptr %712)
   br label %merge4.i223
 
 merge4.i223:                                      ; preds = %then2.i.i222, %merge1.i216
-  %code.0.i224 = phi i32 [ %spec.select.i.i218, %merge1.i216 ], [ %712, %then2.i.i222 ]
+  %code.0.i224 = phi i32 [ %spec.select.i.i218, %merge1.i216 ], [ %713, %then2.i.i222 ]
   %.not.i225 = icmp eq i32 %code.0.i224, 0
   br i1 %.not.i225, label %"$project_output.exit", label %"$project_output.exit.thread"
 
 "$project_output.exit.thread":                    ; preds = %merge4.i223
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i206)
   store i8 0, ptr %cause.i.i206, align 8
-  %713 = load ptr, ptr %188, align 8
-  %714 = getelementptr i8, ptr %713, i64 64
-  %715 = load ptr, ptr %714, align 8
-  %716 = load ptr, ptr %192, align 8
-  call void %715(ptr %716, ptr nonnull %cause.i.i206)
+  %714 = load ptr, ptr %188, align 8
+  %715 = getelementptr i8, ptr %714, i64 64
+  %716 = load ptr, ptr %715, align 8
+  %717 = load ptr, ptr %192, align 8
+  call void %716(ptr %717, ptr nonnull %cause.i.i206)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i206, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i206)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
@@ -10503,272 +10505,272 @@ merge4.i223:                                      ; preds = %then2.i.i222, %merg
   br label %common.ret
 
 "$project_output.exit":                           ; preds = %merge29, %"$is_fp8.exit.i209", %merge.i.i221, %merge4.i223
-  %717 = load ptr, ptr %240, align 8
-  store ptr %633, ptr %3, align 8
-  store ptr %634, ptr %input.sroa.2.0..sroa_idx.i, align 8
-  store ptr %635, ptr %input.sroa.3.0..sroa_idx.i, align 8
-  %718 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr nonnull @"$string.47", ptr %636, ptr nonnull byval(%29) %3, ptr %717, ptr %2)
+  %718 = load ptr, ptr %240, align 8
+  store ptr %634, ptr %3, align 8
+  store ptr %635, ptr %input.sroa.2.0..sroa_idx.i, align 8
+  store ptr %636, ptr %input.sroa.3.0..sroa_idx.i, align 8
+  %719 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %337, ptr nonnull @"$string.47", ptr %637, ptr nonnull byval(%29) %3, ptr %718, ptr %2)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i207)
-  %.not116 = icmp eq i32 %718, 0
+  %.not116 = icmp eq i32 %719, 0
   br i1 %.not116, label %merge39, label %common.ret
 
 merge39:                                          ; preds = %"$project_output.exit"
-  %719 = getelementptr i8, ptr %317, i64 120
-  %720 = getelementptr i8, ptr %317, i64 136
-  %721 = load ptr, ptr %720, align 8
-  %.not.i.i234 = icmp eq ptr %721, null
+  %720 = getelementptr i8, ptr %318, i64 120
+  %721 = getelementptr i8, ptr %318, i64 136
+  %722 = load ptr, ptr %721, align 8
+  %.not.i.i234 = icmp eq ptr %722, null
   br i1 %.not.i.i234, label %or.rhs.i, label %"$is_fp8.exit.i235"
 
 "$is_fp8.exit.i235":                              ; preds = %merge39
-  %722 = load i32, ptr %719, align 4
-  %723 = icmp eq i32 %722, 2
-  br i1 %723, label %"$is_fp8.exit.or.rhs1_crit_edge.i", label %or.rhs.i
+  %723 = load i32, ptr %720, align 4
+  %724 = icmp eq i32 %723, 2
+  br i1 %724, label %"$is_fp8.exit.or.rhs1_crit_edge.i", label %or.rhs.i
 
 "$is_fp8.exit.or.rhs1_crit_edge.i":               ; preds = %"$is_fp8.exit.i235"
-  %.phi.trans.insert.i = getelementptr i8, ptr %317, i64 264
+  %.phi.trans.insert.i = getelementptr i8, ptr %318, i64 264
   %.pre.i = load ptr, ptr %.phi.trans.insert.i, align 8
   br label %or.rhs1.i
 
 or.rhs.i:                                         ; preds = %"$is_fp8.exit.i235", %merge39
-  %724 = getelementptr i8, ptr %317, i64 264
-  %725 = load ptr, ptr %724, align 8
-  %.not.i64.i = icmp eq ptr %725, null
+  %725 = getelementptr i8, ptr %318, i64 264
+  %726 = load ptr, ptr %725, align 8
+  %.not.i64.i = icmp eq ptr %726, null
   br i1 %.not.i64.i, label %or.end.i, label %and.rhs.i65.i
 
 and.rhs.i65.i:                                    ; preds = %or.rhs.i
-  %726 = getelementptr i8, ptr %317, i64 248
-  %727 = load i32, ptr %726, align 4
-  %728 = icmp eq i32 %727, 2
+  %727 = getelementptr i8, ptr %318, i64 248
+  %728 = load i32, ptr %727, align 4
+  %729 = icmp eq i32 %728, 2
   br label %or.end.i
 
 or.end.i:                                         ; preds = %and.rhs.i65.i, %or.rhs.i
-  %729 = phi i1 [ false, %or.rhs.i ], [ %728, %and.rhs.i65.i ]
+  %730 = phi i1 [ false, %or.rhs.i ], [ %729, %and.rhs.i65.i ]
   br i1 %.not.i.i234, label %or.rhs1.i, label %"$is_plain.exit.i"
 
 "$is_plain.exit.i":                               ; preds = %or.end.i
-  %.pr.i = load i32, ptr %719, align 4
+  %.pr.i = load i32, ptr %720, align 4
   %.not84.i = icmp eq i32 %.pr.i, 2
   br i1 %.not84.i, label %or.rhs1.i, label %or.end2.i
 
 or.rhs1.i:                                        ; preds = %"$is_plain.exit.i", %or.end.i, %"$is_fp8.exit.or.rhs1_crit_edge.i"
-  %730 = phi ptr [ %725, %"$is_plain.exit.i" ], [ %.pre.i, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %725, %or.end.i ]
-  %731 = phi i1 [ %729, %"$is_plain.exit.i" ], [ true, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %729, %or.end.i ]
-  %.not.i69.i = icmp eq ptr %730, null
+  %731 = phi ptr [ %726, %"$is_plain.exit.i" ], [ %.pre.i, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %726, %or.end.i ]
+  %732 = phi i1 [ %730, %"$is_plain.exit.i" ], [ true, %"$is_fp8.exit.or.rhs1_crit_edge.i" ], [ %730, %or.end.i ]
+  %.not.i69.i = icmp eq ptr %731, null
   br i1 %.not.i69.i, label %or.end2.i, label %and.rhs.i70.i
 
 and.rhs.i70.i:                                    ; preds = %or.rhs1.i
-  %732 = getelementptr i8, ptr %317, i64 248
-  %733 = load i32, ptr %732, align 4
-  %734 = icmp ne i32 %733, 2
+  %733 = getelementptr i8, ptr %318, i64 248
+  %734 = load i32, ptr %733, align 4
+  %735 = icmp ne i32 %734, 2
   br label %or.end2.i
 
 or.end2.i:                                        ; preds = %and.rhs.i70.i, %or.rhs1.i, %"$is_plain.exit.i"
-  %735 = phi i1 [ %729, %"$is_plain.exit.i" ], [ %731, %or.rhs1.i ], [ %731, %and.rhs.i70.i ]
-  %736 = phi i1 [ true, %"$is_plain.exit.i" ], [ false, %or.rhs1.i ], [ %734, %and.rhs.i70.i ]
-  %737 = load ptr, ptr %240, align 8
-  %738 = getelementptr i8, ptr %317, i64 16
-  %739 = load ptr, ptr %738, align 8
-  %740 = load i8, ptr %317, align 1
-  %741 = trunc i8 %740 to i1
-  %742 = select i1 %741, i1 true, i1 %736
-  %743 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr %737, ptr %739, i1 zeroext %742, i1 zeroext %735, ptr %2)
-  %.not.i236 = icmp eq i32 %743, 0
+  %736 = phi i1 [ %730, %"$is_plain.exit.i" ], [ %732, %or.rhs1.i ], [ %732, %and.rhs.i70.i ]
+  %737 = phi i1 [ true, %"$is_plain.exit.i" ], [ false, %or.rhs1.i ], [ %735, %and.rhs.i70.i ]
+  %738 = load ptr, ptr %240, align 8
+  %739 = getelementptr i8, ptr %318, i64 16
+  %740 = load ptr, ptr %739, align 8
+  %741 = load i8, ptr %318, align 1
+  %742 = trunc i8 %741 to i1
+  %743 = select i1 %742, i1 true, i1 %737
+  %744 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %337, ptr %738, ptr %740, i1 zeroext %743, i1 zeroext %736, ptr %2)
+  %.not.i236 = icmp eq i32 %744, 0
   br i1 %.not.i236, label %merge.i238, label %common.ret
 
 merge.i238:                                       ; preds = %or.end2.i
-  %744 = load i8, ptr %317, align 1
-  %745 = trunc i8 %744 to i1
-  br i1 %745, label %then6.i, label %merge5.i239
+  %745 = load i8, ptr %318, align 1
+  %746 = trunc i8 %745 to i1
+  br i1 %746, label %then6.i, label %merge5.i239
 
 then6.i:                                          ; preds = %merge.i238
   %.val.i244 = load i32, ptr %rows, align 8
   %.val61.i = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
   call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i233)
   store i32 %.val.i244, ptr %args.i.i233, align 8
-  %746 = load ptr, ptr %234, align 8
-  %747 = getelementptr i8, ptr %746, i64 132
-  %748 = load i32, ptr %747, align 4
-  store i32 %748, ptr %286, align 4
-  %749 = getelementptr i8, ptr %746, i64 144
-  %750 = load i8, ptr %749, align 1
-  %751 = and i8 %750, 1
-  %spec.store.select.i.i = zext nneg i8 %751 to i32
-  store i32 %spec.store.select.i.i, ptr %287, align 8
-  %752 = getelementptr i8, ptr %746, i64 148
-  %753 = load float, ptr %752, align 4
-  store float %753, ptr %288, align 4
-  %754 = load ptr, ptr %241, align 8
-  store ptr %754, ptr %289, align 8
-  %755 = getelementptr i8, ptr %317, i64 200
+  %747 = load ptr, ptr %234, align 8
+  %748 = getelementptr i8, ptr %747, i64 132
+  %749 = load i32, ptr %748, align 4
+  store i32 %749, ptr %287, align 4
+  %750 = getelementptr i8, ptr %747, i64 144
+  %751 = load i8, ptr %750, align 1
+  %752 = and i8 %751, 1
+  %spec.store.select.i.i = zext nneg i8 %752 to i32
+  store i32 %spec.store.select.i.i, ptr %288, align 8
+  %753 = getelementptr i8, ptr %747, i64 148
+  %754 = load float, ptr %753, align 4
+  store float %754, ptr %289, align 4
+  %755 = load ptr, ptr %241, align 8
   store ptr %755, ptr %290, align 8
-  %756 = getelementptr i8, ptr %317, i64 240
-  %757 = load ptr, ptr %756, align 8
-  store ptr %757, ptr %291, align 8
-  %758 = load <2 x ptr>, ptr %292, align 8
-  store <2 x ptr> %758, ptr %293, align 8
-  %759 = getelementptr i8, ptr %317, i64 1
-  %.val44.i.i = load i8, ptr %759, align 1
-  %760 = and i8 %.val44.i.i, 1
-  %761 = zext nneg i8 %760 to i32
-  store i32 %761, ptr %295, align 8
-  %762 = trunc i8 %.val61.i to i1
-  br i1 %762, label %then2.i.i261, label %merge1.i.i245
+  %756 = getelementptr i8, ptr %318, i64 200
+  store ptr %756, ptr %291, align 8
+  %757 = getelementptr i8, ptr %318, i64 240
+  %758 = load ptr, ptr %757, align 8
+  store ptr %758, ptr %292, align 8
+  %759 = load <2 x ptr>, ptr %293, align 8
+  store <2 x ptr> %759, ptr %294, align 8
+  %760 = getelementptr i8, ptr %318, i64 1
+  %.val44.i.i = load i8, ptr %760, align 1
+  %761 = and i8 %.val44.i.i, 1
+  %762 = zext nneg i8 %761 to i32
+  store i32 %762, ptr %296, align 8
+  %763 = trunc i8 %.val61.i to i1
+  br i1 %763, label %then2.i.i261, label %merge1.i.i245
 
 then2.i.i261:                                     ; preds = %then6.i
   %.val41.i.i = load i32, ptr %0, align 4
   %.val42.i.i = load i32, ptr %108, align 4
-  %763 = xor i32 %.val41.i.i, -1
-  %764 = add i32 %.val.i244, %763
-  %765 = add i32 %764, %.val42.i.i
-  %766 = sdiv i32 %765, %.val42.i.i
-  store i32 %766, ptr %args.i.i233, align 8
-  %767 = load ptr, ptr %296, align 8
-  store ptr %767, ptr %289, align 8
-  %768 = load <2 x ptr>, ptr %297, align 8
-  store <2 x ptr> %768, ptr %293, align 8
+  %764 = xor i32 %.val41.i.i, -1
+  %765 = add i32 %.val.i244, %764
+  %766 = add i32 %765, %.val42.i.i
+  %767 = sdiv i32 %766, %.val42.i.i
+  store i32 %767, ptr %args.i.i233, align 8
+  %768 = load ptr, ptr %297, align 8
+  store ptr %768, ptr %290, align 8
+  %769 = load <2 x ptr>, ptr %298, align 8
+  store <2 x ptr> %769, ptr %294, align 8
   br label %merge1.i.i245
 
 merge1.i.i245:                                    ; preds = %then2.i.i261, %then6.i
-  %769 = load ptr, ptr %152, align 8
-  %.not.i.i.i246 = icmp eq ptr %769, null
+  %770 = load ptr, ptr %152, align 8
+  %.not.i.i.i246 = icmp eq ptr %770, null
   br i1 %.not.i.i.i246, label %"$Rank.watches_operations.exit.i.i260", label %then.i.i.i247
 
 "$Rank.watches_operations.exit.i.i260":           ; preds = %merge1.i.i245
-  %770 = load i8, ptr %257, align 1
-  %771 = trunc i8 %770 to i1
-  %772 = xor i1 %771, true
+  %771 = load i8, ptr %257, align 1
+  %772 = trunc i8 %771 to i1
+  %773 = xor i1 %772, true
   br label %merge4.i.i
 
 then.i.i.i247:                                    ; preds = %merge1.i.i245
-  %773 = getelementptr i8, ptr %769, i64 20
-  %774 = load i32, ptr %773, align 4
-  %775 = getelementptr i8, ptr %769, i64 16
-  %776 = load i32, ptr %775, align 4
-  %777 = icmp slt i32 %774, %776
-  br i1 %777, label %then.i.i.i.i257, label %"$Profile.begin_operation.exit.i.i.i248"
+  %774 = getelementptr i8, ptr %770, i64 20
+  %775 = load i32, ptr %774, align 4
+  %776 = getelementptr i8, ptr %770, i64 16
+  %777 = load i32, ptr %776, align 4
+  %778 = icmp slt i32 %775, %777
+  br i1 %778, label %then.i.i.i.i257, label %"$Profile.begin_operation.exit.i.i.i248"
 
 then.i.i.i.i257:                                  ; preds = %then.i.i.i247
-  %778 = getelementptr i8, ptr %769, i64 48
-  %779 = load ptr, ptr %778, align 8
-  %780 = sext i32 %774 to i64
-  %781 = getelementptr ptr, ptr %779, i64 %780
-  store ptr @"$string.48", ptr %781, align 8
-  %782 = load ptr, ptr %769, align 8
-  %783 = getelementptr i8, ptr %782, i64 392
-  %784 = load ptr, ptr %783, align 8
-  %785 = getelementptr i8, ptr %769, i64 8
-  %786 = load ptr, ptr %785, align 8
-  %787 = getelementptr i8, ptr %769, i64 32
-  %788 = load ptr, ptr %787, align 8
-  %789 = load i32, ptr %773, align 4
-  %790 = sext i32 %789 to i64
-  %791 = getelementptr ptr, ptr %788, i64 %790
-  %792 = load ptr, ptr %791, align 8
-  %793 = call i32 %784(ptr %786, ptr %792)
-  %.not.i.i.i.i258 = icmp eq i32 %793, 0
+  %779 = getelementptr i8, ptr %770, i64 48
+  %780 = load ptr, ptr %779, align 8
+  %781 = sext i32 %775 to i64
+  %782 = getelementptr ptr, ptr %780, i64 %781
+  store ptr @"$string.48", ptr %782, align 8
+  %783 = load ptr, ptr %770, align 8
+  %784 = getelementptr i8, ptr %783, i64 392
+  %785 = load ptr, ptr %784, align 8
+  %786 = getelementptr i8, ptr %770, i64 8
+  %787 = load ptr, ptr %786, align 8
+  %788 = getelementptr i8, ptr %770, i64 32
+  %789 = load ptr, ptr %788, align 8
+  %790 = load i32, ptr %774, align 4
+  %791 = sext i32 %790 to i64
+  %792 = getelementptr ptr, ptr %789, i64 %791
+  %793 = load ptr, ptr %792, align 8
+  %794 = call i32 %785(ptr %787, ptr %793)
+  %.not.i.i.i.i258 = icmp eq i32 %794, 0
   br i1 %.not.i.i.i.i258, label %or.rhs.i.i.i.i259, label %"$Profile.begin_operation.exit.i.i.i248"
 
 or.rhs.i.i.i.i259:                                ; preds = %then.i.i.i.i257
-  %794 = getelementptr i8, ptr %769, i64 24
-  %795 = load i8, ptr %794, align 1
-  %796 = and i8 %795, 1
+  %795 = getelementptr i8, ptr %770, i64 24
+  %796 = load i8, ptr %795, align 1
+  %797 = and i8 %796, 1
   br label %"$Profile.begin_operation.exit.i.i.i248"
 
 "$Profile.begin_operation.exit.i.i.i248":         ; preds = %or.rhs.i.i.i.i259, %then.i.i.i.i257, %then.i.i.i247
-  %.sink.i.i.i.i249 = phi i8 [ 1, %then.i.i.i.i257 ], [ %796, %or.rhs.i.i.i.i259 ], [ 1, %then.i.i.i247 ]
-  %797 = getelementptr i8, ptr %769, i64 24
-  store i8 %.sink.i.i.i.i249, ptr %797, align 1
+  %.sink.i.i.i.i249 = phi i8 [ 1, %then.i.i.i.i257 ], [ %797, %or.rhs.i.i.i.i259 ], [ 1, %then.i.i.i247 ]
+  %798 = getelementptr i8, ptr %770, i64 24
+  store i8 %.sink.i.i.i.i249, ptr %798, align 1
   br label %merge4.i.i
 
 merge4.i.i:                                       ; preds = %"$Profile.begin_operation.exit.i.i.i248", %"$Rank.watches_operations.exit.i.i260"
-  %.not39.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i248" ], [ %772, %"$Rank.watches_operations.exit.i.i260" ]
+  %.not39.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i248" ], [ %773, %"$Rank.watches_operations.exit.i.i260" ]
   store ptr @"$string.48", ptr %183, align 8
-  store i32 %336, ptr %184, align 4
-  %798 = load i64, ptr %185, align 8
-  %799 = add i64 %798, 1
-  store i64 %799, ptr %185, align 8
-  %800 = load ptr, ptr %188, align 8
-  %801 = getelementptr i8, ptr %800, i64 280
-  %802 = load ptr, ptr %801, align 8
-  %803 = load ptr, ptr %192, align 8
-  %804 = call i32 %802(ptr %803, ptr nonnull %args.i.i233)
+  store i32 %337, ptr %184, align 4
+  %799 = load i64, ptr %185, align 8
+  %800 = add i64 %799, 1
+  store i64 %800, ptr %185, align 8
+  %801 = load ptr, ptr %188, align 8
+  %802 = getelementptr i8, ptr %801, i64 280
+  %803 = load ptr, ptr %802, align 8
+  %804 = load ptr, ptr %192, align 8
+  %805 = call i32 %803(ptr %804, ptr nonnull %args.i.i233)
   %.val.i.i250 = load i8, ptr %195, align 1
-  %805 = trunc i8 %.val.i.i250 to i1
-  %spec.select.i.i.i251 = select i1 %805, i32 9, i32 %804
-  %806 = icmp ne i32 %spec.select.i.i.i251, 0
-  %brmerge.i.i252 = or i1 %.not39.i.i, %806
+  %806 = trunc i8 %.val.i.i250 to i1
+  %spec.select.i.i.i251 = select i1 %806, i32 9, i32 %805
+  %807 = icmp ne i32 %spec.select.i.i.i251, 0
+  %brmerge.i.i252 = or i1 %.not39.i.i, %807
   br i1 %brmerge.i.i252, label %merge7.i.i, label %then8.i.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
-  %807 = load ptr, ptr %152, align 8
-  %.not.i46.i.i = icmp eq ptr %807, null
+  %808 = load ptr, ptr %152, align 8
+  %.not.i46.i.i = icmp eq ptr %808, null
   br i1 %.not.i46.i.i, label %merge.i.i.i253, label %then.i47.i.i
 
 then.i47.i.i:                                     ; preds = %then8.i.i
-  %808 = getelementptr i8, ptr %807, i64 20
-  %809 = load i32, ptr %808, align 4
-  %810 = getelementptr i8, ptr %807, i64 16
-  %811 = load i32, ptr %810, align 4
-  %812 = icmp slt i32 %809, %811
-  br i1 %812, label %then.i.i48.i.i, label %merge.i.i.i253
+  %809 = getelementptr i8, ptr %808, i64 20
+  %810 = load i32, ptr %809, align 4
+  %811 = getelementptr i8, ptr %808, i64 16
+  %812 = load i32, ptr %811, align 4
+  %813 = icmp slt i32 %810, %812
+  br i1 %813, label %then.i.i48.i.i, label %merge.i.i.i253
 
 then.i.i48.i.i:                                   ; preds = %then.i47.i.i
-  %813 = load ptr, ptr %807, align 8
-  %814 = getelementptr i8, ptr %813, i64 392
-  %815 = load ptr, ptr %814, align 8
-  %816 = getelementptr i8, ptr %807, i64 8
-  %817 = load ptr, ptr %816, align 8
-  %818 = getelementptr i8, ptr %807, i64 40
-  %819 = load ptr, ptr %818, align 8
-  %820 = sext i32 %809 to i64
-  %821 = getelementptr ptr, ptr %819, i64 %820
-  %822 = load ptr, ptr %821, align 8
-  %823 = call i32 %815(ptr %817, ptr %822)
-  %.not.i.i49.i.i = icmp eq i32 %823, 0
+  %814 = load ptr, ptr %808, align 8
+  %815 = getelementptr i8, ptr %814, i64 392
+  %816 = load ptr, ptr %815, align 8
+  %817 = getelementptr i8, ptr %808, i64 8
+  %818 = load ptr, ptr %817, align 8
+  %819 = getelementptr i8, ptr %808, i64 40
+  %820 = load ptr, ptr %819, align 8
+  %821 = sext i32 %810 to i64
+  %822 = getelementptr ptr, ptr %820, i64 %821
+  %823 = load ptr, ptr %822, align 8
+  %824 = call i32 %816(ptr %818, ptr %823)
+  %.not.i.i49.i.i = icmp eq i32 %824, 0
   br i1 %.not.i.i49.i.i, label %or.rhs.i.i50.i.i, label %or.end.i.i.i.i256
 
 or.rhs.i.i50.i.i:                                 ; preds = %then.i.i48.i.i
-  %824 = getelementptr i8, ptr %807, i64 24
-  %825 = load i8, ptr %824, align 1
-  %826 = and i8 %825, 1
+  %825 = getelementptr i8, ptr %808, i64 24
+  %826 = load i8, ptr %825, align 1
+  %827 = and i8 %826, 1
   br label %or.end.i.i.i.i256
 
 or.end.i.i.i.i256:                                ; preds = %or.rhs.i.i50.i.i, %then.i.i48.i.i
-  %827 = phi i8 [ 1, %then.i.i48.i.i ], [ %826, %or.rhs.i.i50.i.i ]
-  %828 = getelementptr i8, ptr %807, i64 24
-  store i8 %827, ptr %828, align 1
-  %829 = load i32, ptr %808, align 4
-  %830 = add i32 %829, 1
-  store i32 %830, ptr %808, align 4
+  %828 = phi i8 [ 1, %then.i.i48.i.i ], [ %827, %or.rhs.i.i50.i.i ]
+  %829 = getelementptr i8, ptr %808, i64 24
+  store i8 %828, ptr %829, align 1
+  %830 = load i32, ptr %809, align 4
+  %831 = add i32 %830, 1
+  store i32 %831, ptr %809, align 4
   br label %merge.i.i.i253
 
 merge.i.i.i253:                                   ; preds = %or.end.i.i.i.i256, %then.i47.i.i, %then8.i.i
-  %831 = load i8, ptr %257, align 1
-  %832 = trunc i8 %831 to i1
-  br i1 %832, label %then2.i.i.i254, label %merge9.i
+  %832 = load i8, ptr %257, align 1
+  %833 = trunc i8 %832 to i1
+  br i1 %833, label %then2.i.i.i254, label %merge9.i
 
 then2.i.i.i254:                                   ; preds = %merge.i.i.i253
-  %833 = load ptr, ptr %188, align 8
-  %834 = getelementptr i8, ptr %833, i64 128
-  %835 = load ptr, ptr %834, align 8
-  %836 = load ptr, ptr %192, align 8
-  %837 = call i32 %835(ptr %836)
+  %834 = load ptr, ptr %188, align 8
+  %835 = getelementptr i8, ptr %834, i64 128
+  %836 = load ptr, ptr %835, align 8
+  %837 = load ptr, ptr %192, align 8
+  %838 = call i32 %836(ptr %837)
   br label %merge7.i.i
 
 merge7.i.i:                                       ; preds = %then2.i.i.i254, %merge4.i.i
-  %code.0.i.i255 = phi i32 [ %spec.select.i.i.i251, %merge4.i.i ], [ %837, %then2.i.i.i254 ]
+  %code.0.i.i255 = phi i32 [ %spec.select.i.i.i251, %merge4.i.i ], [ %838, %then2.i.i.i254 ]
   %.not.i72.i = icmp eq i32 %code.0.i.i255, 0
   br i1 %.not.i72.i, label %merge9.i, label %"$route.exit.i"
 
 "$route.exit.i":                                  ; preds = %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i232)
   store i8 0, ptr %cause.i.i.i232, align 8
-  %838 = load ptr, ptr %188, align 8
-  %839 = getelementptr i8, ptr %838, i64 64
-  %840 = load ptr, ptr %839, align 8
-  %841 = load ptr, ptr %192, align 8
-  call void %840(ptr %841, ptr nonnull %cause.i.i.i232)
+  %839 = load ptr, ptr %188, align 8
+  %840 = getelementptr i8, ptr %839, i64 64
+  %841 = load ptr, ptr %840, align 8
+  %842 = load ptr, ptr %192, align 8
+  call void %841(ptr %842, ptr nonnull %cause.i.i.i232)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i232, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i232)
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i233)
@@ -10777,251 +10779,251 @@ merge7.i.i:                                       ; preds = %then2.i.i.i254, %me
 merge9.i:                                         ; preds = %merge7.i.i, %merge.i.i.i253
   call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i233)
   %.val62.i = load ptr, ptr %234, align 8
-  %.val63.i = load i8, ptr %759, align 1
-  %842 = getelementptr i8, ptr %.val62.i, i64 132
-  %.val62.val.i = load i32, ptr %842, align 4
-  %843 = and i8 %.val63.i, 1
-  %844 = zext nneg i8 %843 to i32
-  %845 = add i32 %.val62.val.i, %844
+  %.val63.i = load i8, ptr %760, align 1
+  %843 = getelementptr i8, ptr %.val62.i, i64 132
+  %.val62.val.i = load i32, ptr %843, align 4
+  %844 = and i8 %.val63.i, 1
+  %845 = zext nneg i8 %844 to i32
+  %846 = add i32 %.val62.val.i, %845
   br label %merge5.i239
 
 merge5.i239:                                      ; preds = %merge9.i, %merge.i238
-  %choices.0.i = phi i32 [ %845, %merge9.i ], [ 0, %merge.i238 ]
-  %846 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, i32 %choices.0.i, i1 zeroext %736, ptr %2)
-  %.not60.i = icmp eq i32 %846, 0
+  %choices.0.i = phi i32 [ %846, %merge9.i ], [ 0, %merge.i238 ]
+  %847 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %337, i32 %choices.0.i, i1 zeroext %737, ptr %2)
+  %.not60.i = icmp eq i32 %847, 0
   br i1 %.not60.i, label %merge14.i, label %common.ret
 
 merge14.i:                                        ; preds = %merge5.i239
-  %847 = load i8, ptr %317, align 1
-  %848 = trunc i8 %847 to i1
-  br i1 %848, label %then19.i, label %merge18.i
+  %848 = load i8, ptr %318, align 1
+  %849 = trunc i8 %848 to i1
+  br i1 %849, label %then19.i, label %merge18.i
 
 then19.i:                                         ; preds = %merge14.i
-  %849 = load ptr, ptr %234, align 8
-  %850 = getelementptr i8, ptr %849, i64 136
-  %851 = load i32, ptr %850, align 4
-  %852 = icmp sgt i32 %851, 0
-  br i1 %852, label %and.lhs.true.i.i, label %merge.i.i240
+  %850 = load ptr, ptr %234, align 8
+  %851 = getelementptr i8, ptr %850, i64 136
+  %852 = load i32, ptr %851, align 4
+  %853 = icmp sgt i32 %852, 0
+  br i1 %853, label %and.lhs.true.i.i, label %merge.i.i240
 
 then.i.i243:                                      ; preds = %and.lhs.true.i.i
-  %853 = load ptr, ptr %298, align 8
-  %854 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr nonnull %317, ptr %853, ptr %2)
-  %.not.i79.i = icmp eq i32 %854, 0
+  %854 = load ptr, ptr %299, align 8
+  %855 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %337, ptr nonnull %318, ptr %854, ptr %2)
+  %.not.i79.i = icmp eq i32 %855, 0
   br i1 %.not.i79.i, label %merge1.i80.i, label %common.ret
 
 and.lhs.true.i.i:                                 ; preds = %then19.i
-  %855 = getelementptr i8, ptr %317, i64 1
-  %856 = load i8, ptr %855, align 1
-  %857 = trunc i8 %856 to i1
-  br i1 %857, label %merge.i.i240, label %then.i.i243
+  %856 = getelementptr i8, ptr %318, i64 1
+  %857 = load i8, ptr %856, align 1
+  %858 = trunc i8 %857 to i1
+  br i1 %858, label %merge.i.i240, label %then.i.i243
 
 merge1.i80.i:                                     ; preds = %then.i.i243
-  %858 = load ptr, ptr %298, align 8
+  %859 = load ptr, ptr %299, align 8
   %.val43.i.pre.i.i = load ptr, ptr %234, align 8
   br label %merge.i.i240
 
 merge.i.i240:                                     ; preds = %merge1.i80.i, %and.lhs.true.i.i, %then19.i
-  %.val43.i.i.i = phi ptr [ %849, %and.lhs.true.i.i ], [ %.val43.i.pre.i.i, %merge1.i80.i ], [ %849, %then19.i ]
-  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %858, %merge1.i80.i ], [ null, %then19.i ]
+  %.val43.i.i.i = phi ptr [ %850, %and.lhs.true.i.i ], [ %.val43.i.pre.i.i, %merge1.i80.i ], [ %850, %then19.i ]
+  %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %859, %merge1.i80.i ], [ null, %then19.i ]
   call void @llvm.lifetime.start.p0(i64 152, ptr nonnull %args.i.i.i)
-  %859 = load i32, ptr %rows, align 8
-  store i32 %859, ptr %args.i.i.i, align 8
-  %860 = getelementptr i8, ptr %317, i64 1
-  %.val44.i.i.i = load i8, ptr %860, align 1
-  %861 = getelementptr i8, ptr %.val43.i.i.i, i64 132
-  %.val43.val.i.i.i = load i32, ptr %861, align 4
-  %862 = and i8 %.val44.i.i.i, 1
-  %863 = zext nneg i8 %862 to i32
-  %864 = add i32 %.val43.val.i.i.i, %863
-  store i32 %864, ptr %299, align 4
-  %865 = load <2 x i32>, ptr %300, align 4
-  store <2 x i32> %865, ptr %301, align 8
-  %866 = getelementptr i8, ptr %317, i64 248
-  store ptr %866, ptr %302, align 8
-  %867 = getelementptr i8, ptr %317, i64 288
+  %860 = load i32, ptr %rows, align 8
+  store i32 %860, ptr %args.i.i.i, align 8
+  %861 = getelementptr i8, ptr %318, i64 1
+  %.val44.i.i.i = load i8, ptr %861, align 1
+  %862 = getelementptr i8, ptr %.val43.i.i.i, i64 132
+  %.val43.val.i.i.i = load i32, ptr %862, align 4
+  %863 = and i8 %.val44.i.i.i, 1
+  %864 = zext nneg i8 %863 to i32
+  %865 = add i32 %.val43.val.i.i.i, %864
+  store i32 %865, ptr %300, align 4
+  %866 = load <2 x i32>, ptr %301, align 4
+  store <2 x i32> %866, ptr %302, align 8
+  %867 = getelementptr i8, ptr %318, i64 248
   store ptr %867, ptr %303, align 8
-  %868 = getelementptr i8, ptr %317, i64 328
-  %869 = load i64, ptr %868, align 8
-  store i64 %869, ptr %304, align 8
-  %870 = getelementptr i8, ptr %317, i64 336
-  %871 = load i64, ptr %870, align 8
-  store i64 %871, ptr %305, align 8
-  %872 = getelementptr i8, ptr %317, i64 344
-  %873 = load i64, ptr %872, align 8
-  store i64 %873, ptr %306, align 8
-  %874 = getelementptr i8, ptr %317, i64 352
-  %875 = load i64, ptr %874, align 8
-  store i64 %875, ptr %307, align 8
-  store i32 -1, ptr %308, align 8
-  %876 = trunc i8 %.val44.i.i.i to i1
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %309, i8 0, i64 16, i1 false)
-  br i1 %876, label %then.i.i78.i, label %merge.i.i73.i
+  %868 = getelementptr i8, ptr %318, i64 288
+  store ptr %868, ptr %304, align 8
+  %869 = getelementptr i8, ptr %318, i64 328
+  %870 = load i64, ptr %869, align 8
+  store i64 %870, ptr %305, align 8
+  %871 = getelementptr i8, ptr %318, i64 336
+  %872 = load i64, ptr %871, align 8
+  store i64 %872, ptr %306, align 8
+  %873 = getelementptr i8, ptr %318, i64 344
+  %874 = load i64, ptr %873, align 8
+  store i64 %874, ptr %307, align 8
+  %875 = getelementptr i8, ptr %318, i64 352
+  %876 = load i64, ptr %875, align 8
+  store i64 %876, ptr %308, align 8
+  store i32 -1, ptr %309, align 8
+  %877 = trunc i8 %.val44.i.i.i to i1
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %310, i8 0, i64 16, i1 false)
+  br i1 %877, label %then.i.i78.i, label %merge.i.i73.i
 
 then.i.i78.i:                                     ; preds = %merge.i.i240
-  %877 = getelementptr i8, ptr %.val43.i.i.i, i64 128
-  %878 = load i32, ptr %877, align 4
-  store i32 %878, ptr %308, align 8
-  store ptr %719, ptr %309, align 8
-  %879 = getelementptr i8, ptr %317, i64 160
-  store ptr %879, ptr %310, align 8
+  %878 = getelementptr i8, ptr %.val43.i.i.i, i64 128
+  %879 = load i32, ptr %878, align 4
+  store i32 %879, ptr %309, align 8
+  store ptr %720, ptr %310, align 8
+  %880 = getelementptr i8, ptr %318, i64 160
+  store ptr %880, ptr %311, align 8
   br label %merge.i.i73.i
 
 merge.i.i73.i:                                    ; preds = %then.i.i78.i, %merge.i.i240
-  %880 = load <2 x ptr>, ptr %241, align 8, !noalias !32
-  %881 = load ptr, ptr %242, align 8, !noalias !32
-  %882 = load ptr, ptr %292, align 8
-  %883 = shufflevector <2 x ptr> %880, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
-  %884 = insertelement <4 x ptr> %883, ptr %881, i64 2
-  %885 = insertelement <4 x ptr> %884, ptr %882, i64 3
-  store <4 x ptr> %885, ptr %311, align 8
-  %886 = load ptr, ptr %294, align 8
-  store ptr %886, ptr %312, align 8
-  store ptr %initial.0.i.i, ptr %313, align 8
-  %887 = load ptr, ptr %240, align 8
-  store ptr %887, ptr %314, align 8
+  %881 = load <2 x ptr>, ptr %241, align 8, !noalias !32
+  %882 = load ptr, ptr %242, align 8, !noalias !32
+  %883 = load ptr, ptr %293, align 8
+  %884 = shufflevector <2 x ptr> %881, <2 x ptr> poison, <4 x i32> <i32 0, i32 1, i32 poison, i32 poison>
+  %885 = insertelement <4 x ptr> %884, ptr %882, i64 2
+  %886 = insertelement <4 x ptr> %885, ptr %883, i64 3
+  store <4 x ptr> %886, ptr %312, align 8
+  %887 = load ptr, ptr %295, align 8
+  store ptr %887, ptr %313, align 8
+  store ptr %initial.0.i.i, ptr %314, align 8
+  %888 = load ptr, ptr %240, align 8
+  store ptr %888, ptr %315, align 8
   %.val42.i.i.i = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  %888 = trunc i8 %.val42.i.i.i to i1
-  %889 = select i1 %888, i32 2, i32 1
-  store i32 %889, ptr %315, align 8
-  %890 = load ptr, ptr %152, align 8
-  %.not.i.i.i74.i = icmp eq ptr %890, null
+  %889 = trunc i8 %.val42.i.i.i to i1
+  %890 = select i1 %889, i32 2, i32 1
+  store i32 %890, ptr %316, align 8
+  %891 = load ptr, ptr %152, align 8
+  %.not.i.i.i74.i = icmp eq ptr %891, null
   br i1 %.not.i.i.i74.i, label %"$Rank.watches_operations.exit.i.i.i", label %then.i.i.i75.i
 
 "$Rank.watches_operations.exit.i.i.i":            ; preds = %merge.i.i73.i
-  %891 = load i8, ptr %257, align 1
-  %892 = trunc i8 %891 to i1
-  %893 = xor i1 %892, true
+  %892 = load i8, ptr %257, align 1
+  %893 = trunc i8 %892 to i1
+  %894 = xor i1 %893, true
   br label %merge1.i.i.i
 
 then.i.i.i75.i:                                   ; preds = %merge.i.i73.i
-  %894 = getelementptr i8, ptr %890, i64 20
-  %895 = load i32, ptr %894, align 4
-  %896 = getelementptr i8, ptr %890, i64 16
-  %897 = load i32, ptr %896, align 4
-  %898 = icmp slt i32 %895, %897
-  br i1 %898, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
+  %895 = getelementptr i8, ptr %891, i64 20
+  %896 = load i32, ptr %895, align 4
+  %897 = getelementptr i8, ptr %891, i64 16
+  %898 = load i32, ptr %897, align 4
+  %899 = icmp slt i32 %896, %898
+  br i1 %899, label %then.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 then.i.i.i.i.i:                                   ; preds = %then.i.i.i75.i
-  %899 = getelementptr i8, ptr %890, i64 48
-  %900 = load ptr, ptr %899, align 8
-  %901 = sext i32 %895 to i64
-  %902 = getelementptr ptr, ptr %900, i64 %901
-  store ptr @"$string.52", ptr %902, align 8
-  %903 = load ptr, ptr %890, align 8
-  %904 = getelementptr i8, ptr %903, i64 392
-  %905 = load ptr, ptr %904, align 8
-  %906 = getelementptr i8, ptr %890, i64 8
-  %907 = load ptr, ptr %906, align 8
-  %908 = getelementptr i8, ptr %890, i64 32
-  %909 = load ptr, ptr %908, align 8
-  %910 = load i32, ptr %894, align 4
-  %911 = sext i32 %910 to i64
-  %912 = getelementptr ptr, ptr %909, i64 %911
-  %913 = load ptr, ptr %912, align 8
-  %914 = call i32 %905(ptr %907, ptr %913)
-  %.not.i.i.i.i.i = icmp eq i32 %914, 0
+  %900 = getelementptr i8, ptr %891, i64 48
+  %901 = load ptr, ptr %900, align 8
+  %902 = sext i32 %896 to i64
+  %903 = getelementptr ptr, ptr %901, i64 %902
+  store ptr @"$string.52", ptr %903, align 8
+  %904 = load ptr, ptr %891, align 8
+  %905 = getelementptr i8, ptr %904, i64 392
+  %906 = load ptr, ptr %905, align 8
+  %907 = getelementptr i8, ptr %891, i64 8
+  %908 = load ptr, ptr %907, align 8
+  %909 = getelementptr i8, ptr %891, i64 32
+  %910 = load ptr, ptr %909, align 8
+  %911 = load i32, ptr %895, align 4
+  %912 = sext i32 %911 to i64
+  %913 = getelementptr ptr, ptr %910, i64 %912
+  %914 = load ptr, ptr %913, align 8
+  %915 = call i32 %906(ptr %908, ptr %914)
+  %.not.i.i.i.i.i = icmp eq i32 %915, 0
   br i1 %.not.i.i.i.i.i, label %or.rhs.i.i.i.i.i, label %"$Profile.begin_operation.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
-  %915 = getelementptr i8, ptr %890, i64 24
-  %916 = load i8, ptr %915, align 1
-  %917 = and i8 %916, 1
+  %916 = getelementptr i8, ptr %891, i64 24
+  %917 = load i8, ptr %916, align 1
+  %918 = and i8 %917, 1
   br label %"$Profile.begin_operation.exit.i.i.i.i"
 
 "$Profile.begin_operation.exit.i.i.i.i":          ; preds = %or.rhs.i.i.i.i.i, %then.i.i.i.i.i, %then.i.i.i75.i
-  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %917, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i75.i ]
-  %918 = getelementptr i8, ptr %890, i64 24
-  store i8 %.sink.i.i.i.i.i, ptr %918, align 1
+  %.sink.i.i.i.i.i = phi i8 [ 1, %then.i.i.i.i.i ], [ %918, %or.rhs.i.i.i.i.i ], [ 1, %then.i.i.i75.i ]
+  %919 = getelementptr i8, ptr %891, i64 24
+  store i8 %.sink.i.i.i.i.i, ptr %919, align 1
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i.i", %"$Rank.watches_operations.exit.i.i.i"
-  %.not40.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %893, %"$Rank.watches_operations.exit.i.i.i" ]
+  %.not40.i.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i.i" ], [ %894, %"$Rank.watches_operations.exit.i.i.i" ]
   store ptr @"$string.52", ptr %183, align 8
-  store i32 %336, ptr %184, align 4
-  %919 = load i64, ptr %185, align 8
-  %920 = add i64 %919, 1
-  store i64 %920, ptr %185, align 8
-  %921 = load ptr, ptr %188, align 8
-  %922 = getelementptr i8, ptr %921, i64 288
-  %923 = load ptr, ptr %922, align 8
-  %924 = load ptr, ptr %192, align 8
-  %925 = call i32 %923(ptr %924, ptr nonnull %args.i.i.i)
+  store i32 %337, ptr %184, align 4
+  %920 = load i64, ptr %185, align 8
+  %921 = add i64 %920, 1
+  store i64 %921, ptr %185, align 8
+  %922 = load ptr, ptr %188, align 8
+  %923 = getelementptr i8, ptr %922, i64 288
+  %924 = load ptr, ptr %923, align 8
+  %925 = load ptr, ptr %192, align 8
+  %926 = call i32 %924(ptr %925, ptr nonnull %args.i.i.i)
   %.val.i.i.i = load i8, ptr %195, align 1
-  %926 = trunc i8 %.val.i.i.i to i1
-  %spec.select.i.i.i.i242 = select i1 %926, i32 9, i32 %925
-  %927 = icmp ne i32 %spec.select.i.i.i.i242, 0
-  %brmerge.i.i.i = or i1 %.not40.i.i.i, %927
+  %927 = trunc i8 %.val.i.i.i to i1
+  %spec.select.i.i.i.i242 = select i1 %927, i32 9, i32 %926
+  %928 = icmp ne i32 %spec.select.i.i.i.i242, 0
+  %brmerge.i.i.i = or i1 %.not40.i.i.i, %928
   br i1 %brmerge.i.i.i, label %merge4.i.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge1.i.i.i
-  %928 = load ptr, ptr %152, align 8
-  %.not.i46.i.i.i = icmp eq ptr %928, null
+  %929 = load ptr, ptr %152, align 8
+  %.not.i46.i.i.i = icmp eq ptr %929, null
   br i1 %.not.i46.i.i.i, label %merge.i.i.i.i, label %then.i47.i.i.i
 
 then.i47.i.i.i:                                   ; preds = %then5.i.i.i
-  %929 = getelementptr i8, ptr %928, i64 20
-  %930 = load i32, ptr %929, align 4
-  %931 = getelementptr i8, ptr %928, i64 16
-  %932 = load i32, ptr %931, align 4
-  %933 = icmp slt i32 %930, %932
-  br i1 %933, label %then.i.i48.i.i.i, label %merge.i.i.i.i
+  %930 = getelementptr i8, ptr %929, i64 20
+  %931 = load i32, ptr %930, align 4
+  %932 = getelementptr i8, ptr %929, i64 16
+  %933 = load i32, ptr %932, align 4
+  %934 = icmp slt i32 %931, %933
+  br i1 %934, label %then.i.i48.i.i.i, label %merge.i.i.i.i
 
 then.i.i48.i.i.i:                                 ; preds = %then.i47.i.i.i
-  %934 = load ptr, ptr %928, align 8
-  %935 = getelementptr i8, ptr %934, i64 392
-  %936 = load ptr, ptr %935, align 8
-  %937 = getelementptr i8, ptr %928, i64 8
-  %938 = load ptr, ptr %937, align 8
-  %939 = getelementptr i8, ptr %928, i64 40
-  %940 = load ptr, ptr %939, align 8
-  %941 = sext i32 %930 to i64
-  %942 = getelementptr ptr, ptr %940, i64 %941
-  %943 = load ptr, ptr %942, align 8
-  %944 = call i32 %936(ptr %938, ptr %943)
-  %.not.i.i49.i.i.i = icmp eq i32 %944, 0
+  %935 = load ptr, ptr %929, align 8
+  %936 = getelementptr i8, ptr %935, i64 392
+  %937 = load ptr, ptr %936, align 8
+  %938 = getelementptr i8, ptr %929, i64 8
+  %939 = load ptr, ptr %938, align 8
+  %940 = getelementptr i8, ptr %929, i64 40
+  %941 = load ptr, ptr %940, align 8
+  %942 = sext i32 %931 to i64
+  %943 = getelementptr ptr, ptr %941, i64 %942
+  %944 = load ptr, ptr %943, align 8
+  %945 = call i32 %937(ptr %939, ptr %944)
+  %.not.i.i49.i.i.i = icmp eq i32 %945, 0
   br i1 %.not.i.i49.i.i.i, label %or.rhs.i.i50.i.i.i, label %or.end.i.i.i.i.i
 
 or.rhs.i.i50.i.i.i:                               ; preds = %then.i.i48.i.i.i
-  %945 = getelementptr i8, ptr %928, i64 24
-  %946 = load i8, ptr %945, align 1
-  %947 = and i8 %946, 1
+  %946 = getelementptr i8, ptr %929, i64 24
+  %947 = load i8, ptr %946, align 1
+  %948 = and i8 %947, 1
   br label %or.end.i.i.i.i.i
 
 or.end.i.i.i.i.i:                                 ; preds = %or.rhs.i.i50.i.i.i, %then.i.i48.i.i.i
-  %948 = phi i8 [ 1, %then.i.i48.i.i.i ], [ %947, %or.rhs.i.i50.i.i.i ]
-  %949 = getelementptr i8, ptr %928, i64 24
-  store i8 %948, ptr %949, align 1
-  %950 = load i32, ptr %929, align 4
-  %951 = add i32 %950, 1
-  store i32 %951, ptr %929, align 4
+  %949 = phi i8 [ 1, %then.i.i48.i.i.i ], [ %948, %or.rhs.i.i50.i.i.i ]
+  %950 = getelementptr i8, ptr %929, i64 24
+  store i8 %949, ptr %950, align 1
+  %951 = load i32, ptr %930, align 4
+  %952 = add i32 %951, 1
+  store i32 %952, ptr %930, align 4
   br label %merge.i.i.i.i
 
 merge.i.i.i.i:                                    ; preds = %or.end.i.i.i.i.i, %then.i47.i.i.i, %then5.i.i.i
-  %952 = load i8, ptr %257, align 1
-  %953 = trunc i8 %952 to i1
-  br i1 %953, label %then2.i.i.i.i, label %"$routed_experts.exit.i.i"
+  %953 = load i8, ptr %257, align 1
+  %954 = trunc i8 %953 to i1
+  br i1 %954, label %then2.i.i.i.i, label %"$routed_experts.exit.i.i"
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
-  %954 = load ptr, ptr %188, align 8
-  %955 = getelementptr i8, ptr %954, i64 128
-  %956 = load ptr, ptr %955, align 8
-  %957 = load ptr, ptr %192, align 8
-  %958 = call i32 %956(ptr %957)
+  %955 = load ptr, ptr %188, align 8
+  %956 = getelementptr i8, ptr %955, i64 128
+  %957 = load ptr, ptr %956, align 8
+  %958 = load ptr, ptr %192, align 8
+  %959 = call i32 %957(ptr %958)
   br label %merge4.i.i.i
 
 merge4.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge1.i.i.i
-  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i242, %merge1.i.i.i ], [ %958, %then2.i.i.i.i ]
+  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i242, %merge1.i.i.i ], [ %959, %then2.i.i.i.i ]
   %.not.i.i77.i = icmp eq i32 %code.0.i.i.i, 0
   br i1 %.not.i.i77.i, label %"$routed_experts.exit.i.i", label %then8.i.i.i
 
 then8.i.i.i:                                      ; preds = %merge4.i.i.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   store i8 0, ptr %cause.i.i.i.i, align 8
-  %959 = load ptr, ptr %188, align 8
-  %960 = getelementptr i8, ptr %959, i64 64
-  %961 = load ptr, ptr %960, align 8
-  %962 = load ptr, ptr %192, align 8
-  call void %961(ptr %962, ptr nonnull %cause.i.i.i.i)
+  %960 = load ptr, ptr %188, align 8
+  %961 = getelementptr i8, ptr %960, i64 64
+  %962 = load ptr, ptr %961, align 8
+  %963 = load ptr, ptr %192, align 8
+  call void %962(ptr %963, ptr nonnull %cause.i.i.i.i)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i.i, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i.i)
   br label %"$routed_experts.exit.i.i"
@@ -11032,17 +11034,17 @@ then8.i.i.i:                                      ; preds = %merge4.i.i.i
   br label %"$feed_forward_block.exit"
 
 merge18.i:                                        ; preds = %merge14.i
-  %963 = load ptr, ptr %240, align 8
-  %964 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %336, ptr nonnull %317, ptr %963, ptr %2)
+  %964 = load ptr, ptr %240, align 8
+  %965 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %337, ptr nonnull %318, ptr %964, ptr %2)
   br label %"$feed_forward_block.exit"
 
 "$feed_forward_block.exit":                       ; preds = %"$routed_experts.exit.i.i", %merge18.i
-  %common.ret.op.i237 = phi i32 [ %964, %merge18.i ], [ %common.ret.op.i.i.i, %"$routed_experts.exit.i.i" ]
+  %common.ret.op.i237 = phi i32 [ %965, %merge18.i ], [ %common.ret.op.i.i.i, %"$routed_experts.exit.i.i" ]
   %.not117 = icmp eq i32 %common.ret.op.i237, 0
   br i1 %.not117, label %forcond, label %common.ret
 
 merge14:                                          ; preds = %forcond, %merge10
-  %965 = call fastcc i32 @"$logits"(ptr nonnull %0, ptr nonnull %1, ptr nonnull %rows, ptr %2)
+  %966 = call fastcc i32 @"$logits"(ptr nonnull %0, ptr nonnull %1, ptr nonnull %rows, ptr %2)
   br label %common.ret
 }
 
@@ -41502,7 +41504,7 @@ then2.i.i78.i:                                    ; preds = %then21.i
 
 merge16.i:                                        ; preds = %merge1.i
   %82 = getelementptr i8, ptr %0, i64 8
-  %83 = call i32 %74(i32 16, ptr %82, ptr %3)
+  %83 = call i32 %74(i32 17, ptr %82, ptr %3)
   %.not.i = icmp eq i32 %83, 0
   br i1 %.not.i, label %merge24.i, label %then3
 
@@ -41523,7 +41525,7 @@ or.lhs.false31.i:                                 ; preds = %or.lhs.false32.i
 
 or.lhs.false32.i:                                 ; preds = %merge24.i
   %88 = load i32, ptr %84, align 4
-  %.not70.i = icmp eq i32 %88, 16
+  %.not70.i = icmp eq i32 %88, 17
   br i1 %.not70.i, label %or.lhs.false31.i, label %then29.i
 
 then35.i:                                         ; preds = %then29.i
