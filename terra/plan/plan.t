@@ -177,7 +177,7 @@ terra Plan:shape_workspace(message : &C.glm_message) : int32
   w.struct_size = sizeof(C.glm_workspace_shape)
   w.world_size = o.world_size
   w.max_step_tokens = o.max_step_tokens
-  w.max_sequences = o.max_batch
+  w.max_decode_rows = self.shape.max_decode_rows
   w.max_context = self.pages_per_request * o.page_size
   w.max_logit_rows = o.max_logit_rows
   w.hidden_size = c.hidden_size

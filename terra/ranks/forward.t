@@ -210,6 +210,7 @@ local terra attend(self : &Rank, plan : &StepPlan, layer : int32, message : &C.g
   args.segments.page_table = self.inputs.page_table
   args.segments.page_table_stride = plan.shape.max_pages_per_sequence
   args.segments.num_table_rows = plan.shape.max_sequences
+  args.segments.rows_per_sequence = plan.shape.rows_per_sequence
   args.num_heads = self.weights.num_local_heads
   args.layer = layer
   args.scale = [float](1.0 / C.sqrt([double](self.config.head_dim)))

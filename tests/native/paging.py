@@ -188,6 +188,7 @@ class PagedCache:
                 self.device.place(table),
                 stride,
                 len(table),
+                rows_per_sequence=1,
             ),
             num_heads=self.heads.num_heads,
             layer=layer,

@@ -193,6 +193,30 @@ def test_negative_numbers_of_tokens(device):
         device.run("linear", num_tokens=-1, matrix=placed.pointer)
 
 
+def test_no_row_a_sequence(device):
+    segments = structs()["glm_segments"](
+        num_segments=1,
+        num_decode_segments=1,
+        query_begin=device.place(np.array([0, 1], np.int32)),
+        context_length=device.place(np.ones(1, np.int32)),
+        table_row=device.place(np.zeros(1, np.int32)),
+        page_table=device.place(np.zeros(1, np.int32)),
+        page_table_stride=1,
+        num_table_rows=1,
+    )
+    cache = PagedCache(device, Heads(1, 1, 8))
+    with invalid("attention: rows_per_sequence: expected 1 to 2147483647, got 0"):
+        device.run(
+            "attention",
+            num_tokens=1,
+            segments=segments,
+            num_heads=1,
+            query=device.empty(64),
+            cache=cache.pointer,
+            output=device.empty(64),
+        )
+
+
 @pytest.mark.parametrize("part", [-1, 3])
 def test_parts_of_unknown_sums(device, part):
     placed, _ = op.matrix(device, np.zeros((4, 3)), BF16)

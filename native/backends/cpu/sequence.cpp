@@ -35,6 +35,8 @@ void expect_segments(const char* where, const glm_attention_args& args) {
   const glm_segments& segments = args.segments;
   const glm_kv_cache& cache = *args.cache;
   const int32_t count = segments.num_segments;
+  expect_range(where, "rows_per_sequence", 1, INT32_MAX,
+               segments.rows_per_sequence);
   expect_each(where, "query_begin", 0, args.num_tokens, segments.query_begin,
               int64_t{count} + 1);
   expect_each(where, "context_length", 0,

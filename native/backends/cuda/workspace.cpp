@@ -31,7 +31,7 @@ void set_workspace(glm_device& device, const glm_workspace_shape* shape,
     device.peers->set_region(
         exchanged.data, exchanged.bytes,
         collectives::region_shape(shape->world_size, shape->max_step_tokens,
-                                  shape->max_sequences));
+                                  shape->max_decode_rows));
 }
 
 }

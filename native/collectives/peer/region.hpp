@@ -46,10 +46,10 @@ inline bool are_equal(const RegionShape& a, const RegionShape& b) {
 }
 
 inline RegionShape region_shape(int32_t world_size, int32_t max_step_tokens,
-                                int32_t max_sequences) {
+                                int32_t max_decode_rows) {
   if (world_size <= 1) return {};
   const int32_t rows = std::min(max_step_tokens, kMostRows);
-  return {world_size, rows, std::min(max_sequences, rows)};
+  return {world_size, rows, std::min(max_decode_rows, rows)};
 }
 
 inline int32_t row_chunks(int64_t width) {

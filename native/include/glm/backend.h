@@ -6,7 +6,7 @@
 
 #include "status.h"
 
-#define GLM_BACKEND_ABI_VERSION 16
+#define GLM_BACKEND_ABI_VERSION 17
 #define GLM_MAX_LOGPROBS 20
 #define GLM_MAX_GATHERED 5
 #define GLM_TOKEN_IN_PROMPT 0x80000000u
@@ -211,6 +211,7 @@ typedef struct glm_segments {
   const int32_t* page_table;
   int32_t page_table_stride;
   int32_t num_table_rows;
+  int32_t rows_per_sequence;
 } glm_segments;
 
 typedef struct glm_attention_args {
@@ -343,7 +344,7 @@ typedef struct glm_workspace_shape {
   uint32_t struct_size;
   int32_t world_size;
   int32_t max_step_tokens;
-  int32_t max_sequences;
+  int32_t max_decode_rows;
   int32_t max_context;
   int32_t max_logit_rows;
   int32_t hidden_size;

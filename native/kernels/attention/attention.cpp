@@ -35,6 +35,8 @@ void expect_segments(const glm_segments& segments) {
   expect_range(kWhere, "page_table_stride", 1, INT32_MAX,
                segments.page_table_stride);
   expect_range(kWhere, "num_table_rows", 1, INT32_MAX, segments.num_table_rows);
+  expect_range(kWhere, "rows_per_sequence", 1, INT32_MAX,
+               segments.rows_per_sequence);
 }
 
 void expect_aligned(const char* what, const void* pointer) {

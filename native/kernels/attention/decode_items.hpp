@@ -34,6 +34,7 @@ struct Arguments {
   int32_t group;
   int32_t head_dim;
   int32_t page_size;
+  int32_t rows_per_sequence;
   float scale;
   bool waits_first;
   bool has_few_rows;
@@ -127,8 +128,6 @@ struct Item {
   __device__ bool is_last(int32_t split) const {
     return split + 1 == end_split;
   }
-
-  __device__ bool has_newest() const { return end_split == num_splits; }
 
   __device__ int32_t blocks_of(int32_t split) const {
     return min(kSplitBlocks,

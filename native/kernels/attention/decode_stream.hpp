@@ -122,9 +122,11 @@ struct Stream {
   __device__ int32_t num_early(const Item& item, int32_t begin,
                                int32_t count) const {
     if (has_waited) return 0;
-    const int32_t before_newest =
-        item.num_blocks() - (item.has_newest() ? 1 : 0) - begin;
-    return max(min(min(count, before_newest), S::kStages - begin), 0);
+    const int32_t context_length = shared.segments[item.segment].context_length;
+    const int32_t before_step =
+        (context_length - args.rows_per_sequence) / kBlockTokens -
+        item.begin / kBlockTokens - begin;
+    return max(min(min(count, before_step), S::kStages - begin), 0);
   }
 
   __device__ void send_item(const Item& item, int32_t page) {

@@ -149,6 +149,7 @@ Arguments arguments_of(const glm_attention_args& args) {
   result.group = args.num_heads / cache.num_kv_heads;
   result.head_dim = cache.head_dim;
   result.page_size = cache.page_size;
+  result.rows_per_sequence = segments.rows_per_sequence;
   result.scale = args.scale * ptx::kLog2E;
   result.key_scale = scales_of_layer(cache.key_scale, cache, args.layer);
   result.value_scale = scales_of_layer(cache.value_scale, cache, args.layer);

@@ -19,7 +19,7 @@ constexpr int32_t kMostScratchRows = 8192;
 int64_t decode_bytes(const glm_workspace_shape& shape) {
   decode::ScratchShape most = {};
   most.num_segments =
-      std::min<int64_t>(shape.max_sequences, decode::kSegmentsOfLaunch);
+      std::min<int64_t>(shape.max_decode_rows, decode::kSegmentsOfLaunch);
   most.splits_of_context = num_splits(counted_blocks(shape.max_context)) + 1;
   most.num_heads = shape.num_heads;
   most.num_kv_heads = shape.num_kv_heads;
@@ -64,7 +64,7 @@ int64_t reduce_add_norm_quantise_scratch_bytes(
     const glm_workspace_shape& shape) {
   return collectives::region_bytes(
       collectives::region_shape(shape.world_size, shape.max_step_tokens,
-                                shape.max_sequences),
+                                shape.max_decode_rows),
       shape.hidden_size);
 }
 

@@ -36,7 +36,7 @@ target triple = "x86_64-pc-linux-gnu"
 %30 = type { i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, i32 }
 %31 = type { i32, i32, ptr, ptr, ptr }
 %32 = type { i32, %33, i32, i32, float, ptr, ptr, ptr }
-%33 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32 }
+%33 = type { i32, i32, ptr, ptr, ptr, ptr, i32, i32, i32 }
 %34 = type { i32, i32, i32, i32, float, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 %35 = type { i32, i32, ptr, ptr, ptr }
 %36 = type { i32, ptr, ptr, ptr }
@@ -9428,13 +9428,13 @@ define internal fastcc i32 @"$forward.step"(ptr %0, ptr nocapture readonly %1, p
 entry:
   %cause.i.i.i.i = alloca %5, align 8
   %args.i.i.i = alloca %28, align 8
-  %cause.i.i.i232 = alloca %5, align 8
-  %args.i.i233 = alloca %30, align 8
-  %cause.i.i206 = alloca %5, align 8
+  %cause.i.i.i237 = alloca %5, align 8
+  %args.i.i238 = alloca %30, align 8
+  %cause.i.i211 = alloca %5, align 8
   %3 = alloca %29, align 8
-  %args.i207 = alloca %31, align 8
-  %cause.i.i.i176 = alloca %5, align 8
-  %args.i.i177 = alloca %22, align 8
+  %args.i212 = alloca %31, align 8
+  %cause.i.i.i181 = alloca %5, align 8
+  %args.i.i182 = alloca %22, align 8
   %cause.i.i154 = alloca %5, align 8
   %args.i155 = alloca %32, align 8
   %cause.i.i.i = alloca %5, align 8
@@ -9636,8 +9636,8 @@ merge4.i:                                         ; preds = %then2.i.i, %merge1.
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %then.i.i243, %merge5.i239, %or.end2.i, %merge5.i182, %merge.i178, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i", %"$gather_residual.exit.i", %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$select_tokens.exit", %"$is_scattered.exit", %merge14
-  %common.ret.op = phi i32 [ %967, %merge14 ], [ %code.0.i, %"$select_tokens.exit" ], [ %136, %"$is_scattered.exit" ], [ %code.0.i136, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i168, %"$attend.exit" ], [ %common.ret.op.i147.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i224, %"$project_output.exit.thread" ], [ %code.0.i.i199, %"$gather_residual.exit.i" ], [ %code.0.i.i255, %"$route.exit.i" ], [ %745, %or.end2.i ], [ %848, %merge5.i239 ], [ %856, %then.i.i243 ], [ %626, %merge.i178 ], [ %628, %merge5.i182 ], [ %common.ret.op.i237, %"$feed_forward_block.exit" ], [ %720, %"$project_output.exit" ], [ 0, %and.lhs.true ]
+common.ret:                                       ; preds = %then.i.i248, %merge5.i244, %or.end2.i, %merge5.i187, %merge.i183, %"$feed_forward_block.exit", %"$project_output.exit", %and.lhs.true, %"$route.exit.i", %"$gather_residual.exit.i", %"$project_output.exit.thread", %"$attend.exit", %"$store_new_heads.exit", %"$store_new_heads.exit.thread", %"$embed.exit", %"$select_tokens.exit", %"$is_scattered.exit", %merge14
+  %common.ret.op = phi i32 [ %967, %merge14 ], [ %code.0.i, %"$select_tokens.exit" ], [ %136, %"$is_scattered.exit" ], [ %code.0.i136, %"$embed.exit" ], [ %code.0.i.i, %"$store_new_heads.exit" ], [ %code.0.i170, %"$attend.exit" ], [ %common.ret.op.i147.ph, %"$store_new_heads.exit.thread" ], [ %code.0.i229, %"$project_output.exit.thread" ], [ %code.0.i.i204, %"$gather_residual.exit.i" ], [ %code.0.i.i260, %"$route.exit.i" ], [ %745, %or.end2.i ], [ %848, %merge5.i244 ], [ %856, %then.i.i248 ], [ %626, %merge.i183 ], [ %628, %merge5.i187 ], [ %common.ret.op.i242, %"$feed_forward_block.exit" ], [ %720, %"$project_output.exit" ], [ 0, %and.lhs.true ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$select_tokens.exit.thread", %entry
@@ -9929,39 +9929,39 @@ forbody.lr.ph:                                    ; preds = %merge10
   %266 = getelementptr inbounds i8, ptr %args.i155, i64 48
   %267 = getelementptr i8, ptr %1, i64 48
   %268 = getelementptr inbounds i8, ptr %args.i155, i64 52
-  %269 = getelementptr inbounds i8, ptr %args.i155, i64 56
-  %270 = getelementptr inbounds i8, ptr %args.i155, i64 60
-  %271 = getelementptr inbounds i8, ptr %args.i155, i64 64
-  %272 = getelementptr inbounds i8, ptr %args.i155, i64 72
-  %273 = getelementptr inbounds i8, ptr %args.i155, i64 80
-  %274 = getelementptr inbounds i8, ptr %args.i155, i64 88
+  %269 = getelementptr inbounds i8, ptr %args.i155, i64 64
+  %270 = getelementptr inbounds i8, ptr %args.i155, i64 68
+  %271 = getelementptr inbounds i8, ptr %args.i155, i64 72
+  %272 = getelementptr inbounds i8, ptr %args.i155, i64 80
+  %273 = getelementptr inbounds i8, ptr %args.i155, i64 88
+  %274 = getelementptr inbounds i8, ptr %args.i155, i64 96
   %275 = getelementptr i8, ptr %0, i64 1904
-  %276 = getelementptr inbounds i8, ptr %args.i.i177, i64 8
+  %276 = getelementptr inbounds i8, ptr %args.i.i182, i64 8
   %277 = getelementptr i8, ptr %0, i64 8
-  %278 = getelementptr inbounds i8, ptr %args.i.i177, i64 16
-  %.sroa.25.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i177, i64 24
-  %.sroa.3.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i177, i64 32
+  %278 = getelementptr inbounds i8, ptr %args.i.i182, i64 16
+  %.sroa.25.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i182, i64 24
+  %.sroa.3.0..sroa_idx.i.i.i = getelementptr inbounds i8, ptr %args.i.i182, i64 32
   %279 = getelementptr i8, ptr %0, i64 1944
   %280 = getelementptr i8, ptr %0, i64 1680
   %281 = getelementptr i8, ptr %0, i64 1984
   %282 = getelementptr i8, ptr %0, i64 1752
   %283 = getelementptr i8, ptr %0, i64 1760
-  %284 = getelementptr inbounds i8, ptr %args.i207, i64 4
-  %285 = getelementptr inbounds i8, ptr %args.i207, i64 8
-  %286 = getelementptr inbounds i8, ptr %args.i207, i64 16
-  %287 = getelementptr inbounds i8, ptr %args.i207, i64 24
+  %284 = getelementptr inbounds i8, ptr %args.i212, i64 4
+  %285 = getelementptr inbounds i8, ptr %args.i212, i64 8
+  %286 = getelementptr inbounds i8, ptr %args.i212, i64 16
+  %287 = getelementptr inbounds i8, ptr %args.i212, i64 24
   %input.sroa.2.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 8
   %input.sroa.3.0..sroa_idx.i = getelementptr inbounds i8, ptr %3, i64 16
-  %288 = getelementptr inbounds i8, ptr %args.i.i233, i64 4
-  %289 = getelementptr inbounds i8, ptr %args.i.i233, i64 8
-  %290 = getelementptr inbounds i8, ptr %args.i.i233, i64 12
-  %291 = getelementptr inbounds i8, ptr %args.i.i233, i64 16
-  %292 = getelementptr inbounds i8, ptr %args.i.i233, i64 24
-  %293 = getelementptr inbounds i8, ptr %args.i.i233, i64 32
+  %288 = getelementptr inbounds i8, ptr %args.i.i238, i64 4
+  %289 = getelementptr inbounds i8, ptr %args.i.i238, i64 8
+  %290 = getelementptr inbounds i8, ptr %args.i.i238, i64 12
+  %291 = getelementptr inbounds i8, ptr %args.i.i238, i64 16
+  %292 = getelementptr inbounds i8, ptr %args.i.i238, i64 24
+  %293 = getelementptr inbounds i8, ptr %args.i.i238, i64 32
   %294 = getelementptr i8, ptr %0, i64 1808
-  %295 = getelementptr inbounds i8, ptr %args.i.i233, i64 40
+  %295 = getelementptr inbounds i8, ptr %args.i.i238, i64 40
   %296 = getelementptr i8, ptr %0, i64 1816
-  %297 = getelementptr inbounds i8, ptr %args.i.i233, i64 56
+  %297 = getelementptr inbounds i8, ptr %args.i.i238, i64 56
   %298 = getelementptr i8, ptr %0, i64 1720
   %299 = getelementptr i8, ptr %0, i64 1824
   %300 = getelementptr i8, ptr %0, i64 1800
@@ -10242,7 +10242,7 @@ and.lhs.true:                                     ; preds = %merge16
   br i1 %439, label %common.ret, label %merge20
 
 merge20:                                          ; preds = %merge16, %and.lhs.true
-  call void @llvm.lifetime.start.p0(i64 96, ptr nonnull %args.i155)
+  call void @llvm.lifetime.start.p0(i64 104, ptr nonnull %args.i155)
   %440 = load i32, ptr %1, align 4
   store i32 %440, ptr %args.i155, align 8
   %441 = load <2 x i32>, ptr %259, align 4
@@ -10262,8 +10262,8 @@ merge20:                                          ; preds = %merge16, %and.lhs.t
   store ptr %450, ptr %264, align 8
   %451 = load i32, ptr %265, align 4
   store i32 %451, ptr %266, align 8
-  %452 = load i32, ptr %267, align 4
-  store i32 %452, ptr %268, align 4
+  %452 = load <2 x i32>, ptr %267, align 4
+  store <2 x i32> %452, ptr %268, align 4
   %453 = load i32, ptr %244, align 4
   store i32 %453, ptr %269, align 8
   store i32 %338, ptr %270, align 4
@@ -10282,9 +10282,9 @@ merge20:                                          ; preds = %merge16, %and.lhs.t
   store ptr %462, ptr %274, align 8
   %463 = load ptr, ptr %152, align 8
   %.not.i.i156 = icmp eq ptr %463, null
-  br i1 %.not.i.i156, label %"$Rank.watches_operations.exit.i175", label %then.i.i157
+  br i1 %.not.i.i156, label %"$Rank.watches_operations.exit.i180", label %then.i.i157
 
-"$Rank.watches_operations.exit.i175":             ; preds = %merge20
+"$Rank.watches_operations.exit.i180":             ; preds = %merge20
   %464 = load i8, ptr %257, align 1
   %465 = trunc i8 %464 to i1
   %466 = xor i1 %465, true
@@ -10296,9 +10296,9 @@ then.i.i157:                                      ; preds = %merge20
   %469 = getelementptr i8, ptr %463, i64 16
   %470 = load i32, ptr %469, align 4
   %471 = icmp slt i32 %468, %470
-  br i1 %471, label %then.i.i.i172, label %"$Profile.begin_operation.exit.i.i158"
+  br i1 %471, label %then.i.i.i177, label %"$Profile.begin_operation.exit.i.i158"
 
-then.i.i.i172:                                    ; preds = %then.i.i157
+then.i.i.i177:                                    ; preds = %then.i.i157
   %472 = getelementptr i8, ptr %463, i64 48
   %473 = load ptr, ptr %472, align 8
   %474 = sext i32 %468 to i64
@@ -10316,23 +10316,23 @@ then.i.i.i172:                                    ; preds = %then.i.i157
   %485 = getelementptr ptr, ptr %482, i64 %484
   %486 = load ptr, ptr %485, align 8
   %487 = call i32 %478(ptr %480, ptr %486)
-  %.not.i.i.i173 = icmp eq i32 %487, 0
-  br i1 %.not.i.i.i173, label %or.rhs.i.i.i174, label %"$Profile.begin_operation.exit.i.i158"
+  %.not.i.i.i178 = icmp eq i32 %487, 0
+  br i1 %.not.i.i.i178, label %or.rhs.i.i.i179, label %"$Profile.begin_operation.exit.i.i158"
 
-or.rhs.i.i.i174:                                  ; preds = %then.i.i.i172
+or.rhs.i.i.i179:                                  ; preds = %then.i.i.i177
   %488 = getelementptr i8, ptr %463, i64 24
   %489 = load i8, ptr %488, align 1
   %490 = and i8 %489, 1
   br label %"$Profile.begin_operation.exit.i.i158"
 
-"$Profile.begin_operation.exit.i.i158":           ; preds = %or.rhs.i.i.i174, %then.i.i.i172, %then.i.i157
-  %.sink.i.i.i159 = phi i8 [ 1, %then.i.i.i172 ], [ %490, %or.rhs.i.i.i174 ], [ 1, %then.i.i157 ]
+"$Profile.begin_operation.exit.i.i158":           ; preds = %or.rhs.i.i.i179, %then.i.i.i177, %then.i.i157
+  %.sink.i.i.i159 = phi i8 [ 1, %then.i.i.i177 ], [ %490, %or.rhs.i.i.i179 ], [ 1, %then.i.i157 ]
   %491 = getelementptr i8, ptr %463, i64 24
   store i8 %.sink.i.i.i159, ptr %491, align 1
   br label %merge.i160
 
-merge.i160:                                       ; preds = %"$Profile.begin_operation.exit.i.i158", %"$Rank.watches_operations.exit.i175"
-  %.not33.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i158" ], [ %466, %"$Rank.watches_operations.exit.i175" ]
+merge.i160:                                       ; preds = %"$Profile.begin_operation.exit.i.i158", %"$Rank.watches_operations.exit.i180"
+  %.not34.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i158" ], [ %466, %"$Rank.watches_operations.exit.i180" ]
   store ptr @"$string.45", ptr %183, align 8
   store i32 %338, ptr %184, align 4
   %492 = load i64, ptr %185, align 8
@@ -10347,23 +10347,23 @@ merge.i160:                                       ; preds = %"$Profile.begin_ope
   %499 = trunc i8 %.val.i161 to i1
   %spec.select.i.i162 = select i1 %499, i32 9, i32 %498
   %500 = icmp ne i32 %spec.select.i.i162, 0
-  %brmerge.i163 = or i1 %.not33.i, %500
-  br i1 %brmerge.i163, label %merge1.i167, label %then2.i
+  %brmerge.i163 = or i1 %.not34.i, %500
+  br i1 %brmerge.i163, label %merge1.i169, label %then2.i
 
 then2.i:                                          ; preds = %merge.i160
   %501 = load ptr, ptr %152, align 8
-  %.not.i36.i = icmp eq ptr %501, null
-  br i1 %.not.i36.i, label %merge.i.i164, label %then.i37.i
+  %.not.i37.i164 = icmp eq ptr %501, null
+  br i1 %.not.i37.i164, label %merge.i.i166, label %then.i38.i165
 
-then.i37.i:                                       ; preds = %then2.i
+then.i38.i165:                                    ; preds = %then2.i
   %502 = getelementptr i8, ptr %501, i64 20
   %503 = load i32, ptr %502, align 4
   %504 = getelementptr i8, ptr %501, i64 16
   %505 = load i32, ptr %504, align 4
   %506 = icmp slt i32 %503, %505
-  br i1 %506, label %then.i.i38.i, label %merge.i.i164
+  br i1 %506, label %then.i.i39.i173, label %merge.i.i166
 
-then.i.i38.i:                                     ; preds = %then.i37.i
+then.i.i39.i173:                                  ; preds = %then.i38.i165
   %507 = load ptr, ptr %501, align 8
   %508 = getelementptr i8, ptr %507, i64 392
   %509 = load ptr, ptr %508, align 8
@@ -10375,43 +10375,43 @@ then.i.i38.i:                                     ; preds = %then.i37.i
   %515 = getelementptr ptr, ptr %513, i64 %514
   %516 = load ptr, ptr %515, align 8
   %517 = call i32 %509(ptr %511, ptr %516)
-  %.not.i.i39.i = icmp eq i32 %517, 0
-  br i1 %.not.i.i39.i, label %or.rhs.i.i40.i, label %or.end.i.i.i171
+  %.not.i.i40.i174 = icmp eq i32 %517, 0
+  br i1 %.not.i.i40.i174, label %or.rhs.i.i41.i176, label %or.end.i.i.i175
 
-or.rhs.i.i40.i:                                   ; preds = %then.i.i38.i
+or.rhs.i.i41.i176:                                ; preds = %then.i.i39.i173
   %518 = getelementptr i8, ptr %501, i64 24
   %519 = load i8, ptr %518, align 1
   %520 = and i8 %519, 1
-  br label %or.end.i.i.i171
+  br label %or.end.i.i.i175
 
-or.end.i.i.i171:                                  ; preds = %or.rhs.i.i40.i, %then.i.i38.i
-  %521 = phi i8 [ 1, %then.i.i38.i ], [ %520, %or.rhs.i.i40.i ]
+or.end.i.i.i175:                                  ; preds = %or.rhs.i.i41.i176, %then.i.i39.i173
+  %521 = phi i8 [ 1, %then.i.i39.i173 ], [ %520, %or.rhs.i.i41.i176 ]
   %522 = getelementptr i8, ptr %501, i64 24
   store i8 %521, ptr %522, align 1
   %523 = load i32, ptr %502, align 4
   %524 = add i32 %523, 1
   store i32 %524, ptr %502, align 4
-  br label %merge.i.i164
+  br label %merge.i.i166
 
-merge.i.i164:                                     ; preds = %or.end.i.i.i171, %then.i37.i, %then2.i
+merge.i.i166:                                     ; preds = %or.end.i.i.i175, %then.i38.i165, %then2.i
   %525 = load i8, ptr %257, align 1
   %526 = trunc i8 %525 to i1
-  br i1 %526, label %then2.i.i166, label %merge25
+  br i1 %526, label %then2.i.i168, label %merge25
 
-then2.i.i166:                                     ; preds = %merge.i.i164
+then2.i.i168:                                     ; preds = %merge.i.i166
   %527 = load ptr, ptr %188, align 8
   %528 = getelementptr i8, ptr %527, i64 128
   %529 = load ptr, ptr %528, align 8
   %530 = load ptr, ptr %192, align 8
   %531 = call i32 %529(ptr %530)
-  br label %merge1.i167
+  br label %merge1.i169
 
-merge1.i167:                                      ; preds = %then2.i.i166, %merge.i160
-  %code.0.i168 = phi i32 [ %spec.select.i.i162, %merge.i160 ], [ %531, %then2.i.i166 ]
-  %.not.i169 = icmp eq i32 %code.0.i168, 0
-  br i1 %.not.i169, label %merge25, label %"$attend.exit"
+merge1.i169:                                      ; preds = %then2.i.i168, %merge.i160
+  %code.0.i170 = phi i32 [ %spec.select.i.i162, %merge.i160 ], [ %531, %then2.i.i168 ]
+  %.not.i171 = icmp eq i32 %code.0.i170, 0
+  br i1 %.not.i171, label %merge25, label %"$attend.exit"
 
-"$attend.exit":                                   ; preds = %merge1.i167
+"$attend.exit":                                   ; preds = %merge1.i169
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i154)
   store i8 0, ptr %cause.i.i154, align 8
   %532 = load ptr, ptr %188, align 8
@@ -10421,20 +10421,20 @@ merge1.i167:                                      ; preds = %then2.i.i166, %merg
   call void %534(ptr %535, ptr nonnull %cause.i.i154)
   call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i154, ptr %2)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i154)
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i155)
+  call void @llvm.lifetime.end.p0(i64 104, ptr nonnull %args.i155)
   br label %common.ret
 
-merge25:                                          ; preds = %merge1.i167, %merge.i.i164
-  call void @llvm.lifetime.end.p0(i64 96, ptr nonnull %args.i155)
+merge25:                                          ; preds = %merge1.i169, %merge.i.i166
+  call void @llvm.lifetime.end.p0(i64 104, ptr nonnull %args.i155)
   br i1 %325, label %and.lhs.true32, label %merge29
 
 then30:                                           ; preds = %and.lhs.true32
   %536 = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
   %537 = trunc i8 %536 to i1
-  br i1 %537, label %then.i185, label %merge.i178
+  br i1 %537, label %then.i190, label %merge.i183
 
-then.i185:                                        ; preds = %then30
-  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %args.i.i177)
+then.i190:                                        ; preds = %then30
+  call void @llvm.lifetime.start.p0(i64 136, ptr nonnull %args.i.i182)
   %.val25.i.i = load i32, ptr %108, align 4
   %.val26.i.i = load i32, ptr %rows, align 8
   %538 = sext i32 %.val26.i.i to i64
@@ -10444,7 +10444,7 @@ then.i185:                                        ; preds = %then30
   %542 = sdiv i64 %541, %539
   %sext.i.i = shl i64 %542, 32
   %543 = ashr exact i64 %sext.i.i, 32
-  store i64 %543, ptr %args.i.i177, align 8
+  store i64 %543, ptr %args.i.i182, align 8
   %.val27.i.i = load i32, ptr %277, align 4
   %.val28.i.i = load ptr, ptr %234, align 8
   %544 = getelementptr i8, ptr %.val28.i.i, i64 64
@@ -10452,12 +10452,12 @@ then.i185:                                        ; preds = %then30
   %545 = icmp ult i32 %.val27.i.i, 32
   br i1 %545, label %switch.hole_check, label %merge53.i.i.i.i
 
-merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %then.i185
+merge53.i.i.i.i:                                  ; preds = %switch.hole_check, %then.i190
   %546 = icmp eq i32 %.val27.i.i, 32
   %spec.select.i.i.i.i = select i1 %546, i64 8, i64 0
   br label %"$hidden_row_bytes.exit.i.i"
 
-switch.hole_check:                                ; preds = %then.i185
+switch.hole_check:                                ; preds = %then.i190
   %switch.shifted = lshr i32 -1048569, %.val27.i.i
   %switch.lobit = trunc i32 %switch.shifted to i1
   br i1 %switch.lobit, label %switch.lookup, label %merge53.i.i.i.i
@@ -10479,24 +10479,24 @@ switch.lookup:                                    ; preds = %switch.hole_check
   store ptr %551, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
   store i32 1, ptr %276, align 8
   %552 = load ptr, ptr %152, align 8
-  %.not.i.i.i186 = icmp eq ptr %552, null
-  br i1 %.not.i.i.i186, label %"$Rank.watches_operations.exit.i.i205", label %then.i.i.i187
+  %.not.i.i.i191 = icmp eq ptr %552, null
+  br i1 %.not.i.i.i191, label %"$Rank.watches_operations.exit.i.i210", label %then.i.i.i192
 
-"$Rank.watches_operations.exit.i.i205":           ; preds = %"$hidden_row_bytes.exit.i.i"
+"$Rank.watches_operations.exit.i.i210":           ; preds = %"$hidden_row_bytes.exit.i.i"
   %553 = load i8, ptr %257, align 1
   %554 = trunc i8 %553 to i1
   %555 = xor i1 %554, true
-  br label %merge.i.i190
+  br label %merge.i.i195
 
-then.i.i.i187:                                    ; preds = %"$hidden_row_bytes.exit.i.i"
+then.i.i.i192:                                    ; preds = %"$hidden_row_bytes.exit.i.i"
   %556 = getelementptr i8, ptr %552, i64 20
   %557 = load i32, ptr %556, align 4
   %558 = getelementptr i8, ptr %552, i64 16
   %559 = load i32, ptr %558, align 4
   %560 = icmp slt i32 %557, %559
-  br i1 %560, label %then.i.i.i.i202, label %"$Profile.begin_operation.exit.i.i.i188"
+  br i1 %560, label %then.i.i.i.i207, label %"$Profile.begin_operation.exit.i.i.i193"
 
-then.i.i.i.i202:                                  ; preds = %then.i.i.i187
+then.i.i.i.i207:                                  ; preds = %then.i.i.i192
   %561 = getelementptr i8, ptr %552, i64 48
   %562 = load ptr, ptr %561, align 8
   %563 = sext i32 %557 to i64
@@ -10514,23 +10514,23 @@ then.i.i.i.i202:                                  ; preds = %then.i.i.i187
   %574 = getelementptr ptr, ptr %571, i64 %573
   %575 = load ptr, ptr %574, align 8
   %576 = call i32 %567(ptr %569, ptr %575)
-  %.not.i.i.i.i203 = icmp eq i32 %576, 0
-  br i1 %.not.i.i.i.i203, label %or.rhs.i.i.i.i204, label %"$Profile.begin_operation.exit.i.i.i188"
+  %.not.i.i.i.i208 = icmp eq i32 %576, 0
+  br i1 %.not.i.i.i.i208, label %or.rhs.i.i.i.i209, label %"$Profile.begin_operation.exit.i.i.i193"
 
-or.rhs.i.i.i.i204:                                ; preds = %then.i.i.i.i202
+or.rhs.i.i.i.i209:                                ; preds = %then.i.i.i.i207
   %577 = getelementptr i8, ptr %552, i64 24
   %578 = load i8, ptr %577, align 1
   %579 = and i8 %578, 1
-  br label %"$Profile.begin_operation.exit.i.i.i188"
+  br label %"$Profile.begin_operation.exit.i.i.i193"
 
-"$Profile.begin_operation.exit.i.i.i188":         ; preds = %or.rhs.i.i.i.i204, %then.i.i.i.i202, %then.i.i.i187
-  %.sink.i.i.i.i189 = phi i8 [ 1, %then.i.i.i.i202 ], [ %579, %or.rhs.i.i.i.i204 ], [ 1, %then.i.i.i187 ]
+"$Profile.begin_operation.exit.i.i.i193":         ; preds = %or.rhs.i.i.i.i209, %then.i.i.i.i207, %then.i.i.i192
+  %.sink.i.i.i.i194 = phi i8 [ 1, %then.i.i.i.i207 ], [ %579, %or.rhs.i.i.i.i209 ], [ 1, %then.i.i.i192 ]
   %580 = getelementptr i8, ptr %552, i64 24
-  store i8 %.sink.i.i.i.i189, ptr %580, align 1
-  br label %merge.i.i190
+  store i8 %.sink.i.i.i.i194, ptr %580, align 1
+  br label %merge.i.i195
 
-merge.i.i190:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i188", %"$Rank.watches_operations.exit.i.i205"
-  %.not23.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i188" ], [ %555, %"$Rank.watches_operations.exit.i.i205" ]
+merge.i.i195:                                     ; preds = %"$Profile.begin_operation.exit.i.i.i193", %"$Rank.watches_operations.exit.i.i210"
+  %.not23.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i193" ], [ %555, %"$Rank.watches_operations.exit.i.i210" ]
   store ptr @"$string.13", ptr %183, align 8
   store i32 %338, ptr %184, align 4
   %581 = load i64, ptr %185, align 8
@@ -10540,26 +10540,26 @@ merge.i.i190:                                     ; preds = %"$Profile.begin_ope
   %584 = getelementptr i8, ptr %583, i64 296
   %585 = load ptr, ptr %584, align 8
   %586 = load ptr, ptr %192, align 8
-  %587 = call i32 %585(ptr %586, ptr nonnull %args.i.i177)
-  %.val.i.i191 = load i8, ptr %195, align 1
-  %588 = trunc i8 %.val.i.i191 to i1
-  %spec.select.i.i.i192 = select i1 %588, i32 9, i32 %587
-  %589 = icmp ne i32 %spec.select.i.i.i192, 0
-  %brmerge.i.i193 = or i1 %.not23.i.i, %589
-  br i1 %brmerge.i.i193, label %merge1.i.i198, label %then2.i.i194
+  %587 = call i32 %585(ptr %586, ptr nonnull %args.i.i182)
+  %.val.i.i196 = load i8, ptr %195, align 1
+  %588 = trunc i8 %.val.i.i196 to i1
+  %spec.select.i.i.i197 = select i1 %588, i32 9, i32 %587
+  %589 = icmp ne i32 %spec.select.i.i.i197, 0
+  %brmerge.i.i198 = or i1 %.not23.i.i, %589
+  br i1 %brmerge.i.i198, label %merge1.i.i203, label %then2.i.i199
 
-then2.i.i194:                                     ; preds = %merge.i.i190
+then2.i.i199:                                     ; preds = %merge.i.i195
   %590 = load ptr, ptr %152, align 8
   %.not.i30.i.i = icmp eq ptr %590, null
-  br i1 %.not.i30.i.i, label %merge.i.i.i195, label %then.i31.i.i
+  br i1 %.not.i30.i.i, label %merge.i.i.i200, label %then.i31.i.i
 
-then.i31.i.i:                                     ; preds = %then2.i.i194
+then.i31.i.i:                                     ; preds = %then2.i.i199
   %591 = getelementptr i8, ptr %590, i64 20
   %592 = load i32, ptr %591, align 4
   %593 = getelementptr i8, ptr %590, i64 16
   %594 = load i32, ptr %593, align 4
   %595 = icmp slt i32 %592, %594
-  br i1 %595, label %then.i.i32.i.i, label %merge.i.i.i195
+  br i1 %595, label %then.i.i32.i.i, label %merge.i.i.i200
 
 then.i.i32.i.i:                                   ; preds = %then.i31.i.i
   %596 = load ptr, ptr %590, align 8
@@ -10574,75 +10574,75 @@ then.i.i32.i.i:                                   ; preds = %then.i31.i.i
   %605 = load ptr, ptr %604, align 8
   %606 = call i32 %598(ptr %600, ptr %605)
   %.not.i.i33.i.i = icmp eq i32 %606, 0
-  br i1 %.not.i.i33.i.i, label %or.rhs.i.i34.i.i, label %or.end.i.i.i.i201
+  br i1 %.not.i.i33.i.i, label %or.rhs.i.i34.i.i, label %or.end.i.i.i.i206
 
 or.rhs.i.i34.i.i:                                 ; preds = %then.i.i32.i.i
   %607 = getelementptr i8, ptr %590, i64 24
   %608 = load i8, ptr %607, align 1
   %609 = and i8 %608, 1
-  br label %or.end.i.i.i.i201
+  br label %or.end.i.i.i.i206
 
-or.end.i.i.i.i201:                                ; preds = %or.rhs.i.i34.i.i, %then.i.i32.i.i
+or.end.i.i.i.i206:                                ; preds = %or.rhs.i.i34.i.i, %then.i.i32.i.i
   %610 = phi i8 [ 1, %then.i.i32.i.i ], [ %609, %or.rhs.i.i34.i.i ]
   %611 = getelementptr i8, ptr %590, i64 24
   store i8 %610, ptr %611, align 1
   %612 = load i32, ptr %591, align 4
   %613 = add i32 %612, 1
   store i32 %613, ptr %591, align 4
-  br label %merge.i.i.i195
+  br label %merge.i.i.i200
 
-merge.i.i.i195:                                   ; preds = %or.end.i.i.i.i201, %then.i31.i.i, %then2.i.i194
+merge.i.i.i200:                                   ; preds = %or.end.i.i.i.i206, %then.i31.i.i, %then2.i.i199
   %614 = load i8, ptr %257, align 1
   %615 = trunc i8 %614 to i1
-  br i1 %615, label %then2.i.i.i197, label %merge1.i196
+  br i1 %615, label %then2.i.i.i202, label %merge1.i201
 
-then2.i.i.i197:                                   ; preds = %merge.i.i.i195
+then2.i.i.i202:                                   ; preds = %merge.i.i.i200
   %616 = load ptr, ptr %188, align 8
   %617 = getelementptr i8, ptr %616, i64 128
   %618 = load ptr, ptr %617, align 8
   %619 = load ptr, ptr %192, align 8
   %620 = call i32 %618(ptr %619)
-  br label %merge1.i.i198
+  br label %merge1.i.i203
 
-merge1.i.i198:                                    ; preds = %then2.i.i.i197, %merge.i.i190
-  %code.0.i.i199 = phi i32 [ %spec.select.i.i.i192, %merge.i.i190 ], [ %620, %then2.i.i.i197 ]
-  %.not.i.i200 = icmp eq i32 %code.0.i.i199, 0
-  br i1 %.not.i.i200, label %merge1.i196, label %"$gather_residual.exit.i"
+merge1.i.i203:                                    ; preds = %then2.i.i.i202, %merge.i.i195
+  %code.0.i.i204 = phi i32 [ %spec.select.i.i.i197, %merge.i.i195 ], [ %620, %then2.i.i.i202 ]
+  %.not.i.i205 = icmp eq i32 %code.0.i.i204, 0
+  br i1 %.not.i.i205, label %merge1.i201, label %"$gather_residual.exit.i"
 
-"$gather_residual.exit.i":                        ; preds = %merge1.i.i198
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i176)
-  store i8 0, ptr %cause.i.i.i176, align 8
+"$gather_residual.exit.i":                        ; preds = %merge1.i.i203
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i181)
+  store i8 0, ptr %cause.i.i.i181, align 8
   %621 = load ptr, ptr %188, align 8
   %622 = getelementptr i8, ptr %621, i64 64
   %623 = load ptr, ptr %622, align 8
   %624 = load ptr, ptr %192, align 8
-  call void %623(ptr %624, ptr nonnull %cause.i.i.i176)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i176, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i176)
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i177)
+  call void %623(ptr %624, ptr nonnull %cause.i.i.i181)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i181, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i181)
+  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i182)
   br label %common.ret
 
-merge1.i196:                                      ; preds = %merge1.i.i198, %merge.i.i.i195
-  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i177)
-  %.val43.i179.pre = load i32, ptr %258, align 4
-  br label %merge.i178
+merge1.i201:                                      ; preds = %merge1.i.i203, %merge.i.i.i200
+  call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %args.i.i182)
+  %.val43.i184.pre = load i32, ptr %258, align 4
+  br label %merge.i183
 
-merge.i178:                                       ; preds = %merge1.i196, %then30
-  %.val43.i179 = phi i32 [ %.val43.i179.pre, %merge1.i196 ], [ %632, %then30 ]
-  %residual_rows.0.i = phi ptr [ %279, %merge1.i196 ], [ %275, %then30 ]
+merge.i183:                                       ; preds = %merge1.i201, %then30
+  %.val43.i184 = phi i32 [ %.val43.i184.pre, %merge1.i201 ], [ %632, %then30 ]
+  %residual_rows.0.i = phi ptr [ %279, %merge1.i201 ], [ %275, %then30 ]
   %625 = load ptr, ptr %280, align 8
-  %626 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val43.i179, i32 %338, ptr %residual_rows.0.i, ptr %625, ptr %2)
-  %.not41.i180 = icmp eq i32 %626, 0
-  br i1 %.not41.i180, label %merge5.i182, label %common.ret
+  %626 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val43.i184, i32 %338, ptr %residual_rows.0.i, ptr %625, ptr %2)
+  %.not41.i185 = icmp eq i32 %626, 0
+  br i1 %.not41.i185, label %merge5.i187, label %common.ret
 
-merge5.i182:                                      ; preds = %merge.i178
+merge5.i187:                                      ; preds = %merge.i183
   %627 = load ptr, ptr %254, align 8
-  %.val.i183 = load i32, ptr %258, align 4
-  %628 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i183, i32 %338, ptr %281, ptr %627, ptr %2)
+  %.val.i188 = load i32, ptr %258, align 4
+  %628 = call fastcc i32 @"$select_rows"(ptr nonnull %0, i32 %.val.i188, i32 %338, ptr %281, ptr %627, ptr %2)
   %.not42.i = icmp eq i32 %628, 0
   br i1 %.not42.i, label %"$keep_logit_rows.exit", label %common.ret
 
-"$keep_logit_rows.exit":                          ; preds = %merge5.i182
+"$keep_logit_rows.exit":                          ; preds = %merge5.i187
   %629 = load i32, ptr %258, align 4
   %630 = load ptr, ptr %280, align 8
   %631 = load ptr, ptr %254, align 8
@@ -10661,24 +10661,24 @@ and.lhs.true32:                                   ; preds = %merge25
 
 merge29:                                          ; preds = %"$keep_logit_rows.exit", %merge25, %and.lhs.true32
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i207)
+  call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %args.i212)
   %635 = load ptr, ptr %.sroa.486.0.rows.sroa_idx, align 8
   %636 = load ptr, ptr %282, align 8
   %637 = load ptr, ptr %283, align 8
   %638 = getelementptr i8, ptr %319, i64 80
   %639 = getelementptr i8, ptr %319, i64 96
   %640 = load ptr, ptr %639, align 8
-  %.not.i.i208 = icmp eq ptr %640, null
-  br i1 %.not.i.i208, label %"$project_output.exit", label %"$is_fp8.exit.i209"
+  %.not.i.i213 = icmp eq ptr %640, null
+  br i1 %.not.i.i213, label %"$project_output.exit", label %"$is_fp8.exit.i214"
 
-"$is_fp8.exit.i209":                              ; preds = %merge29
+"$is_fp8.exit.i214":                              ; preds = %merge29
   %641 = load i32, ptr %638, align 4
   %642 = icmp eq i32 %641, 2
-  br i1 %642, label %then.i212, label %"$project_output.exit"
+  br i1 %642, label %then.i217, label %"$project_output.exit"
 
-then.i212:                                        ; preds = %"$is_fp8.exit.i209"
+then.i217:                                        ; preds = %"$is_fp8.exit.i214"
   %643 = load i32, ptr %rows, align 8
-  store i32 %643, ptr %args.i207, align 8
+  store i32 %643, ptr %args.i212, align 8
   %644 = getelementptr i8, ptr %319, i64 92
   %645 = load i32, ptr %644, align 4
   store i32 %645, ptr %284, align 4
@@ -10687,23 +10687,23 @@ then.i212:                                        ; preds = %"$is_fp8.exit.i209"
   store ptr %637, ptr %287, align 8
   %646 = load ptr, ptr %152, align 8
   %.not.i39.i = icmp eq ptr %646, null
-  br i1 %.not.i39.i, label %"$Rank.watches_operations.exit.i231", label %then.i.i213
+  br i1 %.not.i39.i, label %"$Rank.watches_operations.exit.i236", label %then.i.i218
 
-"$Rank.watches_operations.exit.i231":             ; preds = %then.i212
+"$Rank.watches_operations.exit.i236":             ; preds = %then.i217
   %647 = load i8, ptr %257, align 1
   %648 = trunc i8 %647 to i1
   %649 = xor i1 %648, true
-  br label %merge1.i216
+  br label %merge1.i221
 
-then.i.i213:                                      ; preds = %then.i212
+then.i.i218:                                      ; preds = %then.i217
   %650 = getelementptr i8, ptr %646, i64 20
   %651 = load i32, ptr %650, align 4
   %652 = getelementptr i8, ptr %646, i64 16
   %653 = load i32, ptr %652, align 4
   %654 = icmp slt i32 %651, %653
-  br i1 %654, label %then.i.i.i228, label %"$Profile.begin_operation.exit.i.i214"
+  br i1 %654, label %then.i.i.i233, label %"$Profile.begin_operation.exit.i.i219"
 
-then.i.i.i228:                                    ; preds = %then.i.i213
+then.i.i.i233:                                    ; preds = %then.i.i218
   %655 = getelementptr i8, ptr %646, i64 48
   %656 = load ptr, ptr %655, align 8
   %657 = sext i32 %651 to i64
@@ -10721,23 +10721,23 @@ then.i.i.i228:                                    ; preds = %then.i.i213
   %668 = getelementptr ptr, ptr %665, i64 %667
   %669 = load ptr, ptr %668, align 8
   %670 = call i32 %661(ptr %663, ptr %669)
-  %.not.i.i.i229 = icmp eq i32 %670, 0
-  br i1 %.not.i.i.i229, label %or.rhs.i.i.i230, label %"$Profile.begin_operation.exit.i.i214"
+  %.not.i.i.i234 = icmp eq i32 %670, 0
+  br i1 %.not.i.i.i234, label %or.rhs.i.i.i235, label %"$Profile.begin_operation.exit.i.i219"
 
-or.rhs.i.i.i230:                                  ; preds = %then.i.i.i228
+or.rhs.i.i.i235:                                  ; preds = %then.i.i.i233
   %671 = getelementptr i8, ptr %646, i64 24
   %672 = load i8, ptr %671, align 1
   %673 = and i8 %672, 1
-  br label %"$Profile.begin_operation.exit.i.i214"
+  br label %"$Profile.begin_operation.exit.i.i219"
 
-"$Profile.begin_operation.exit.i.i214":           ; preds = %or.rhs.i.i.i230, %then.i.i.i228, %then.i.i213
-  %.sink.i.i.i215 = phi i8 [ 1, %then.i.i.i228 ], [ %673, %or.rhs.i.i.i230 ], [ 1, %then.i.i213 ]
+"$Profile.begin_operation.exit.i.i219":           ; preds = %or.rhs.i.i.i235, %then.i.i.i233, %then.i.i218
+  %.sink.i.i.i220 = phi i8 [ 1, %then.i.i.i233 ], [ %673, %or.rhs.i.i.i235 ], [ 1, %then.i.i218 ]
   %674 = getelementptr i8, ptr %646, i64 24
-  store i8 %.sink.i.i.i215, ptr %674, align 1
-  br label %merge1.i216
+  store i8 %.sink.i.i.i220, ptr %674, align 1
+  br label %merge1.i221
 
-merge1.i216:                                      ; preds = %"$Profile.begin_operation.exit.i.i214", %"$Rank.watches_operations.exit.i231"
-  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i214" ], [ %649, %"$Rank.watches_operations.exit.i231" ]
+merge1.i221:                                      ; preds = %"$Profile.begin_operation.exit.i.i219", %"$Rank.watches_operations.exit.i236"
+  %.not37.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i219" ], [ %649, %"$Rank.watches_operations.exit.i236" ]
   store ptr @"$string.47", ptr %183, align 8
   store i32 %338, ptr %184, align 4
   %675 = load i64, ptr %185, align 8
@@ -10747,26 +10747,26 @@ merge1.i216:                                      ; preds = %"$Profile.begin_ope
   %678 = getelementptr i8, ptr %677, i64 232
   %679 = load ptr, ptr %678, align 8
   %680 = load ptr, ptr %192, align 8
-  %681 = call i32 %679(ptr %680, ptr nonnull %args.i207)
-  %.val.i217 = load i8, ptr %195, align 1
-  %682 = trunc i8 %.val.i217 to i1
-  %spec.select.i.i218 = select i1 %682, i32 9, i32 %681
-  %683 = icmp ne i32 %spec.select.i.i218, 0
-  %brmerge.i219 = or i1 %.not37.i, %683
-  br i1 %brmerge.i219, label %merge4.i223, label %then5.i220
+  %681 = call i32 %679(ptr %680, ptr nonnull %args.i212)
+  %.val.i222 = load i8, ptr %195, align 1
+  %682 = trunc i8 %.val.i222 to i1
+  %spec.select.i.i223 = select i1 %682, i32 9, i32 %681
+  %683 = icmp ne i32 %spec.select.i.i223, 0
+  %brmerge.i224 = or i1 %.not37.i, %683
+  br i1 %brmerge.i224, label %merge4.i228, label %then5.i225
 
-then5.i220:                                       ; preds = %merge1.i216
+then5.i225:                                       ; preds = %merge1.i221
   %684 = load ptr, ptr %152, align 8
   %.not.i41.i = icmp eq ptr %684, null
-  br i1 %.not.i41.i, label %merge.i.i221, label %then.i42.i
+  br i1 %.not.i41.i, label %merge.i.i226, label %then.i42.i
 
-then.i42.i:                                       ; preds = %then5.i220
+then.i42.i:                                       ; preds = %then5.i225
   %685 = getelementptr i8, ptr %684, i64 20
   %686 = load i32, ptr %685, align 4
   %687 = getelementptr i8, ptr %684, i64 16
   %688 = load i32, ptr %687, align 4
   %689 = icmp slt i32 %686, %688
-  br i1 %689, label %then.i.i43.i, label %merge.i.i221
+  br i1 %689, label %then.i.i43.i, label %merge.i.i226
 
 then.i.i43.i:                                     ; preds = %then.i42.i
   %690 = load ptr, ptr %684, align 8
@@ -10781,63 +10781,63 @@ then.i.i43.i:                                     ; preds = %then.i42.i
   %699 = load ptr, ptr %698, align 8
   %700 = call i32 %692(ptr %694, ptr %699)
   %.not.i.i44.i = icmp eq i32 %700, 0
-  br i1 %.not.i.i44.i, label %or.rhs.i.i45.i, label %or.end.i.i.i227
+  br i1 %.not.i.i44.i, label %or.rhs.i.i45.i, label %or.end.i.i.i232
 
 or.rhs.i.i45.i:                                   ; preds = %then.i.i43.i
   %701 = getelementptr i8, ptr %684, i64 24
   %702 = load i8, ptr %701, align 1
   %703 = and i8 %702, 1
-  br label %or.end.i.i.i227
+  br label %or.end.i.i.i232
 
-or.end.i.i.i227:                                  ; preds = %or.rhs.i.i45.i, %then.i.i43.i
+or.end.i.i.i232:                                  ; preds = %or.rhs.i.i45.i, %then.i.i43.i
   %704 = phi i8 [ 1, %then.i.i43.i ], [ %703, %or.rhs.i.i45.i ]
   %705 = getelementptr i8, ptr %684, i64 24
   store i8 %704, ptr %705, align 1
   %706 = load i32, ptr %685, align 4
   %707 = add i32 %706, 1
   store i32 %707, ptr %685, align 4
-  br label %merge.i.i221
+  br label %merge.i.i226
 
-merge.i.i221:                                     ; preds = %or.end.i.i.i227, %then.i42.i, %then5.i220
+merge.i.i226:                                     ; preds = %or.end.i.i.i232, %then.i42.i, %then5.i225
   %708 = load i8, ptr %257, align 1
   %709 = trunc i8 %708 to i1
-  br i1 %709, label %then2.i.i222, label %"$project_output.exit"
+  br i1 %709, label %then2.i.i227, label %"$project_output.exit"
 
-then2.i.i222:                                     ; preds = %merge.i.i221
+then2.i.i227:                                     ; preds = %merge.i.i226
   %710 = load ptr, ptr %188, align 8
   %711 = getelementptr i8, ptr %710, i64 128
   %712 = load ptr, ptr %711, align 8
   %713 = load ptr, ptr %192, align 8
   %714 = call i32 %712(ptr %713)
-  br label %merge4.i223
+  br label %merge4.i228
 
-merge4.i223:                                      ; preds = %then2.i.i222, %merge1.i216
-  %code.0.i224 = phi i32 [ %spec.select.i.i218, %merge1.i216 ], [ %714, %then2.i.i222 ]
-  %.not.i225 = icmp eq i32 %code.0.i224, 0
-  br i1 %.not.i225, label %"$project_output.exit", label %"$project_output.exit.thread"
+merge4.i228:                                      ; preds = %then2.i.i227, %merge1.i221
+  %code.0.i229 = phi i32 [ %spec.select.i.i223, %merge1.i221 ], [ %714, %then2.i.i227 ]
+  %.not.i230 = icmp eq i32 %code.0.i229, 0
+  br i1 %.not.i230, label %"$project_output.exit", label %"$project_output.exit.thread"
 
-"$project_output.exit.thread":                    ; preds = %merge4.i223
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i206)
-  store i8 0, ptr %cause.i.i206, align 8
+"$project_output.exit.thread":                    ; preds = %merge4.i228
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i211)
+  store i8 0, ptr %cause.i.i211, align 8
   %715 = load ptr, ptr %188, align 8
   %716 = getelementptr i8, ptr %715, i64 64
   %717 = load ptr, ptr %716, align 8
   %718 = load ptr, ptr %192, align 8
-  call void %717(ptr %718, ptr nonnull %cause.i.i206)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i206, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i206)
+  call void %717(ptr %718, ptr nonnull %cause.i.i211)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i211, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i211)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i207)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i212)
   br label %common.ret
 
-"$project_output.exit":                           ; preds = %merge29, %"$is_fp8.exit.i209", %merge.i.i221, %merge4.i223
+"$project_output.exit":                           ; preds = %merge29, %"$is_fp8.exit.i214", %merge.i.i226, %merge4.i228
   %719 = load ptr, ptr %240, align 8
   store ptr %635, ptr %3, align 8
   store ptr %636, ptr %input.sroa.2.0..sroa_idx.i, align 8
   store ptr %637, ptr %input.sroa.3.0..sroa_idx.i, align 8
   %720 = call fastcc i32 @"$linear"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr nonnull @"$string.48", ptr %638, ptr nonnull byval(%29) %3, ptr %719, ptr %2)
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %3)
-  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i207)
+  call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %args.i212)
   %.not116 = icmp eq i32 %720, 0
   br i1 %.not116, label %merge39, label %common.ret
 
@@ -10845,20 +10845,20 @@ merge39:                                          ; preds = %"$project_output.ex
   %721 = getelementptr i8, ptr %319, i64 120
   %722 = getelementptr i8, ptr %319, i64 136
   %723 = load ptr, ptr %722, align 8
-  %.not.i.i234 = icmp eq ptr %723, null
-  br i1 %.not.i.i234, label %or.rhs.i, label %"$is_fp8.exit.i235"
+  %.not.i.i239 = icmp eq ptr %723, null
+  br i1 %.not.i.i239, label %or.rhs.i, label %"$is_fp8.exit.i240"
 
-"$is_fp8.exit.i235":                              ; preds = %merge39
+"$is_fp8.exit.i240":                              ; preds = %merge39
   %724 = load i32, ptr %721, align 4
   %725 = icmp eq i32 %724, 2
   br i1 %725, label %"$is_fp8.exit.or.rhs1_crit_edge.i", label %or.rhs.i
 
-"$is_fp8.exit.or.rhs1_crit_edge.i":               ; preds = %"$is_fp8.exit.i235"
+"$is_fp8.exit.or.rhs1_crit_edge.i":               ; preds = %"$is_fp8.exit.i240"
   %.phi.trans.insert.i = getelementptr i8, ptr %319, i64 264
   %.pre.i = load ptr, ptr %.phi.trans.insert.i, align 8
   br label %or.rhs1.i
 
-or.rhs.i:                                         ; preds = %"$is_fp8.exit.i235", %merge39
+or.rhs.i:                                         ; preds = %"$is_fp8.exit.i240", %merge39
   %726 = getelementptr i8, ptr %319, i64 264
   %727 = load ptr, ptr %726, align 8
   %.not.i64.i = icmp eq ptr %727, null
@@ -10872,7 +10872,7 @@ and.rhs.i65.i:                                    ; preds = %or.rhs.i
 
 or.end.i:                                         ; preds = %and.rhs.i65.i, %or.rhs.i
   %731 = phi i1 [ false, %or.rhs.i ], [ %730, %and.rhs.i65.i ]
-  br i1 %.not.i.i234, label %or.rhs1.i, label %"$is_plain.exit.i"
+  br i1 %.not.i.i239, label %or.rhs1.i, label %"$is_plain.exit.i"
 
 "$is_plain.exit.i":                               ; preds = %or.end.i
   %.pr.i = load i32, ptr %721, align 4
@@ -10901,19 +10901,19 @@ or.end2.i:                                        ; preds = %and.rhs.i70.i, %or.
   %743 = trunc i8 %742 to i1
   %744 = select i1 %743, i1 true, i1 %738
   %745 = call fastcc i32 @"$reduce_add_norm"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr %739, ptr %741, i1 zeroext %744, i1 zeroext %737, ptr %2)
-  %.not.i236 = icmp eq i32 %745, 0
-  br i1 %.not.i236, label %merge.i238, label %common.ret
+  %.not.i241 = icmp eq i32 %745, 0
+  br i1 %.not.i241, label %merge.i243, label %common.ret
 
-merge.i238:                                       ; preds = %or.end2.i
+merge.i243:                                       ; preds = %or.end2.i
   %746 = load i8, ptr %319, align 1
   %747 = trunc i8 %746 to i1
-  br i1 %747, label %then6.i, label %merge5.i239
+  br i1 %747, label %then6.i, label %merge5.i244
 
-then6.i:                                          ; preds = %merge.i238
-  %.val.i244 = load i32, ptr %rows, align 8
+then6.i:                                          ; preds = %merge.i243
+  %.val.i249 = load i32, ptr %rows, align 8
   %.val61.i = load i8, ptr %.sroa.284.0.rows.sroa_idx, align 4
-  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i233)
-  store i32 %.val.i244, ptr %args.i.i233, align 8
+  call void @llvm.lifetime.start.p0(i64 64, ptr nonnull %args.i.i238)
+  store i32 %.val.i249, ptr %args.i.i238, align 8
   %748 = load ptr, ptr %234, align 8
   %749 = getelementptr i8, ptr %748, i64 132
   %750 = load i32, ptr %749, align 4
@@ -10941,42 +10941,42 @@ then6.i:                                          ; preds = %merge.i238
   %763 = zext nneg i8 %762 to i32
   store i32 %763, ptr %297, align 8
   %764 = trunc i8 %.val61.i to i1
-  br i1 %764, label %then2.i.i261, label %merge1.i.i245
+  br i1 %764, label %then2.i.i266, label %merge1.i.i250
 
-then2.i.i261:                                     ; preds = %then6.i
+then2.i.i266:                                     ; preds = %then6.i
   %.val41.i.i = load i32, ptr %0, align 4
   %.val42.i.i = load i32, ptr %108, align 4
   %765 = xor i32 %.val41.i.i, -1
-  %766 = add i32 %.val.i244, %765
+  %766 = add i32 %.val.i249, %765
   %767 = add i32 %766, %.val42.i.i
   %768 = sdiv i32 %767, %.val42.i.i
-  store i32 %768, ptr %args.i.i233, align 8
+  store i32 %768, ptr %args.i.i238, align 8
   %769 = load ptr, ptr %298, align 8
   store ptr %769, ptr %291, align 8
   %770 = load <2 x ptr>, ptr %299, align 8
   store <2 x ptr> %770, ptr %295, align 8
-  br label %merge1.i.i245
+  br label %merge1.i.i250
 
-merge1.i.i245:                                    ; preds = %then2.i.i261, %then6.i
+merge1.i.i250:                                    ; preds = %then2.i.i266, %then6.i
   %771 = load ptr, ptr %152, align 8
-  %.not.i.i.i246 = icmp eq ptr %771, null
-  br i1 %.not.i.i.i246, label %"$Rank.watches_operations.exit.i.i260", label %then.i.i.i247
+  %.not.i.i.i251 = icmp eq ptr %771, null
+  br i1 %.not.i.i.i251, label %"$Rank.watches_operations.exit.i.i265", label %then.i.i.i252
 
-"$Rank.watches_operations.exit.i.i260":           ; preds = %merge1.i.i245
+"$Rank.watches_operations.exit.i.i265":           ; preds = %merge1.i.i250
   %772 = load i8, ptr %257, align 1
   %773 = trunc i8 %772 to i1
   %774 = xor i1 %773, true
   br label %merge4.i.i
 
-then.i.i.i247:                                    ; preds = %merge1.i.i245
+then.i.i.i252:                                    ; preds = %merge1.i.i250
   %775 = getelementptr i8, ptr %771, i64 20
   %776 = load i32, ptr %775, align 4
   %777 = getelementptr i8, ptr %771, i64 16
   %778 = load i32, ptr %777, align 4
   %779 = icmp slt i32 %776, %778
-  br i1 %779, label %then.i.i.i.i257, label %"$Profile.begin_operation.exit.i.i.i248"
+  br i1 %779, label %then.i.i.i.i262, label %"$Profile.begin_operation.exit.i.i.i253"
 
-then.i.i.i.i257:                                  ; preds = %then.i.i.i247
+then.i.i.i.i262:                                  ; preds = %then.i.i.i252
   %780 = getelementptr i8, ptr %771, i64 48
   %781 = load ptr, ptr %780, align 8
   %782 = sext i32 %776 to i64
@@ -10994,23 +10994,23 @@ then.i.i.i.i257:                                  ; preds = %then.i.i.i247
   %793 = getelementptr ptr, ptr %790, i64 %792
   %794 = load ptr, ptr %793, align 8
   %795 = call i32 %786(ptr %788, ptr %794)
-  %.not.i.i.i.i258 = icmp eq i32 %795, 0
-  br i1 %.not.i.i.i.i258, label %or.rhs.i.i.i.i259, label %"$Profile.begin_operation.exit.i.i.i248"
+  %.not.i.i.i.i263 = icmp eq i32 %795, 0
+  br i1 %.not.i.i.i.i263, label %or.rhs.i.i.i.i264, label %"$Profile.begin_operation.exit.i.i.i253"
 
-or.rhs.i.i.i.i259:                                ; preds = %then.i.i.i.i257
+or.rhs.i.i.i.i264:                                ; preds = %then.i.i.i.i262
   %796 = getelementptr i8, ptr %771, i64 24
   %797 = load i8, ptr %796, align 1
   %798 = and i8 %797, 1
-  br label %"$Profile.begin_operation.exit.i.i.i248"
+  br label %"$Profile.begin_operation.exit.i.i.i253"
 
-"$Profile.begin_operation.exit.i.i.i248":         ; preds = %or.rhs.i.i.i.i259, %then.i.i.i.i257, %then.i.i.i247
-  %.sink.i.i.i.i249 = phi i8 [ 1, %then.i.i.i.i257 ], [ %798, %or.rhs.i.i.i.i259 ], [ 1, %then.i.i.i247 ]
+"$Profile.begin_operation.exit.i.i.i253":         ; preds = %or.rhs.i.i.i.i264, %then.i.i.i.i262, %then.i.i.i252
+  %.sink.i.i.i.i254 = phi i8 [ 1, %then.i.i.i.i262 ], [ %798, %or.rhs.i.i.i.i264 ], [ 1, %then.i.i.i252 ]
   %799 = getelementptr i8, ptr %771, i64 24
-  store i8 %.sink.i.i.i.i249, ptr %799, align 1
+  store i8 %.sink.i.i.i.i254, ptr %799, align 1
   br label %merge4.i.i
 
-merge4.i.i:                                       ; preds = %"$Profile.begin_operation.exit.i.i.i248", %"$Rank.watches_operations.exit.i.i260"
-  %.not39.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i248" ], [ %774, %"$Rank.watches_operations.exit.i.i260" ]
+merge4.i.i:                                       ; preds = %"$Profile.begin_operation.exit.i.i.i253", %"$Rank.watches_operations.exit.i.i265"
+  %.not39.i.i = phi i1 [ false, %"$Profile.begin_operation.exit.i.i.i253" ], [ %774, %"$Rank.watches_operations.exit.i.i265" ]
   store ptr @"$string.49", ptr %183, align 8
   store i32 %338, ptr %184, align 4
   %800 = load i64, ptr %185, align 8
@@ -11020,18 +11020,18 @@ merge4.i.i:                                       ; preds = %"$Profile.begin_ope
   %803 = getelementptr i8, ptr %802, i64 280
   %804 = load ptr, ptr %803, align 8
   %805 = load ptr, ptr %192, align 8
-  %806 = call i32 %804(ptr %805, ptr nonnull %args.i.i233)
-  %.val.i.i250 = load i8, ptr %195, align 1
-  %807 = trunc i8 %.val.i.i250 to i1
-  %spec.select.i.i.i251 = select i1 %807, i32 9, i32 %806
-  %808 = icmp ne i32 %spec.select.i.i.i251, 0
-  %brmerge.i.i252 = or i1 %.not39.i.i, %808
-  br i1 %brmerge.i.i252, label %merge7.i.i, label %then8.i.i
+  %806 = call i32 %804(ptr %805, ptr nonnull %args.i.i238)
+  %.val.i.i255 = load i8, ptr %195, align 1
+  %807 = trunc i8 %.val.i.i255 to i1
+  %spec.select.i.i.i256 = select i1 %807, i32 9, i32 %806
+  %808 = icmp ne i32 %spec.select.i.i.i256, 0
+  %brmerge.i.i257 = or i1 %.not39.i.i, %808
+  br i1 %brmerge.i.i257, label %merge7.i.i, label %then8.i.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
   %809 = load ptr, ptr %152, align 8
   %.not.i46.i.i = icmp eq ptr %809, null
-  br i1 %.not.i46.i.i, label %merge.i.i.i253, label %then.i47.i.i
+  br i1 %.not.i46.i.i, label %merge.i.i.i258, label %then.i47.i.i
 
 then.i47.i.i:                                     ; preds = %then8.i.i
   %810 = getelementptr i8, ptr %809, i64 20
@@ -11039,7 +11039,7 @@ then.i47.i.i:                                     ; preds = %then8.i.i
   %812 = getelementptr i8, ptr %809, i64 16
   %813 = load i32, ptr %812, align 4
   %814 = icmp slt i32 %811, %813
-  br i1 %814, label %then.i.i48.i.i, label %merge.i.i.i253
+  br i1 %814, label %then.i.i48.i.i, label %merge.i.i.i258
 
 then.i.i48.i.i:                                   ; preds = %then.i47.i.i
   %815 = load ptr, ptr %809, align 8
@@ -11054,29 +11054,29 @@ then.i.i48.i.i:                                   ; preds = %then.i47.i.i
   %824 = load ptr, ptr %823, align 8
   %825 = call i32 %817(ptr %819, ptr %824)
   %.not.i.i49.i.i = icmp eq i32 %825, 0
-  br i1 %.not.i.i49.i.i, label %or.rhs.i.i50.i.i, label %or.end.i.i.i.i256
+  br i1 %.not.i.i49.i.i, label %or.rhs.i.i50.i.i, label %or.end.i.i.i.i261
 
 or.rhs.i.i50.i.i:                                 ; preds = %then.i.i48.i.i
   %826 = getelementptr i8, ptr %809, i64 24
   %827 = load i8, ptr %826, align 1
   %828 = and i8 %827, 1
-  br label %or.end.i.i.i.i256
+  br label %or.end.i.i.i.i261
 
-or.end.i.i.i.i256:                                ; preds = %or.rhs.i.i50.i.i, %then.i.i48.i.i
+or.end.i.i.i.i261:                                ; preds = %or.rhs.i.i50.i.i, %then.i.i48.i.i
   %829 = phi i8 [ 1, %then.i.i48.i.i ], [ %828, %or.rhs.i.i50.i.i ]
   %830 = getelementptr i8, ptr %809, i64 24
   store i8 %829, ptr %830, align 1
   %831 = load i32, ptr %810, align 4
   %832 = add i32 %831, 1
   store i32 %832, ptr %810, align 4
-  br label %merge.i.i.i253
+  br label %merge.i.i.i258
 
-merge.i.i.i253:                                   ; preds = %or.end.i.i.i.i256, %then.i47.i.i, %then8.i.i
+merge.i.i.i258:                                   ; preds = %or.end.i.i.i.i261, %then.i47.i.i, %then8.i.i
   %833 = load i8, ptr %257, align 1
   %834 = trunc i8 %833 to i1
-  br i1 %834, label %then2.i.i.i254, label %merge9.i
+  br i1 %834, label %then2.i.i.i259, label %merge9.i
 
-then2.i.i.i254:                                   ; preds = %merge.i.i.i253
+then2.i.i.i259:                                   ; preds = %merge.i.i.i258
   %835 = load ptr, ptr %188, align 8
   %836 = getelementptr i8, ptr %835, i64 128
   %837 = load ptr, ptr %836, align 8
@@ -11084,26 +11084,26 @@ then2.i.i.i254:                                   ; preds = %merge.i.i.i253
   %839 = call i32 %837(ptr %838)
   br label %merge7.i.i
 
-merge7.i.i:                                       ; preds = %then2.i.i.i254, %merge4.i.i
-  %code.0.i.i255 = phi i32 [ %spec.select.i.i.i251, %merge4.i.i ], [ %839, %then2.i.i.i254 ]
-  %.not.i72.i = icmp eq i32 %code.0.i.i255, 0
+merge7.i.i:                                       ; preds = %then2.i.i.i259, %merge4.i.i
+  %code.0.i.i260 = phi i32 [ %spec.select.i.i.i256, %merge4.i.i ], [ %839, %then2.i.i.i259 ]
+  %.not.i72.i = icmp eq i32 %code.0.i.i260, 0
   br i1 %.not.i72.i, label %merge9.i, label %"$route.exit.i"
 
 "$route.exit.i":                                  ; preds = %merge7.i.i
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i232)
-  store i8 0, ptr %cause.i.i.i232, align 8
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i.i237)
+  store i8 0, ptr %cause.i.i.i237, align 8
   %840 = load ptr, ptr %188, align 8
   %841 = getelementptr i8, ptr %840, i64 64
   %842 = load ptr, ptr %841, align 8
   %843 = load ptr, ptr %192, align 8
-  call void %842(ptr %843, ptr nonnull %cause.i.i.i232)
-  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i232, ptr %2)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i232)
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i233)
+  call void %842(ptr %843, ptr nonnull %cause.i.i.i237)
+  call fastcc void @"$Rank.fail_operation"(ptr nonnull readonly %0, ptr nonnull %cause.i.i.i237, ptr %2)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i.i237)
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i238)
   br label %common.ret
 
-merge9.i:                                         ; preds = %merge7.i.i, %merge.i.i.i253
-  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i233)
+merge9.i:                                         ; preds = %merge7.i.i, %merge.i.i.i258
+  call void @llvm.lifetime.end.p0(i64 64, ptr nonnull %args.i.i238)
   %.val62.i = load ptr, ptr %234, align 8
   %.val63.i = load i8, ptr %761, align 1
   %844 = getelementptr i8, ptr %.val62.i, i64 132
@@ -11111,15 +11111,15 @@ merge9.i:                                         ; preds = %merge7.i.i, %merge.
   %845 = and i8 %.val63.i, 1
   %846 = zext nneg i8 %845 to i32
   %847 = add i32 %.val62.val.i, %846
-  br label %merge5.i239
+  br label %merge5.i244
 
-merge5.i239:                                      ; preds = %merge9.i, %merge.i238
-  %choices.0.i = phi i32 [ %847, %merge9.i ], [ 0, %merge.i238 ]
+merge5.i244:                                      ; preds = %merge9.i, %merge.i243
+  %choices.0.i = phi i32 [ %847, %merge9.i ], [ 0, %merge.i243 ]
   %848 = call fastcc i32 @"$gather_shares"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, i32 %choices.0.i, i1 zeroext %738, ptr %2)
   %.not60.i = icmp eq i32 %848, 0
   br i1 %.not60.i, label %merge14.i, label %common.ret
 
-merge14.i:                                        ; preds = %merge5.i239
+merge14.i:                                        ; preds = %merge5.i244
   %849 = load i8, ptr %319, align 1
   %850 = trunc i8 %849 to i1
   br i1 %850, label %then19.i, label %merge18.i
@@ -11129,9 +11129,9 @@ then19.i:                                         ; preds = %merge14.i
   %852 = getelementptr i8, ptr %851, i64 136
   %853 = load i32, ptr %852, align 4
   %854 = icmp sgt i32 %853, 0
-  br i1 %854, label %and.lhs.true.i.i, label %merge.i.i240
+  br i1 %854, label %and.lhs.true.i.i, label %merge.i.i245
 
-then.i.i243:                                      ; preds = %and.lhs.true.i.i
+then.i.i248:                                      ; preds = %and.lhs.true.i.i
   %855 = load ptr, ptr %300, align 8
   %856 = call fastcc i32 @"$gated_block"(ptr nonnull %0, ptr nonnull readonly %rows, i32 %338, ptr nonnull %319, ptr %855, ptr %2)
   %.not.i79.i = icmp eq i32 %856, 0
@@ -11141,14 +11141,14 @@ and.lhs.true.i.i:                                 ; preds = %then19.i
   %857 = getelementptr i8, ptr %319, i64 1
   %858 = load i8, ptr %857, align 1
   %859 = trunc i8 %858 to i1
-  br i1 %859, label %merge.i.i240, label %then.i.i243
+  br i1 %859, label %merge.i.i245, label %then.i.i248
 
-merge1.i80.i:                                     ; preds = %then.i.i243
+merge1.i80.i:                                     ; preds = %then.i.i248
   %860 = load ptr, ptr %300, align 8
   %.val43.i.pre.i.i = load ptr, ptr %234, align 8
-  br label %merge.i.i240
+  br label %merge.i.i245
 
-merge.i.i240:                                     ; preds = %merge1.i80.i, %and.lhs.true.i.i, %then19.i
+merge.i.i245:                                     ; preds = %merge1.i80.i, %and.lhs.true.i.i, %then19.i
   %.val43.i.i.i = phi ptr [ %851, %and.lhs.true.i.i ], [ %.val43.i.pre.i.i, %merge1.i80.i ], [ %851, %then19.i ]
   %initial.0.i.i = phi ptr [ null, %and.lhs.true.i.i ], [ %860, %merge1.i80.i ], [ null, %then19.i ]
   call void @llvm.lifetime.start.p0(i64 152, ptr nonnull %args.i.i.i)
@@ -11185,7 +11185,7 @@ merge.i.i240:                                     ; preds = %merge1.i80.i, %and.
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %311, i8 0, i64 16, i1 false)
   br i1 %878, label %then.i.i78.i, label %merge.i.i73.i
 
-then.i.i78.i:                                     ; preds = %merge.i.i240
+then.i.i78.i:                                     ; preds = %merge.i.i245
   %879 = getelementptr i8, ptr %.val43.i.i.i, i64 128
   %880 = load i32, ptr %879, align 4
   store i32 %880, ptr %310, align 8
@@ -11194,7 +11194,7 @@ then.i.i78.i:                                     ; preds = %merge.i.i240
   store ptr %881, ptr %312, align 8
   br label %merge.i.i73.i
 
-merge.i.i73.i:                                    ; preds = %then.i.i78.i, %merge.i.i240
+merge.i.i73.i:                                    ; preds = %then.i.i78.i, %merge.i.i245
   %882 = load <2 x ptr>, ptr %241, align 8, !noalias !32
   %883 = load ptr, ptr %242, align 8, !noalias !32
   %884 = load ptr, ptr %294, align 8
@@ -11276,8 +11276,8 @@ merge1.i.i.i:                                     ; preds = %"$Profile.begin_ope
   %927 = call i32 %925(ptr %926, ptr nonnull %args.i.i.i)
   %.val.i.i.i = load i8, ptr %195, align 1
   %928 = trunc i8 %.val.i.i.i to i1
-  %spec.select.i.i.i.i242 = select i1 %928, i32 9, i32 %927
-  %929 = icmp ne i32 %spec.select.i.i.i.i242, 0
+  %spec.select.i.i.i.i247 = select i1 %928, i32 9, i32 %927
+  %929 = icmp ne i32 %spec.select.i.i.i.i247, 0
   %brmerge.i.i.i = or i1 %.not40.i.i.i, %929
   br i1 %brmerge.i.i.i, label %merge4.i.i.i, label %then5.i.i.i
 
@@ -11338,7 +11338,7 @@ then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br label %merge4.i.i.i
 
 merge4.i.i.i:                                     ; preds = %then2.i.i.i.i, %merge1.i.i.i
-  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i242, %merge1.i.i.i ], [ %960, %then2.i.i.i.i ]
+  %code.0.i.i.i = phi i32 [ %spec.select.i.i.i.i247, %merge1.i.i.i ], [ %960, %then2.i.i.i.i ]
   %.not.i.i77.i = icmp eq i32 %code.0.i.i.i, 0
   br i1 %.not.i.i77.i, label %"$routed_experts.exit.i.i", label %then8.i.i.i
 
@@ -11365,8 +11365,8 @@ merge18.i:                                        ; preds = %merge14.i
   br label %"$feed_forward_block.exit"
 
 "$feed_forward_block.exit":                       ; preds = %"$routed_experts.exit.i.i", %merge18.i
-  %common.ret.op.i237 = phi i32 [ %966, %merge18.i ], [ %common.ret.op.i.i.i, %"$routed_experts.exit.i.i" ]
-  %.not117 = icmp eq i32 %common.ret.op.i237, 0
+  %common.ret.op.i242 = phi i32 [ %966, %merge18.i ], [ %common.ret.op.i.i.i, %"$routed_experts.exit.i.i" ]
+  %.not117 = icmp eq i32 %common.ret.op.i242, 0
   br i1 %.not117, label %forcond, label %common.ret
 
 merge14:                                          ; preds = %forcond, %merge10
@@ -41970,7 +41970,7 @@ then2.i.i78.i:                                    ; preds = %then21.i
 
 merge16.i:                                        ; preds = %merge1.i
   %82 = getelementptr i8, ptr %0, i64 8
-  %83 = call i32 %74(i32 16, ptr %82, ptr %3)
+  %83 = call i32 %74(i32 17, ptr %82, ptr %3)
   %.not.i = icmp eq i32 %83, 0
   br i1 %.not.i, label %merge24.i, label %then3
 
@@ -41991,7 +41991,7 @@ or.lhs.false31.i:                                 ; preds = %or.lhs.false32.i
 
 or.lhs.false32.i:                                 ; preds = %merge24.i
   %88 = load i32, ptr %84, align 4
-  %.not70.i = icmp eq i32 %88, 16
+  %.not70.i = icmp eq i32 %88, 17
   br i1 %.not70.i, label %or.lhs.false31.i, label %then29.i
 
 then35.i:                                         ; preds = %then29.i
@@ -45545,7 +45545,7 @@ merge:                                            ; preds = %entry.merge_crit_ed
   %46 = getelementptr i8, ptr %0, i64 624
   store i32 %22, ptr %46, align 4
   %47 = getelementptr i8, ptr %0, i64 628
-  store i32 %.val, ptr %47, align 4
+  store i32 %.pre-phi24, ptr %47, align 4
   %48 = mul i32 %19, %16
   %49 = getelementptr i8, ptr %0, i64 632
   store i32 %48, ptr %49, align 4

@@ -58,7 +58,7 @@ class KernelDevice(Device):
         return kind(
             struct_size=ctypes.sizeof(kind),
             max_step_tokens=PREFILL_TOKENS,
-            max_sequences=256,
+            max_decode_rows=256,
             max_context=PREFILL_TOKENS,
             max_logit_rows=256,
             head_dim=128,

@@ -90,7 +90,7 @@ def attention_calls(device: KernelDevice, work: Attended):
     fields |= {"scale": HEAD_DIM**-0.5, "query": query, "output": output}
     segments = {"num_segments": work.batch, "num_decode_segments": decode, "table_row": order}
     segments |= {"query_begin": begins, "context_length": lengths, "num_table_rows": work.batch}
-    segments |= {"page_table_stride": work.pages_each}
+    segments |= {"page_table_stride": work.pages_each, "rows_per_sequence": 1}
     calls = [
         device.call(
             "attention", segments=struct("segments", **segments, page_table=table), **fields

@@ -33,7 +33,8 @@ std::array<int64_t, kNumRegions> region_bytes(
   if (shape->world_size > 1) {
     expect_range(where, "max_step_tokens", 1, INT32_MAX,
                  shape->max_step_tokens);
-    expect_range(where, "max_sequences", 1, INT32_MAX, shape->max_sequences);
+    expect_range(where, "max_decode_rows", 1, INT32_MAX,
+                 shape->max_decode_rows);
   }
   std::array<int64_t, kNumRegions> bytes = {};
   for (const ScratchNeed& need : kScratchNeeds)
