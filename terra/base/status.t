@@ -32,4 +32,13 @@ status.try = macro(function(expression)
   end
 end)
 
+status.refuse = macro(function(message, condition, format, ...)
+  local arguments = terralib.newlist { ... }
+  return quote
+    if condition then
+      return status.fail(message, C.GLM_INVALID_ARGUMENT, format, [arguments])
+    end
+  end
+end)
+
 return status

@@ -16,26 +16,12 @@ return function(Loop)
     return nil
   end
 
-  terra Loop:check_mask(item : &Sequence, index : int32, message : &C.glm_message) : int32
-    if not item:is_masked() then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "request %llu was submitted without a mask and does not accept one", item.id)
-    end
-    if index ~= item.num_given_masks then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but request %llu needs the mask for output token %d next", index, item.id, item.num_given_masks)
-    end
-    if index > item.num_known_outputs then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled", index, item.id, item.num_known_outputs)
-    end
-    return C.GLM_OK
-  end
-
   terra Loop:give_mask(mask : &C.engine_mask, message : &C.glm_message) : int32
     var item = self:find_live(mask.request_id)
     if item == nil then
       return status.fail(message, C.GLM_NOT_FOUND, "request %llu is unknown or has ended", mask.request_id)
     end
-    status.try(self:check_mask(item, mask.index, message))
-    item:give_mask(mask.words, threads.now_ns())
+    status.try(item.masks:give(item.id, mask.index, mask.words, threads.now_ns(), message))
     self.has_masks = true
     return C.GLM_OK
   end
@@ -57,9 +43,7 @@ return function(Loop)
 
   terra Loop:set_masks(masks : &C.engine_mask, num_masks : int32, message : &C.glm_message) : int32
     status.clear(message)
-    if num_masks < 0 or (num_masks > 0 and masks == nil) then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "masks is null or num_masks (%d) is negative", num_masks)
-    end
+    status.refuse(message, num_masks < 0 or (num_masks > 0 and masks == nil), "masks is null or num_masks (%d) is negative", num_masks)
     self:lock()
     var code = self:give_masks(masks, num_masks, message)
     C.pthread_cond_signal(&self.work)
@@ -69,7 +53,8 @@ return function(Loop)
 
   terra Loop:take_masks()
     for i = 0, self.masked.size do
-      self.masked.data[i]:take_mask(self.decode_ns + self.decode_ns / 4)
+      var item = self.masked.data[i]
+      item.masks:take(item:num_outputs(), self.decode_ns + self.decode_ns / 4)
     end
     self.has_masks = false
   end
@@ -77,7 +62,8 @@ return function(Loop)
   terra Loop:publish_outputs()
     var now = threads.now_ns()
     for i = 0, self.masked.size do
-      self.masked.data[i]:publish_outputs(now)
+      var item = self.masked.data[i]
+      item.masks:publish(item:num_outputs(), now)
     end
   end
 

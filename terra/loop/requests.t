@@ -72,7 +72,7 @@ return function(Loop)
     self.next_id = self.next_id + 1
     scheduler.append(&self.submissions, item)
     scheduler.append(&self.live, item)
-    if item:is_masked() then
+    if item.masks:is_on() then
       scheduler.append(&self.masked, item)
     end
     C.pthread_cond_signal(&self.work)

@@ -7,17 +7,13 @@ return function(Loop)
     for i = 0, self.live.size do
       var item = self.live.data[i]
       var needed = item:pages_for(item:most_tokens_computed(), self.options.page_size)
-      if needed > num_pages then
-        return status.fail(message, C.GLM_INVALID_ARGUMENT, "a pool of %d pages is too small for request %llu, which may need %d", num_pages, item.id, needed)
-      end
+      status.refuse(message, needed > num_pages, "a pool of %d pages is too small for request %llu, which may need %d", num_pages, item.id, needed)
     end
     return C.GLM_OK
   end
 
   terra Loop:check_resize(num_pages : int32, message : &C.glm_message) : int32
-    if num_pages < 0 or num_pages > self.options.num_pages then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, "num_pages is %d; expected 0 to %d (the number planned at start)", num_pages, self.options.num_pages)
-    end
+    status.refuse(message, num_pages < 0 or num_pages > self.options.num_pages, "num_pages is %d; expected 0 to %d (the number planned at start)", num_pages, self.options.num_pages)
     var held = self.scheduler:count_references(&self.scheduler.states)
     if held > num_pages then
       return status.fail(message, C.GLM_OUT_OF_MEMORY, "a pool of %d pages is too small for the %lld pages in use by states", num_pages, held)

@@ -6,6 +6,7 @@ local config = require("terra.checkpoint.config")
 local costs = require("terra.scheduling.costs")
 local ledger = require("terra.probes.ledger")
 local loop = require("terra.loop.loop")
+local mask_queue = require("terra.scheduling.mask_queue")
 local request = require("terra.scheduling.request")
 local scheduler = require("terra.scheduling.scheduler")
 local status = require("terra.base.status")
@@ -15,6 +16,7 @@ local C = abi.C
 local PagePool = compaction.PagePool
 local LedgerRanks = ledger.LedgerRanks
 local Loop = loop.Loop(LedgerRanks)
+local MaskQueue = mask_queue.MaskQueue
 local Scheduler = advance.Scheduler
 
 local prefill_step_tokens = 8192
@@ -78,6 +80,25 @@ terra probes.page_pool_move(handle : &opaque, index : int32, source : &int32, de
   var pool = [&PagePool](handle)
   @source = pool.move_sources[index]
   @destination = pool.move_destinations[index]
+end
+
+delegate("mask_queue_", MaskQueue.methods, { "give", "take", "publish", "lacks", "at" }, function(handle) return `[&MaskQueue](handle) end)
+
+terra probes.mask_queue_open(num_tokens : int32, depth : int32) : &opaque
+  var queue = [&MaskQueue](C.malloc(sizeof(MaskQueue)))
+  queue:init(num_tokens, depth)
+  return queue
+end
+
+terra probes.mask_queue_is_late(handle : &opaque, change : bool) : bool
+  var queue = [&MaskQueue](handle)
+  queue.is_late = queue.is_late or change
+  return queue.is_late
+end
+
+terra probes.mask_queue_close(handle : &opaque)
+  [&MaskQueue](handle):free()
+  C.free(handle)
 end
 
 terra probes.count_loop_iterations(begin : int32, finish : int32, last : &int32) : int32

@@ -109,12 +109,12 @@ end
 terra Scheduler:fail_without_token(item : &Sequence)
   var text : int8[C.ENGINE_EVENT_MESSAGE_CAPACITY]
   var code, cause = C.GLM_NUMERIC_ERROR, "penalties and biases leave no tokens to sample"
-  if item:mask_allows_nothing() then
+  if item:mask_allows_nothing(self.step.shape.vocab_size) then
     code, cause = C.GLM_INVALID_ARGUMENT, "the mask allows no tokens"
     if item.rules:is_active() then
       cause = "the allowed tokens, bad words and mask leave no tokens to sample"
     end
-  elseif item:is_restricted() then
+  elseif item.masks:at(item:num_outputs()) ~= nil then
     cause = "penalties and biases exclude every token that the mask allows"
   end
   C.snprintf(&text[0], C.ENGINE_EVENT_MESSAGE_CAPACITY, "%s at output position %d", cause, item:num_outputs())

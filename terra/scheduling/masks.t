@@ -46,7 +46,7 @@ terra Scheduler:write_awaited_mask(segment : &scheduler.Segment, is_overdue : bo
     self.step:leave_uncounted(segment.sample_row)
   elseif item:lacks_a_mask() then
     self.step:leave_uncounted(segment.sample_row)
-    item.was_late = is_overdue or item.was_late
+    item.masks.is_late = is_overdue or item.masks.is_late
     self.counters.num_late_masks = self.counters.num_late_masks + 1
     self:take_row_back(item)
   else

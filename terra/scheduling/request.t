@@ -8,6 +8,7 @@ local C = abi.C
 local Sequence = sequence.Sequence
 local Bias = sequence.Bias
 local ModelConfig = config.ModelConfig
+local refuse = status.refuse
 
 local smaller = numbers.smaller(int32)
 
@@ -17,6 +18,7 @@ local greatest_float = `[float](3.4028234e38)
 local most_request_biases = 1024
 local most_stop_sequences = 1024
 local most_bad_words = 4096
+local masks_per_request = 1
 
 local struct Limits {
   vocab_size : int32
@@ -26,15 +28,6 @@ local struct Limits {
   num_pages : int32
 }
 request.Limits = Limits
-
-local refuse = macro(function(message, condition, format, ...)
-  local arguments = terralib.newlist { ... }
-  return quote
-    if condition then
-      return status.fail(message, C.GLM_INVALID_ARGUMENT, format, [arguments])
-    end
-  end
-end)
 
 local terra is_finite(value : float) : bool
   return value >= -greatest_float and value <= greatest_float
@@ -222,14 +215,13 @@ local terra copy_biases(item : &Sequence, r : &C.engine_request) : bool
 end
 
 local terra copy_mask(item : &Sequence, r : &C.engine_request, limits : &Limits) : bool
-  item.mask_tokens = limits.vocab_size
   if r.mask == nil then
     return true
-  elseif not item:make_mask() then
+  elseif not item.masks:init(limits.vocab_size, masks_per_request) then
     return false
   end
-  item:give_mask(r.mask, 0)
-  item:take_mask(0)
+  item.masks:give(item.id, 0, r.mask, 0, nil)
+  item.masks:take(0, 0)
   return true
 end
 

@@ -1,5 +1,6 @@
 local abi = require("terra.base.abi")
 local containers = require("terra.base.containers")
+local mask_queue = require("terra.scheduling.mask_queue")
 local numbers = require("terra.base.numbers")
 local rules = require("terra.scheduling.rules")
 local C = abi.C
@@ -52,17 +53,9 @@ local struct Sequence {
   deadline_ns : int64
   logits : &float
   logits_capacity : int32
-  mask : &uint32
-  mask_tokens : int32
+  masks : mask_queue.MaskQueue
   rules : rules.TokenRules
-  is_unrestricted : bool
-  num_given_masks : int32
-  num_taken_masks : int32
-  num_known_outputs : int32
-  known_ns : int64
   started_ns : int64
-  given_ns : int64
-  was_late : bool
   cancel_requested : bool
   preempt_requested : bool
   last_row_is_prefill : bool
@@ -89,8 +82,7 @@ terra Sequence:free()
   self.early_biases:free()
   C.free(self.saved_data)
   self.saved_data = nil
-  C.free(self.mask)
-  self.mask = nil
+  self.masks:free()
   self.rules:free()
 end
 
@@ -118,59 +110,16 @@ terra Sequence:awaits_its_end() : bool
   return self:is_decoding() and self:num_planned_outputs() >= self.max_outputs
 end
 
-terra Sequence:is_masked() : bool
-  return self.mask ~= nil
-end
-
 terra Sequence:awaits_its_mask() : bool
-  return self:is_masked() and self.num_taken_masks <= self:num_planned_outputs()
+  return self.masks:lacks(self:num_planned_outputs())
 end
 
 terra Sequence:sits_out() : bool
-  return self.was_late and self:awaits_its_mask()
+  return self.masks.is_late and self:awaits_its_mask()
 end
 
 terra Sequence:lacks_a_mask() : bool
-  return self:is_masked() and self.num_taken_masks <= self:num_outputs()
-end
-
-terra Sequence:is_restricted() : bool
-  return self:is_masked() and not self.is_unrestricted
-end
-
-terra Sequence:num_mask_words() : int64
-  return ([int64](self.mask_tokens) + 31) / 32
-end
-
-terra Sequence:make_mask() : bool
-  self.mask = [&uint32](C.malloc(self:num_mask_words() * sizeof(uint32)))
-  return self.mask ~= nil
-end
-
-terra Sequence:give_mask(mask : &uint32, now_ns : int64)
-  self.is_unrestricted = mask == nil
-  if mask ~= nil then
-    var last = self:num_mask_words() - 1
-    C.memcpy(self.mask, mask, (last + 1) * sizeof(uint32))
-    self.mask[last] = self.mask[last] and ([uint32](0xFFFFFFFFU) >> ((32 - self.mask_tokens % 32) % 32))
-  end
-  self.num_given_masks = self.num_given_masks + 1
-  self.given_ns = now_ns
-end
-
-terra Sequence:publish_outputs(now_ns : int64)
-  if self.num_known_outputs ~= self:num_outputs() then
-    self.num_known_outputs = self:num_outputs()
-    self.known_ns = now_ns
-  end
-end
-
-terra Sequence:take_mask(patience_ns : int64)
-  var is_new = self.num_taken_masks < self.num_given_masks
-  if is_new and self.given_ns - self.known_ns <= patience_ns then
-    self.was_late = false
-  end
-  self.num_taken_masks = self.num_given_masks
+  return self.masks:lacks(self:num_outputs())
 end
 
 terra Sequence:awaits_its_token() : bool
@@ -178,7 +127,7 @@ terra Sequence:awaits_its_token() : bool
 end
 
 terra Sequence:mask_of_row(offset : int32) : &uint32
-  var given = terralib.select(self:is_restricted(), self.mask, nil)
+  var given = self.masks:at(self:num_outputs() + offset)
   if not self.rules:is_active() then
     return given
   end
@@ -196,12 +145,12 @@ terra Sequence:next_mask() : &uint32
   return self:mask_of_row(0)
 end
 
-terra Sequence:mask_allows_nothing() : bool
+terra Sequence:mask_allows_nothing(num_tokens : int32) : bool
   var mask = self:next_mask()
   if mask == nil then
     return false
   end
-  for token = 0, self.mask_tokens do
+  for token = 0, num_tokens do
     if (mask[token / 32] >> [uint32](token % 32) and 1) ~= 0 then
       return false
     end
@@ -260,7 +209,7 @@ terra Sequence:biases_of_row(offset : int32) : &BiasList
 end
 
 terra Sequence:most_drafts() : int32
-  if self:has_penalties() or self:is_masked() or self.num_in_flight > 0 and self.rules:is_active() then
+  if self:has_penalties() or self.masks:is_on() or self.num_in_flight > 0 and self.rules:is_active() then
     return 0
   end
   var first = self:num_planned_outputs()
@@ -305,7 +254,7 @@ end
 
 terra Sequence:finish_reason() : int32
   var has_enough = self:num_outputs() >= self.min_outputs
-  var is_bound = self:is_restricted() or self.rules.only_allowed
+  var is_bound = self.masks:at(self:num_outputs() - 1) ~= nil or self.rules.only_allowed
   if (has_enough or is_bound) and self:is_stop_token(@self.tokens:last()) then
     return C.ENGINE_FINISH_STOP_TOKEN
   elseif has_enough and self:ends_with_stop_sequence() then

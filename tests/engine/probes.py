@@ -21,6 +21,7 @@ MESSAGE = ctypes.POINTER(abi.Message)
 INT32_ARRAY = ctypes.POINTER(ctypes.c_int32)
 INT64_ARRAY = ctypes.POINTER(ctypes.c_int64)
 FLOAT_ARRAY = ctypes.POINTER(ctypes.c_float)
+WORDS = ctypes.POINTER(ctypes.c_uint32)
 STATE = ctypes.c_void_p
 STATES = ctypes.POINTER(ctypes.c_void_p)
 HANDLE = ctypes.c_void_p
@@ -80,6 +81,14 @@ FUNCTIONS = {
     "page_pool_plan_resize": (INT32, HANDLE, INT32),
     "page_pool_commit_resize": (None, HANDLE, INT32, INT32),
     "page_pool_is_consistent": (ctypes.c_bool, HANDLE),
+    "mask_queue_open": (HANDLE, INT32, INT32),
+    "mask_queue_close": (None, HANDLE),
+    "mask_queue_give": (INT32, HANDLE, ctypes.c_uint64, INT32, WORDS, ctypes.c_int64, MESSAGE),
+    "mask_queue_take": (None, HANDLE, INT32, ctypes.c_int64),
+    "mask_queue_publish": (None, HANDLE, INT32, ctypes.c_int64),
+    "mask_queue_lacks": (ctypes.c_bool, HANDLE, INT32),
+    "mask_queue_at": (WORDS, HANDLE, INT32),
+    "mask_queue_is_late": (ctypes.c_bool, HANDLE, ctypes.c_bool),
     "count_loop_iterations": (INT32, INT32, INT32, INT32_ARRAY),
     "count_stepped_iterations": (INT32, INT32, INT32, INT32),
     "ledger_open": (HANDLE, ctypes.POINTER(LedgerOptions), MESSAGE),
@@ -216,3 +225,44 @@ class PagePool:
 
     def is_consistent(self) -> bool:
         return self.library.page_pool_is_consistent(self.handle)
+
+
+class MaskQueue:
+    """The masks of one request, alone."""
+
+    REQUEST_ID = 7
+
+    def __init__(self, num_tokens: int, depth: int):
+        self.num_words = (num_tokens + 31) // 32
+        self.library = library()
+        self.handle = self.library.mask_queue_open(num_tokens, depth)
+
+    def close(self) -> None:
+        self.library.mask_queue_close(self.handle)
+
+    def give(self, index: int, words: list[int] | None, now_ns: int = 0) -> None:
+        """Gives the words of a mask, or None: every token is allowed."""
+        message = abi.Message()
+        array = None if words is None else (ctypes.c_uint32 * self.num_words)(*words)
+        give = self.library.mask_queue_give
+        if give(self.handle, self.REQUEST_ID, index, array, now_ns, message) != 0:
+            raise ValueError(message.text.decode())
+
+    def take(self, num_outputs: int, patience_ns: int = 0) -> None:
+        self.library.mask_queue_take(self.handle, num_outputs, patience_ns)
+
+    def publish(self, num_outputs: int, now_ns: int = 0) -> None:
+        self.library.mask_queue_publish(self.handle, num_outputs, now_ns)
+
+    def lacks(self, index: int) -> bool:
+        return self.library.mask_queue_lacks(self.handle, index)
+
+    def at(self, index: int) -> list[int] | None:
+        words = self.library.mask_queue_at(self.handle, index)
+        return words[: self.num_words] if words else None
+
+    def set_late(self) -> None:
+        self.library.mask_queue_is_late(self.handle, True)
+
+    def is_late(self) -> bool:
+        return self.library.mask_queue_is_late(self.handle, False)
