@@ -134,6 +134,7 @@ STRUCTS = {
         ("request_id", "uint64_t"),
         ("words", "const uint32_t*"),
         ("index", "int32_t"),
+        ("num_drafts", "int32_t"),
     ],
     "engine_step": [
         ("landed_ns", "int64_t"),

@@ -242,6 +242,10 @@ class Engine:
         allows every token at that index. Masks given in one call are in force together. Each
         that can be given is, also where the call fails; a request that has ended is the failure
         GLM_NOT_FOUND, stated only where there is no other.
+
+        A fourth member, `num_drafts`, says that so many tokens before `index` are drafts of the
+        request and have not been sampled. When one of them is not drawn, the masks after it are
+        forgotten, and the mask of that index can be given again.
         """
         structs, alive = mask_structs(masks, self.vocab_size)
         call(self.library, "engine_set_masks", self.handle, structs, len(structs))

@@ -319,12 +319,13 @@ def array_of_masks(length):
 
 
 def mask_structs(masks, vocab_size):
-    """Return the structs of (request id, index, mask) each, and what must outlive them."""
+    """Return the structs of (request id, index, mask[, num_drafts]) each, and what must live on."""
     structs, alive = array_of_masks(len(masks))(), []
-    for struct, (request_id, index, mask) in zip(structs, masks, strict=True):
+    for struct, (request_id, index, mask, *num_drafts) in zip(structs, masks, strict=True):
         check_mask(mask, vocab_size)
         struct.request_id = checked_number("request_id", request_id, "uint64_t")
         struct.index = checked_number("index", index)
+        struct.num_drafts = checked_number("num_drafts", *num_drafts or [0])
         if mask is not None:
             words, struct.words = mask_words(mask)
             alive.append(words)

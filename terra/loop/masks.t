@@ -21,7 +21,7 @@ return function(Loop)
     if item == nil then
       return status.fail(message, C.GLM_NOT_FOUND, "request %llu is unknown or has ended", mask.request_id)
     end
-    status.try(item.masks:give(item.id, mask.index, mask.words, threads.now_ns(), message))
+    status.try(item.masks:give(mask, threads.now_ns(), message))
     self.has_masks = true
     return C.GLM_OK
   end

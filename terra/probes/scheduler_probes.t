@@ -352,7 +352,7 @@ local terra measure_on(self : &Scheduler, o : &LedgerOptions, context : int32, n
   var shape = self.step.shape
   var chosen = scheduler_options(o, costs.unbounded())
   var limits = request.Limits {
-    vocab_size = o.vocab_size, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = o.num_pages,
+    vocab_size = o.vocab_size, masks_per_request = 1, max_seq = o.max_seq, max_biases = shape.max_biases, page_size = o.page_size, num_pages = o.num_pages,
   }
   status.try(self:init(&chosen, self.step, message))
   status.try(add_long_sequences(self, &limits, o.max_batch, context, num_outputs, message))

@@ -49,10 +49,13 @@ terra MaskQueue:lacks(index : int32) : bool
   return self:is_on() and self.num_taken <= index
 end
 
-terra MaskQueue:give(request_id : uint64, index : int32, words : &uint32, now_ns : int64, message : &C.glm_message) : int32
+terra MaskQueue:give(mask : &C.engine_mask, now_ns : int64, message : &C.glm_message) : int32
+  var request_id, index, words, num_drafts = mask.request_id, mask.index, mask.words, mask.num_drafts
   refuse(message, not self:is_on(), "request %llu was submitted without a mask and does not accept one", request_id)
   refuse(message, index ~= self.num_given, "index is %d, but request %llu needs the mask for output token %d next", index, request_id, self.num_given)
-  refuse(message, index >= self.num_known + self.slots.size, "index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled", index, request_id, self.num_known)
+  refuse(message, num_drafts < 0 or num_drafts >= self.slots.size, "num_drafts is %d; expected 0 to %lld (max_draft_tokens)", num_drafts, self.slots.size - 1)
+  refuse(message, num_drafts > 0 and index - num_drafts ~= self.num_known, "index %d comes after %d drafts, but request %llu has sampled %d tokens; set the masks of drafts before the next token has been sampled", index, num_drafts, request_id, self.num_known)
+  refuse(message, index > self.num_known + num_drafts, "index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled", index, request_id, self.num_known)
   var slot, size = index % self.slots.size, self:num_words()
   self.slots.data[slot] = nil
   if words ~= nil then

@@ -18,10 +18,10 @@ local greatest_float = `[float](3.4028234e38)
 local most_request_biases = 1024
 local most_stop_sequences = 1024
 local most_bad_words = 4096
-local masks_per_request = 1
 
 local struct Limits {
   vocab_size : int32
+  masks_per_request : int32
   max_seq : int32
   max_biases : int32
   page_size : int32
@@ -217,10 +217,11 @@ end
 local terra copy_mask(item : &Sequence, r : &C.engine_request, limits : &Limits) : bool
   if r.mask == nil then
     return true
-  elseif not item.masks:init(limits.vocab_size, masks_per_request) then
+  elseif not item.masks:init(limits.vocab_size, limits.masks_per_request) then
     return false
   end
-  item.masks:give(item.id, 0, r.mask, 0, nil)
+  var first = C.engine_mask { request_id = 0, words = r.mask, index = 0, num_drafts = 0 }
+  item.masks:give(&first, 0, nil)
   item.masks:take(0, 0)
   return true
 end

@@ -111,7 +111,7 @@ terra Sequence:awaits_its_end() : bool
 end
 
 terra Sequence:awaits_its_mask() : bool
-  return self.masks:lacks(self:num_planned_outputs())
+  return self.masks:is_on() and (self.num_in_flight > 0 or self.masks:lacks(self:num_outputs()))
 end
 
 terra Sequence:sits_out() : bool
@@ -209,11 +209,15 @@ terra Sequence:biases_of_row(offset : int32) : &BiasList
 end
 
 terra Sequence:most_drafts() : int32
-  if self:has_penalties() or self.masks:is_on() or self.num_in_flight > 0 and self.rules:is_active() then
+  if self:has_penalties() or self:awaits_its_mask() or self.num_in_flight > 0 and self.rules:is_active() then
     return 0
   end
   var first = self:num_planned_outputs()
-  return smaller([int32](self.drafts.size) - first, self.max_outputs - first - 1)
+  var most = smaller([int32](self.drafts.size) - first, self.max_outputs - first - 1)
+  if self.masks:is_on() then
+    return smaller(most, self.masks.num_taken - first - 1)
+  end
+  return most
 end
 
 terra Sequence:write_drafts()

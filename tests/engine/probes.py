@@ -83,7 +83,7 @@ FUNCTIONS = {
     "page_pool_is_consistent": (ctypes.c_bool, HANDLE),
     "mask_queue_open": (HANDLE, INT32, INT32),
     "mask_queue_close": (None, HANDLE),
-    "mask_queue_give": (INT32, HANDLE, ctypes.c_uint64, INT32, WORDS, ctypes.c_int64, MESSAGE),
+    "mask_queue_give": (INT32, HANDLE, ctypes.POINTER(abi.MaskStruct), ctypes.c_int64, MESSAGE),
     "mask_queue_take": (None, HANDLE, INT32, ctypes.c_int64),
     "mask_queue_publish": (None, HANDLE, INT32, ctypes.c_int64),
     "mask_queue_lacks": (ctypes.c_bool, HANDLE, INT32),
@@ -236,16 +236,24 @@ class MaskQueue:
         self.num_words = (num_tokens + 31) // 32
         self.library = library()
         self.handle = self.library.mask_queue_open(num_tokens, depth)
+        self.num_known = 0
 
     def close(self) -> None:
         self.library.mask_queue_close(self.handle)
 
-    def give(self, index: int, words: list[int] | None, now_ns: int = 0) -> None:
-        """Gives the words of a mask, or None: every token is allowed."""
+    def give(
+        self, index: int, words: list[int] | None, now_ns: int = 0, num_drafts: int | None = None
+    ) -> None:
+        """Gives the words of a mask, or None: every token is allowed.
+
+        Tokens before `index` that are not published count as drafts, unless the caller counts them.
+        """
         message = abi.Message()
         array = None if words is None else (ctypes.c_uint32 * self.num_words)(*words)
-        give = self.library.mask_queue_give
-        if give(self.handle, self.REQUEST_ID, index, array, now_ns, message) != 0:
+        if num_drafts is None:
+            num_drafts = max(index - self.num_known, 0)
+        mask = abi.MaskStruct(self.REQUEST_ID, array, index, num_drafts)
+        if self.library.mask_queue_give(self.handle, mask, now_ns, message) != 0:
             raise ValueError(message.text.decode())
 
     def take(self, num_outputs: int, patience_ns: int = 0) -> None:
@@ -253,6 +261,7 @@ class MaskQueue:
 
     def publish(self, num_outputs: int, now_ns: int = 0) -> None:
         self.library.mask_queue_publish(self.handle, num_outputs, now_ns)
+        self.num_known = max(self.num_known, num_outputs)
 
     def lacks(self, index: int) -> bool:
         return self.library.mask_queue_lacks(self.handle, index)

@@ -38,7 +38,7 @@ def test_masks_are_given_ahead_as_far_as_the_queue_is_deep(depth, open_queue):
     for index in range(depth):
         queue.give(index, words(index + 1))
         assert queue.lacks(index)
-    with pytest.raises(ValueError, match=rf"index is {depth}, .* has sampled only 0 tokens"):
+    with pytest.raises(ValueError, match=rf"num_drafts is {depth}; expected 0 to {depth - 1} "):
         queue.give(depth, words(9))
     queue.take(0)
     assert not any(queue.lacks(index) for index in range(depth))
@@ -120,6 +120,21 @@ def test_a_late_request_is_forgiven_for_a_mask_in_time(given_ns, is_late, open_q
     assert queue.is_late() == is_late
 
 
+def test_masks_of_drafts_come_before_the_next_token(open_queue):
+    queue = open_queue(3)
+    queue.give(0, words(1))
+    queue.take(0)
+    queue.publish(1)
+    stale = r"index 1 comes after 1 drafts, but request 7 has sampled 1 tokens"
+    with pytest.raises(ValueError, match=stale):
+        queue.give(1, words(2), num_drafts=1)
+    with pytest.raises(ValueError, match=r"num_drafts is -1; expected 0 to 2"):
+        queue.give(1, words(2), num_drafts=-1)
+    queue.give(1, words(3), num_drafts=0)
+    with pytest.raises(ValueError, match=r"index is 2, but request 7 has sampled only 1 tokens"):
+        queue.give(2, words(4), num_drafts=0)
+
+
 class Model:
     """The rule of the queue, over a list of all masks that count."""
 
@@ -175,7 +190,7 @@ class Story:
         if self.model.give(mask):
             self.queue.give(index, mask)
         else:
-            with pytest.raises(ValueError, match="has sampled only"):
+            with pytest.raises(ValueError, match="num_drafts is"):
                 self.queue.give(index, mask)
 
     def check(self) -> None:

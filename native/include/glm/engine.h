@@ -136,6 +136,7 @@ typedef struct engine_mask {
   uint64_t request_id;
   const uint32_t* words;
   int32_t index;
+  int32_t num_drafts;
 } engine_mask;
 
 typedef struct engine_event {

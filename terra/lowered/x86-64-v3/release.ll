@@ -114,8 +114,8 @@ target triple = "x86_64-pc-linux-gnu"
 %108 = type { ptr, i32, i32, i32, ptr, i32, i32 }
 %109 = type { %110, i64, i8 }
 %110 = type { ptr, i32, ptr, ptr }
-%111 = type { i64, ptr, i32 }
-%112 = type { i32, i32, i32, i32, i32 }
+%111 = type { i64, ptr, i32, i32 }
+%112 = type { i32, i32, i32, i32, i32, i32 }
 %113 = type { i32, float }
 %114 = type { ptr, i64, i64 }
 %115 = type { { i32 } }
@@ -878,99 +878,101 @@ target triple = "x86_64-pc-linux-gnu"
 @"$string.846" = private unnamed_addr constant [44 x i8] c"masks is null or num_masks (%d) is negative\00", align 1
 @"$string.847" = private unnamed_addr constant [66 x i8] c"request %llu was submitted without a mask and does not accept one\00", align 1
 @"$string.848" = private unnamed_addr constant [70 x i8] c"index is %d, but request %llu needs the mask for output token %d next\00", align 1
-@"$string.849" = private unnamed_addr constant [125 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled\00", align 1
-@"$string.850" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
-@"$string.851" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u; expected %u\00", align 1
-@"$string.852" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens); expected at least one token\00", align 1
-@"$string.853" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
-@"$string.854" = private unnamed_addr constant [37 x i8] c"max_tokens is %d; expected 0 or more\00", align 1
-@"$string.855" = private unnamed_addr constant [48 x i8] c"min_tokens is %d; expected 0 to max_tokens (%d)\00", align 1
-@"$string.856" = private unnamed_addr constant [65 x i8] c"deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time\00", align 1
-@"$string.857" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d; expected 0 or more\00", align 1
-@"$string.858" = private unnamed_addr constant [59 x i8] c"logits is null; expected a buffer for %d rows of %d values\00", align 1
-@"$string.859" = private unnamed_addr constant [78 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has only %d\00", align 1
-@"$string.860" = private unnamed_addr constant [57 x i8] c"temperature is %g; expected a finite number of 0 or more\00", align 1
-@"$string.861" = private unnamed_addr constant [40 x i8] c"%s is %g; expected a number from 0 to 1\00", align 1
-@"$string.862" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
-@"$string.863" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
-@"$string.864" = private unnamed_addr constant [45 x i8] c"top_k is %d; expected 0 (all tokens) or more\00", align 1
-@"$string.865" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g; expected a finite number greater than 0\00", align 1
-@"$string.866" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g; expected a finite number\00", align 1
-@"$string.867" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g; expected a finite number\00", align 1
-@"$string.868" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d; expected -1 (none) to %d\00", align 1
-@"$string.869" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d; expected -1 (none) to %d\00", align 1
-@"$string.870" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d; expected 0 or more\00", align 1
-@"$string.871" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
-@"$string.872" = private unnamed_addr constant [32 x i8] c"num_%ss is %d; expected 0 to %d\00", align 1
-@"$string.873" = private unnamed_addr constant [38 x i8] c"%s_begin is null; expected %d offsets\00", align 1
-@"$string.874" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d; expected 0\00", align 1
-@"$string.875" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens; expected at least one\00", align 1
-@"$string.876" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
-@"$string.877" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
-@"$string.878" = private unnamed_addr constant [43 x i8] c"num_draft_tokens is %d; expected 0 or more\00", align 1
-@"$string.879" = private unnamed_addr constant [13 x i8] c"draft_tokens\00", align 1
-@"$string.880" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d; expected 0 (all) or more\00", align 1
-@"$string.881" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
-@"$string.882" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
-@"$string.883" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d; expected -1 (no limit) or more\00", align 1
-@"$string.884" = private unnamed_addr constant [88 x i8] c"thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens\00", align 1
-@"$string.885" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
-@"$string.886" = private unnamed_addr constant [35 x i8] c"num_biases is %d; expected 0 to %d\00", align 1
-@"$string.887" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
-@"$string.888" = private unnamed_addr constant [40 x i8] c"bias_values is null; expected %d values\00", align 1
-@"$string.889" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
-@"$string.890" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
-@"$string.897" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
-@"$string.898" = private unnamed_addr constant [106 x i8] c"min_tokens requires %lld logit biases to suppress the stop tokens, but a forward pass supports at most %d\00", align 1
-@"$string.899" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
-@"$string.900" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
-@"$string.901" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
-@"$string.910" = private unnamed_addr constant [57 x i8] c"engine is null: expected a pointer to receive the handle\00", align 1
-@"$string.911" = private unnamed_addr constant [44 x i8] c"not enough host memory to create the engine\00", align 1
-@"$string.912" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
-@"$string.913" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
-@"$string.914" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
-@"$string.915" = private unnamed_addr constant [44 x i8] c"not enough host memory for rank %d's thread\00", align 1
-@"$string.916" = private unnamed_addr constant [40 x i8] c"cannot start the thread for rank %d: %s\00", align 1
-@"$string.917" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
-@"$string.918" = private unnamed_addr constant [25 x i8] c"device memory allocation\00", align 1
-@"$string.919" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
-@"$string.920" = private unnamed_addr constant [30 x i8] c"buffer exchange between ranks\00", align 1
-@"$string.921" = private unnamed_addr constant [30 x i8] c"pinned host memory allocation\00", align 1
-@"$string.922" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
-@"$string.923" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
-@"$string.924" = private unnamed_addr constant [50 x i8] c"not enough host memory for vectors of %d elements\00", align 1
-@"$string.925" = private unnamed_addr constant [45 x i8] c"cannot generate random %s on rank %d: %.600s\00", align 1
-@"$string.926" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
-@"$string.928" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
-@"$string.929" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
-@"$string.934" = private unnamed_addr constant [17 x i8] c"weight placement\00", align 1
-@"$string.935" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
-@"$string.936" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
-@"$string.937" = private unnamed_addr constant [47 x i8] c"not enough host memory for a list of %d graphs\00", align 1
-@"$string.938" = private unnamed_addr constant [20 x i8] c"decode step capture\00", align 1
-@"$string.940" = private unnamed_addr constant [44 x i8] c"not enough host memory to queue %d requests\00", align 1
-@"$string.941" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
-@"$string.942" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
-@"$string.943" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
-@"$string.944" = private unnamed_addr constant [54 x i8] c"not enough host memory to track %d pages of %d tokens\00", align 1
-@"$string.945" = private unnamed_addr constant [69 x i8] c"not enough host memory to record KV events for %d pages of %d tokens\00", align 1
-@"$string.948" = private unnamed_addr constant [49 x i8] c"not enough host memory for lists of %d sequences\00", align 1
-@"$string.949" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
-@"$string.950" = private unnamed_addr constant [6 x i8] c"state\00", align 1
-@"$string.952" = private unnamed_addr constant [45 x i8] c"all %d sequence slots (max_batch) are in use\00", align 1
-@"$string.953" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
-@"$string.954" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
-@"$string.955" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
-@"$string.956" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
-@"$string.957" = private unnamed_addr constant [64 x i8] c"num_states is %d, but a forward pass supports at most %d tokens\00", align 1
-@"$string.958" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
-@"$string.959" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
-@"$string.960" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
-@"$string.961" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
-@"$string.962" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
-@"switch.table.$Checkpoint.read_shards.1144" = private unnamed_addr constant [6 x ptr] [ptr @"$string.164", ptr @"$string.163", ptr @"$string.162", ptr @"$string.168", ptr @"$string.169", ptr @"$string.170"], align 8
-@"switch.table.$Checkpoint.read_shards.1147" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
+@"$string.849" = private unnamed_addr constant [56 x i8] c"num_drafts is %d; expected 0 to %lld (max_draft_tokens)\00", align 1
+@"$string.850" = private unnamed_addr constant [135 x i8] c"index %d comes after %d drafts, but request %llu has sampled %d tokens; set the masks of drafts before the next token has been sampled\00", align 1
+@"$string.851" = private unnamed_addr constant [125 x i8] c"index is %d, but request %llu has sampled only %d tokens; set the mask for a token after the previous token has been sampled\00", align 1
+@"$string.852" = private unnamed_addr constant [20 x i8] c"the request is null\00", align 1
+@"$string.853" = private unnamed_addr constant [46 x i8] c"engine_request.struct_size is %u; expected %u\00", align 1
+@"$string.854" = private unnamed_addr constant [61 x i8] c"the prompt is empty (%d tokens); expected at least one token\00", align 1
+@"$string.855" = private unnamed_addr constant [65 x i8] c"the prompt has %d tokens, but the context length (max_seq) is %d\00", align 1
+@"$string.856" = private unnamed_addr constant [37 x i8] c"max_tokens is %d; expected 0 or more\00", align 1
+@"$string.857" = private unnamed_addr constant [48 x i8] c"min_tokens is %d; expected 0 to max_tokens (%d)\00", align 1
+@"$string.858" = private unnamed_addr constant [65 x i8] c"deadline_ns is %lld; expected 0 (none) or a CLOCK_MONOTONIC time\00", align 1
+@"$string.859" = private unnamed_addr constant [42 x i8] c"logits_capacity is %d; expected 0 or more\00", align 1
+@"$string.860" = private unnamed_addr constant [59 x i8] c"logits is null; expected a buffer for %d rows of %d values\00", align 1
+@"$string.861" = private unnamed_addr constant [78 x i8] c"the request may need %d KV cache pages of %d tokens, but the pool has only %d\00", align 1
+@"$string.862" = private unnamed_addr constant [57 x i8] c"temperature is %g; expected a finite number of 0 or more\00", align 1
+@"$string.863" = private unnamed_addr constant [40 x i8] c"%s is %g; expected a number from 0 to 1\00", align 1
+@"$string.864" = private unnamed_addr constant [6 x i8] c"top_p\00", align 1
+@"$string.865" = private unnamed_addr constant [6 x i8] c"min_p\00", align 1
+@"$string.866" = private unnamed_addr constant [45 x i8] c"top_k is %d; expected 0 (all tokens) or more\00", align 1
+@"$string.867" = private unnamed_addr constant [66 x i8] c"repetition_penalty is %g; expected a finite number greater than 0\00", align 1
+@"$string.868" = private unnamed_addr constant [50 x i8] c"frequency_penalty is %g; expected a finite number\00", align 1
+@"$string.869" = private unnamed_addr constant [49 x i8] c"presence_penalty is %g; expected a finite number\00", align 1
+@"$string.870" = private unnamed_addr constant [45 x i8] c"num_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.871" = private unnamed_addr constant [52 x i8] c"num_prompt_logprobs is %d; expected -1 (none) to %d\00", align 1
+@"$string.872" = private unnamed_addr constant [42 x i8] c"num_stop_tokens is %d; expected 0 or more\00", align 1
+@"$string.873" = private unnamed_addr constant [12 x i8] c"stop_tokens\00", align 1
+@"$string.874" = private unnamed_addr constant [32 x i8] c"num_%ss is %d; expected 0 to %d\00", align 1
+@"$string.875" = private unnamed_addr constant [38 x i8] c"%s_begin is null; expected %d offsets\00", align 1
+@"$string.876" = private unnamed_addr constant [30 x i8] c"%s_begin[0] is %d; expected 0\00", align 1
+@"$string.877" = private unnamed_addr constant [43 x i8] c"%s %d has %d tokens; expected at least one\00", align 1
+@"$string.878" = private unnamed_addr constant [10 x i8] c"%s_tokens\00", align 1
+@"$string.879" = private unnamed_addr constant [14 x i8] c"stop_sequence\00", align 1
+@"$string.880" = private unnamed_addr constant [43 x i8] c"num_draft_tokens is %d; expected 0 or more\00", align 1
+@"$string.881" = private unnamed_addr constant [13 x i8] c"draft_tokens\00", align 1
+@"$string.882" = private unnamed_addr constant [51 x i8] c"num_allowed_tokens is %d; expected 0 (all) or more\00", align 1
+@"$string.883" = private unnamed_addr constant [15 x i8] c"allowed_tokens\00", align 1
+@"$string.884" = private unnamed_addr constant [9 x i8] c"bad_word\00", align 1
+@"$string.885" = private unnamed_addr constant [57 x i8] c"max_thought_tokens is %d; expected -1 (no limit) or more\00", align 1
+@"$string.886" = private unnamed_addr constant [88 x i8] c"thought_begin_token is %d; expected -1 (none) or a token in the vocabulary of %d tokens\00", align 1
+@"$string.887" = private unnamed_addr constant [18 x i8] c"thought_end_token\00", align 1
+@"$string.888" = private unnamed_addr constant [35 x i8] c"num_biases is %d; expected 0 to %d\00", align 1
+@"$string.889" = private unnamed_addr constant [12 x i8] c"bias_tokens\00", align 1
+@"$string.890" = private unnamed_addr constant [40 x i8] c"bias_values is null; expected %d values\00", align 1
+@"$string.891" = private unnamed_addr constant [48 x i8] c"bias_values[%d] is %g; expected a finite number\00", align 1
+@"$string.892" = private unnamed_addr constant [33 x i8] c"bias_tokens[%d] repeats token %d\00", align 1
+@"$string.899" = private unnamed_addr constant [50 x i8] c"not enough host memory for a request of %d tokens\00", align 1
+@"$string.900" = private unnamed_addr constant [106 x i8] c"min_tokens requires %lld logit biases to suppress the stop tokens, but a forward pass supports at most %d\00", align 1
+@"$string.901" = private unnamed_addr constant [85 x i8] c"the queue is full: %lld requests are running or waiting (max_batch %d, max_queue %d)\00", align 1
+@"$string.902" = private unnamed_addr constant [45 x i8] c"not enough host memory for %d rows of logits\00", align 1
+@"$string.903" = private unnamed_addr constant [37 x i8] c"cannot start the engine's thread: %s\00", align 1
+@"$string.912" = private unnamed_addr constant [57 x i8] c"engine is null: expected a pointer to receive the handle\00", align 1
+@"$string.913" = private unnamed_addr constant [44 x i8] c"not enough host memory to create the engine\00", align 1
+@"$string.914" = private unnamed_addr constant [66 x i8] c"device_memory_bytes is %lld; only engine_plan accepts this option\00", align 1
+@"$string.915" = private unnamed_addr constant [25 x i8] c"%s: does not fit: %s. %s\00", align 1
+@"$string.916" = private unnamed_addr constant [36 x i8] c"not enough host memory for %d ranks\00", align 1
+@"$string.917" = private unnamed_addr constant [44 x i8] c"not enough host memory for rank %d's thread\00", align 1
+@"$string.918" = private unnamed_addr constant [40 x i8] c"cannot start the thread for rank %d: %s\00", align 1
+@"$string.919" = private unnamed_addr constant [19 x i8] c"creation of events\00", align 1
+@"$string.920" = private unnamed_addr constant [25 x i8] c"device memory allocation\00", align 1
+@"$string.921" = private unnamed_addr constant [14 x i8] c"set_workspace\00", align 1
+@"$string.922" = private unnamed_addr constant [30 x i8] c"buffer exchange between ranks\00", align 1
+@"$string.923" = private unnamed_addr constant [30 x i8] c"pinned host memory allocation\00", align 1
+@"$string.924" = private unnamed_addr constant [11 x i8] c"rope_table\00", align 1
+@"$string.925" = private unnamed_addr constant [74 x i8] c"rank %d has %lld bytes of weights, but the plan expects %lld on each rank\00", align 1
+@"$string.926" = private unnamed_addr constant [50 x i8] c"not enough host memory for vectors of %d elements\00", align 1
+@"$string.927" = private unnamed_addr constant [45 x i8] c"cannot generate random %s on rank %d: %.600s\00", align 1
+@"$string.928" = private unnamed_addr constant [8 x i8] c"vectors\00", align 1
+@"$string.930" = private unnamed_addr constant [30 x i8] c"%s: %s: the tensor is missing\00", align 1
+@"$string.931" = private unnamed_addr constant [38 x i8] c"%s: cannot load %s on rank %d: %.600s\00", align 1
+@"$string.936" = private unnamed_addr constant [17 x i8] c"weight placement\00", align 1
+@"$string.937" = private unnamed_addr constant [117 x i8] c"%s: %s: part of the file could not be read after it was opened: either the file was truncated or the disk is failing\00", align 1
+@"$string.938" = private unnamed_addr constant [46 x i8] c"not enough host memory to plan a forward pass\00", align 1
+@"$string.939" = private unnamed_addr constant [47 x i8] c"not enough host memory for a list of %d graphs\00", align 1
+@"$string.940" = private unnamed_addr constant [20 x i8] c"decode step capture\00", align 1
+@"$string.942" = private unnamed_addr constant [44 x i8] c"not enough host memory to queue %d requests\00", align 1
+@"$string.943" = private unnamed_addr constant [29 x i8] c"cannot create an eventfd: %s\00", align 1
+@"$string.944" = private unnamed_addr constant [58 x i8] c"max_batch is %d, but the plan has only %d page table rows\00", align 1
+@"$string.945" = private unnamed_addr constant [46 x i8] c"cannot create a pool of %d pages of %d tokens\00", align 1
+@"$string.946" = private unnamed_addr constant [54 x i8] c"not enough host memory to track %d pages of %d tokens\00", align 1
+@"$string.947" = private unnamed_addr constant [69 x i8] c"not enough host memory to record KV events for %d pages of %d tokens\00", align 1
+@"$string.950" = private unnamed_addr constant [49 x i8] c"not enough host memory for lists of %d sequences\00", align 1
+@"$string.951" = private unnamed_addr constant [17 x i8] c"init_engine: %s\0A\00", align 1
+@"$string.952" = private unnamed_addr constant [6 x i8] c"state\00", align 1
+@"$string.954" = private unnamed_addr constant [45 x i8] c"all %d sequence slots (max_batch) are in use\00", align 1
+@"$string.955" = private unnamed_addr constant [50 x i8] c"not enough host memory for a state with %d tokens\00", align 1
+@"$string.956" = private unnamed_addr constant [43 x i8] c"not enough host memory to create the state\00", align 1
+@"$string.957" = private unnamed_addr constant [35 x i8] c"num_states is %d; expected 0 to %d\00", align 1
+@"$string.958" = private unnamed_addr constant [36 x i8] c"num_steps is %d; expected 0 or more\00", align 1
+@"$string.959" = private unnamed_addr constant [64 x i8] c"num_states is %d, but a forward pass supports at most %d tokens\00", align 1
+@"$string.960" = private unnamed_addr constant [35 x i8] c"states, sampling or tokens is null\00", align 1
+@"$string.961" = private unnamed_addr constant [43 x i8] c"not enough host memory to create %d states\00", align 1
+@"$string.962" = private unnamed_addr constant [30 x i8] c"states[%d] repeats states[%d]\00", align 1
+@"$string.963" = private unnamed_addr constant [60 x i8] c"the logits of states[%d] after position %lld are not finite\00", align 1
+@"$string.964" = private unnamed_addr constant [71 x i8] c"penalties leave no tokens to sample for states[%d] after position %lld\00", align 1
+@"switch.table.$Checkpoint.read_shards.1146" = private unnamed_addr constant [6 x ptr] [ptr @"$string.164", ptr @"$string.163", ptr @"$string.162", ptr @"$string.168", ptr @"$string.169", ptr @"$string.170"], align 8
+@"switch.table.$Checkpoint.read_shards.1149" = private unnamed_addr constant [32 x i64] [i64 3, i64 1, i64 0, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 3, i64 0, i64 0, i64 1, i64 7, i64 0, i64 0, i64 0, i64 1, i64 1, i64 3, i64 3, i64 7], align 8
 @"switch.table.$write_tensor" = private unnamed_addr constant [32 x ptr] [ptr @"$string.552", ptr @"$string.553", ptr @"$string.554", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.552", ptr @"$string.555", ptr @"$string.556", ptr @"$string.557", ptr @"$string.558", ptr @"$string.559", ptr @"$string.560", ptr @"$string.561", ptr @"$string.562", ptr @"$string.563", ptr @"$string.564", ptr @"$string.565", ptr @"$string.566"], align 8
 @"switch.table.$Placer.spread_scales" = private unnamed_addr constant [32 x i64] [i64 4, i64 2, i64 1, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 4, i64 1, i64 1, i64 2, i64 8, i64 1, i64 1, i64 1, i64 2, i64 2, i64 4, i64 4, i64 8], align 8
 
@@ -21892,7 +21894,7 @@ then5:                                            ; preds = %then2
 
 switch.lookup:                                    ; preds = %then5
   %8 = zext nneg i32 %6 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1144", i64 0, i64 %8
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1146", i64 0, i64 %8
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).167.exit"
 
@@ -25279,7 +25281,7 @@ merge17.i:                                        ; preds = %then
 
 switch.lookup:                                    ; preds = %then
   %12 = zext nneg i32 %9 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1144", i64 0, i64 %12
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1146", i64 0, i64 %12
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).167.exit"
 
@@ -37701,7 +37703,7 @@ merge17.i.i.i.i:                                  ; preds = %then9.i.i.i
 
 switch.lookup:                                    ; preds = %then9.i.i.i
   %221 = zext nneg i32 %218 to i64
-  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1144", i64 0, i64 %221
+  %switch.gep = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1146", i64 0, i64 %221
   %switch.load = load ptr, ptr %switch.gep, align 8
   br label %"$anon (./terra/base/codes.t:4).167.exit.i.i.i"
 
@@ -37960,7 +37962,7 @@ merge17.i.i.i.i.i:                                ; preds = %then18.i.i.i.i
 
 switch.lookup106:                                 ; preds = %then18.i.i.i.i
   %297 = zext nneg i32 %294 to i64
-  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1144", i64 0, i64 %297
+  %switch.gep107 = getelementptr inbounds [6 x ptr], ptr @"switch.table.$Checkpoint.read_shards.1146", i64 0, i64 %297
   %switch.load108 = load ptr, ptr %switch.gep107, align 8
   br label %"$anon (./terra/base/codes.t:4).167.exit.i.i.i.i"
 
@@ -38555,7 +38557,7 @@ switch.hole_check121:                             ; preds = %merge12.i.i.i.i.i.i
 
 switch.lookup122:                                 ; preds = %switch.hole_check121
   %463 = zext nneg i32 %427 to i64
-  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1147", i64 0, i64 %463
+  %switch.gep125 = getelementptr inbounds [32 x i64], ptr @"switch.table.$Checkpoint.read_shards.1149", i64 0, i64 %463
   %switch.load126 = load i64, ptr %switch.gep125, align 8
   br label %"$anon (./terra/base/codes.t:4).exit125.i.i.i.i.i.i"
 
@@ -55255,19 +55257,15 @@ then2.i.i.i.i.i:                                  ; preds = %then.i.i.i11
 
 merge.i.i.i12:                                    ; preds = %forbody.i.i.i.i
   %62 = getelementptr i8, ptr %54, i64 360
-  %63 = getelementptr i8, ptr %47, i64 16
-  %64 = load i32, ptr %63, align 4
-  %65 = getelementptr i8, ptr %47, i64 8
-  %66 = load ptr, ptr %65, align 8
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %67 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
-  %68 = load i64, ptr %time.i.i.i.i, align 8
-  %69 = mul i64 %68, 1000000000
-  %70 = load i64, ptr %45, align 8
-  %71 = add i64 %69, %70
+  %63 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
+  %64 = load i64, ptr %time.i.i.i.i, align 8
+  %65 = mul i64 %64, 1000000000
+  %66 = load i64, ptr %45, align 8
+  %67 = add i64 %65, %66
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %72 = call fastcc i32 @"$MaskQueue.give"(ptr %62, i64 %48, i32 %64, ptr %66, i64 %71, ptr nonnull %own.i.i)
-  %.not.i.i.i13 = icmp eq i32 %72, 0
+  %68 = call fastcc i32 @"$MaskQueue.give"(ptr %62, ptr nonnull readonly %47, i64 %67, ptr nonnull %own.i.i)
+  %.not.i.i.i13 = icmp eq i32 %68, 0
   br i1 %.not.i.i.i13, label %"$Loop.give_mask.exit.i.i", label %and.lhs.true.i.i
 
 "$Loop.give_mask.exit.i.i":                       ; preds = %merge.i.i.i12
@@ -55299,179 +55297,228 @@ merge1.i.i:                                       ; preds = %then3.i.i, %and.lhs
   br label %merge.i
 
 then2.i:                                          ; preds = %then.i
-  %73 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.846", i32 %2)
+  %69 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.846", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
-  %74 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %74, i64 1023)
-  %75 = icmp sgt i64 %74, 0
-  br i1 %75, label %then2.i.i.i, label %"$printable.clean.exit.i"
+  %70 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %70, i64 1023)
+  %71 = icmp sgt i64 %70, 0
+  br i1 %71, label %then2.i.i.i, label %"$printable.clean.exit.i"
 
 then2.i.i.i:                                      ; preds = %then2.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i, i1 false)
   br label %"$printable.clean.exit.i"
 
 "$printable.clean.exit.i":                        ; preds = %then2.i.i.i, %then2.i
-  %76 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
-  store i8 0, ptr %76, align 1
-  %77 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
-  %78 = ptrtoint ptr %raw.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %78, i64 %77)
+  %72 = getelementptr i8, ptr %raw.i.i, i64 %spec.select.i.i.i
+  store i8 0, ptr %72, align 1
+  %73 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i)
+  %74 = ptrtoint ptr %raw.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %74, i64 %73)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i)
   br label %common.ret
 
 merge.i:                                          ; preds = %"$Loop.give_masks.exit.i", %or.lhs.false.split.i
   %phi.call.i = phi i32 [ %worst.1.i.i, %"$Loop.give_masks.exit.i" ], [ 0, %or.lhs.false.split.i ]
-  %79 = getelementptr i8, ptr %25, i64 8728
-  %80 = call i32 @pthread_cond_signal(ptr %79)
-  %81 = getelementptr i8, ptr %25, i64 8688
-  %82 = call i32 @pthread_mutex_unlock(ptr %81)
+  %75 = getelementptr i8, ptr %25, i64 8728
+  %76 = call i32 @pthread_cond_signal(ptr %75)
+  %77 = getelementptr i8, ptr %25, i64 8688
+  %78 = call i32 @pthread_mutex_unlock(ptr %77)
   br label %common.ret
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc range(i32 0, 2) i32 @"$MaskQueue.give"(ptr nocapture %0, i64 %1, i32 %2, ptr readonly %3, i64 %4, ptr %5) unnamed_addr #0 {
+define internal fastcc range(i32 0, 2) i32 @"$MaskQueue.give"(ptr nocapture %0, ptr nocapture readonly %1, i64 %2, ptr %3) unnamed_addr #0 {
 entry:
-  %raw.i76 = alloca [1024 x i8], align 1
-  %raw.i72 = alloca [1024 x i8], align 1
+  %raw.i118 = alloca [1024 x i8], align 1
+  %raw.i114 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %6 = getelementptr i8, ptr %0, i64 40
-  %.val = load i64, ptr %6, align 8
-  %7 = icmp sgt i64 %.val, 0
-  br i1 %7, label %merge, label %then
+  %4 = load i64, ptr %1, align 8
+  %5 = getelementptr i8, ptr %1, i64 16
+  %6 = load i32, ptr %5, align 4
+  %7 = getelementptr i8, ptr %1, i64 8
+  %8 = load ptr, ptr %7, align 8
+  %9 = getelementptr i8, ptr %1, i64 20
+  %10 = load i32, ptr %9, align 4
+  %11 = getelementptr i8, ptr %0, i64 40
+  %.val = load i64, ptr %11, align 8
+  %12 = icmp sgt i64 %.val, 0
+  br i1 %12, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %.not = icmp eq ptr %5, null
+  %.not = icmp eq ptr %3, null
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.847", i64 %1)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.847", i64 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
-  %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
-  %10 = icmp sgt i64 %9, 0
-  br i1 %10, label %then2.i.i, label %"$printable.clean.exit"
+  %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
+  %15 = icmp sgt i64 %14, 0
+  br i1 %15, label %then2.i.i, label %"$printable.clean.exit"
 
 then2.i.i:                                        ; preds = %then2
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %5, i64 %spec.select.i.i, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i, ptr nonnull align 1 %3, i64 %spec.select.i.i, i1 false)
   br label %"$printable.clean.exit"
 
 "$printable.clean.exit":                          ; preds = %then2, %then2.i.i
-  %11 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
-  store i8 0, ptr %11, align 1
-  %12 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
-  %13 = ptrtoint ptr %raw.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %13, i64 %12)
+  %16 = getelementptr i8, ptr %raw.i, i64 %spec.select.i.i
+  store i8 0, ptr %16, align 1
+  %17 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i)
+  %18 = ptrtoint ptr %raw.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %18, i64 %17)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %"$printable.clean.exit79", %then13, %"$printable.clean.exit75", %then5, %"$printable.clean.exit", %then, %merge20
-  %common.ret.op = phi i32 [ 0, %merge20 ], [ 1, %then ], [ 1, %"$printable.clean.exit" ], [ 1, %then5 ], [ 1, %"$printable.clean.exit75" ], [ 1, %then13 ], [ 1, %"$printable.clean.exit79" ]
+common.ret:                                       ; preds = %then33, %then29, %then25, %then21, %"$printable.clean.exit121", %then13, %"$printable.clean.exit117", %then5, %"$printable.clean.exit", %then, %merge36
+  %common.ret.op = phi i32 [ 0, %merge36 ], [ 1, %then ], [ 1, %"$printable.clean.exit" ], [ 1, %then5 ], [ 1, %"$printable.clean.exit117" ], [ 1, %then13 ], [ 1, %"$printable.clean.exit121" ], [ 1, %then21 ], [ 1, %then25 ], [ 1, %then29 ], [ 1, %then33 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %14 = getelementptr i8, ptr %0, i64 60
-  %15 = load i32, ptr %14, align 4
-  %.not66 = icmp eq i32 %15, %2
-  br i1 %.not66, label %merge4, label %then5
+  %19 = getelementptr i8, ptr %0, i64 60
+  %20 = load i32, ptr %19, align 4
+  %.not104 = icmp eq i32 %6, %20
+  br i1 %.not104, label %merge4, label %then5
 
 then5:                                            ; preds = %merge
-  %.not70 = icmp eq ptr %5, null
-  br i1 %.not70, label %common.ret, label %then9
+  %.not112 = icmp eq ptr %3, null
+  br i1 %.not112, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %16 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.848", i32 %2, i64 %1, i32 %15)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
-  %17 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %17, i64 1023)
-  %18 = icmp sgt i64 %17, 0
-  br i1 %18, label %then2.i.i74, label %"$printable.clean.exit75"
+  %21 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.848", i32 %6, i64 %4, i32 %20)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i114)
+  %22 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i115 = tail call i64 @llvm.smin.i64(i64 %22, i64 1023)
+  %23 = icmp sgt i64 %22, 0
+  br i1 %23, label %then2.i.i116, label %"$printable.clean.exit117"
 
-then2.i.i74:                                      ; preds = %then9
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i72, ptr nonnull align 1 %5, i64 %spec.select.i.i73, i1 false)
-  br label %"$printable.clean.exit75"
+then2.i.i116:                                     ; preds = %then9
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i114, ptr nonnull align 1 %3, i64 %spec.select.i.i115, i1 false)
+  br label %"$printable.clean.exit117"
 
-"$printable.clean.exit75":                        ; preds = %then9, %then2.i.i74
-  %19 = getelementptr i8, ptr %raw.i72, i64 %spec.select.i.i73
-  store i8 0, ptr %19, align 1
-  %20 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i72)
-  %21 = ptrtoint ptr %raw.i72 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %21, i64 %20)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i72)
+"$printable.clean.exit117":                       ; preds = %then9, %then2.i.i116
+  %24 = getelementptr i8, ptr %raw.i114, i64 %spec.select.i.i115
+  store i8 0, ptr %24, align 1
+  %25 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i114)
+  %26 = ptrtoint ptr %raw.i114 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %26, i64 %25)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i114)
   br label %common.ret
 
 merge4:                                           ; preds = %merge
-  %22 = sext i32 %2 to i64
-  %23 = getelementptr i8, ptr %0, i64 56
-  %24 = load i32, ptr %23, align 4
-  %25 = sext i32 %24 to i64
-  %26 = getelementptr i8, ptr %0, i64 32
-  %27 = add i64 %.val, %25
-  %.not67 = icmp sgt i64 %27, %22
-  br i1 %.not67, label %merge12, label %then13
+  %27 = icmp slt i32 %10, 0
+  br i1 %27, label %then13, label %or.lhs.false
 
-then13:                                           ; preds = %merge4
-  %.not69 = icmp eq ptr %5, null
-  br i1 %.not69, label %common.ret, label %then17
+then13:                                           ; preds = %or.lhs.false, %merge4
+  %.not111 = icmp eq ptr %3, null
+  br i1 %.not111, label %common.ret, label %then17
+
+or.lhs.false:                                     ; preds = %merge4
+  %28 = zext nneg i32 %10 to i64
+  %29 = getelementptr i8, ptr %0, i64 32
+  %.not105 = icmp ugt i64 %.val, %28
+  br i1 %.not105, label %merge12, label %then13
 
 then17:                                           ; preds = %then13
-  %28 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %5, i64 1024, ptr nonnull @"$string.849", i32 %2, i64 %1, i32 %24)
-  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i76)
-  %29 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %5)
-  %spec.select.i.i77 = tail call i64 @llvm.smin.i64(i64 %29, i64 1023)
-  %30 = icmp sgt i64 %29, 0
-  br i1 %30, label %then2.i.i78, label %"$printable.clean.exit79"
+  %30 = add nsw i64 %.val, -1
+  %31 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.849", i32 %10, i64 %30)
+  call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i118)
+  %32 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i119 = tail call i64 @llvm.smin.i64(i64 %32, i64 1023)
+  %33 = icmp sgt i64 %32, 0
+  br i1 %33, label %then2.i.i120, label %"$printable.clean.exit121"
 
-then2.i.i78:                                      ; preds = %then17
-  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i76, ptr nonnull align 1 %5, i64 %spec.select.i.i77, i1 false)
-  br label %"$printable.clean.exit79"
+then2.i.i120:                                     ; preds = %then17
+  call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i118, ptr nonnull align 1 %3, i64 %spec.select.i.i119, i1 false)
+  br label %"$printable.clean.exit121"
 
-"$printable.clean.exit79":                        ; preds = %then17, %then2.i.i78
-  %31 = getelementptr i8, ptr %raw.i76, i64 %spec.select.i.i77
-  store i8 0, ptr %31, align 1
-  %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i76)
-  %33 = ptrtoint ptr %raw.i76 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %5, i64 1024, i64 %33, i64 %32)
-  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i76)
+"$printable.clean.exit121":                       ; preds = %then17, %then2.i.i120
+  %34 = getelementptr i8, ptr %raw.i118, i64 %spec.select.i.i119
+  store i8 0, ptr %34, align 1
+  %35 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i118)
+  %36 = ptrtoint ptr %raw.i118 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %36, i64 %35)
+  call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i118)
   br label %common.ret
 
-merge12:                                          ; preds = %merge4
-  %34 = srem i64 %22, %.val
-  %.val71 = load i32, ptr %0, align 4
-  %35 = load ptr, ptr %26, align 8
-  %36 = getelementptr ptr, ptr %35, i64 %34
-  store ptr null, ptr %36, align 8
-  %.not68 = icmp eq ptr %3, null
-  br i1 %.not68, label %merge20, label %then21
+merge12:                                          ; preds = %or.lhs.false
+  %.not106 = icmp eq i32 %10, 0
+  br i1 %.not106, label %merge12.merge20_crit_edge, label %and.lhs.true
 
-then21:                                           ; preds = %merge12
-  %37 = sext i32 %.val71 to i64
-  %38 = add nsw i64 %37, 31
-  %39 = sdiv i64 %38, 32
-  %40 = getelementptr i8, ptr %0, i64 8
-  %41 = load ptr, ptr %40, align 8
-  %42 = mul nsw i64 %39, %34
-  %43 = getelementptr i32, ptr %41, i64 %42
-  %44 = shl nsw i64 %39, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %43, ptr nonnull align 1 %3, i64 %44, i1 false)
-  %45 = getelementptr i32, ptr %43, i64 %39
-  %46 = getelementptr i8, ptr %45, i64 -4
-  %47 = load i32, ptr %46, align 4
-  %48 = load i32, ptr %0, align 4
-  %49 = sub i32 0, %48
-  %50 = and i32 %49, 31
-  %51 = lshr i32 -1, %50
-  %52 = and i32 %51, %47
-  store i32 %52, ptr %46, align 4
-  %53 = load ptr, ptr %26, align 8
-  %54 = getelementptr ptr, ptr %53, i64 %34
-  store ptr %43, ptr %54, align 8
+merge12.merge20_crit_edge:                        ; preds = %merge12
+  %.phi.trans.insert = getelementptr i8, ptr %0, i64 56
+  %.pre = load i32, ptr %.phi.trans.insert, align 4
   br label %merge20
 
-merge20:                                          ; preds = %merge12, %then21
-  %55 = add i32 %2, 1
-  store i32 %55, ptr %14, align 4
-  %56 = getelementptr i8, ptr %0, i64 80
-  store i64 %4, ptr %56, align 8
+then21:                                           ; preds = %and.lhs.true
+  %.not110 = icmp eq ptr %3, null
+  br i1 %.not110, label %common.ret, label %then25
+
+and.lhs.true:                                     ; preds = %merge12
+  %37 = sub i32 %6, %10
+  %38 = getelementptr i8, ptr %0, i64 56
+  %39 = load i32, ptr %38, align 4
+  %.not107 = icmp eq i32 %37, %39
+  br i1 %.not107, label %merge20, label %then21
+
+then25:                                           ; preds = %then21
+  %40 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.850", i32 %6, i32 %10, i64 %4, i32 %39)
+  tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
+  br label %common.ret
+
+merge20:                                          ; preds = %merge12.merge20_crit_edge, %and.lhs.true
+  %41 = phi i32 [ %.pre, %merge12.merge20_crit_edge ], [ %37, %and.lhs.true ]
+  %42 = add i32 %41, %10
+  %43 = icmp sgt i32 %6, %42
+  br i1 %43, label %then29, label %merge28
+
+then29:                                           ; preds = %merge20
+  %.not109 = icmp eq ptr %3, null
+  br i1 %.not109, label %common.ret, label %then33
+
+then33:                                           ; preds = %then29
+  %44 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.851", i32 %6, i64 %4, i32 %41)
+  tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
+  br label %common.ret
+
+merge28:                                          ; preds = %merge20
+  %45 = sext i32 %6 to i64
+  %46 = srem i64 %45, %.val
+  %.val113 = load i32, ptr %0, align 4
+  %47 = load ptr, ptr %29, align 8
+  %48 = getelementptr ptr, ptr %47, i64 %46
+  store ptr null, ptr %48, align 8
+  %.not108 = icmp eq ptr %8, null
+  br i1 %.not108, label %merge36, label %then37
+
+then37:                                           ; preds = %merge28
+  %49 = sext i32 %.val113 to i64
+  %50 = add nsw i64 %49, 31
+  %51 = sdiv i64 %50, 32
+  %52 = getelementptr i8, ptr %0, i64 8
+  %53 = load ptr, ptr %52, align 8
+  %54 = mul nsw i64 %51, %46
+  %55 = getelementptr i32, ptr %53, i64 %54
+  %56 = shl nsw i64 %51, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %55, ptr nonnull align 1 %8, i64 %56, i1 false)
+  %57 = getelementptr i32, ptr %55, i64 %51
+  %58 = getelementptr i8, ptr %57, i64 -4
+  %59 = load i32, ptr %58, align 4
+  %60 = load i32, ptr %0, align 4
+  %61 = sub i32 0, %60
+  %62 = and i32 %61, 31
+  %63 = lshr i32 -1, %62
+  %64 = and i32 %63, %59
+  store i32 %64, ptr %58, align 4
+  %65 = load ptr, ptr %29, align 8
+  %66 = getelementptr ptr, ptr %65, i64 %46
+  store ptr %55, ptr %66, align 8
+  br label %merge36
+
+merge36:                                          ; preds = %merge28, %then37
+  %67 = add i32 %6, 1
+  store i32 %67, ptr %19, align 4
+  %68 = getelementptr i8, ptr %0, i64 80
+  store i64 %2, ptr %68, align 8
   br label %common.ret
 }
 
@@ -55573,7 +55620,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
 merge:                                            ; preds = %or.lhs.false5.i.i.i
   %35 = atomicrmw xchg ptr @"<global>", i32 0 release, align 4
   %36 = getelementptr i8, ptr %25, i64 6640
-  call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %limits.i)
   %.not.i.i = icmp eq ptr %3, null
   br i1 %.not.i.i, label %"$status.clear.exit.i", label %then.i.i
 
@@ -55588,14 +55635,16 @@ then.i.i:                                         ; preds = %merge
   %40 = load ptr, ptr %39, align 8, !noalias !120
   %41 = getelementptr i8, ptr %40, i64 72
   %42 = load i32, ptr %41, align 4, !noalias !120
-  %43 = getelementptr i8, ptr %25, i64 6692
+  %43 = getelementptr i8, ptr %25, i64 8268
   %44 = load i32, ptr %43, align 4, !noalias !120
-  %45 = getelementptr i8, ptr %25, i64 8284
+  %45 = getelementptr i8, ptr %25, i64 6692
   %46 = load i32, ptr %45, align 4, !noalias !120
-  %47 = getelementptr i8, ptr %25, i64 6696
+  %47 = getelementptr i8, ptr %25, i64 8284
   %48 = load i32, ptr %47, align 4, !noalias !120
-  %49 = getelementptr i8, ptr %25, i64 10080
+  %49 = getelementptr i8, ptr %25, i64 6696
   %50 = load i32, ptr %49, align 4, !noalias !120
+  %51 = getelementptr i8, ptr %25, i64 10080
+  %52 = load i32, ptr %51, align 4, !noalias !120
   store i32 %42, ptr %limits.i, align 8
   %.sroa.2.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 4
   store i32 %44, ptr %.sroa.2.0.limits.sroa_idx.i, align 4
@@ -55605,316 +55654,318 @@ then.i.i:                                         ; preds = %merge
   store i32 %48, ptr %.sroa.4.0.limits.sroa_idx.i, align 4
   %.sroa.5.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 16
   store i32 %50, ptr %.sroa.5.0.limits.sroa_idx.i, align 8
-  %51 = tail call i32 @pthread_mutex_unlock(ptr %37)
-  %52 = load ptr, ptr %39, align 8
-  %53 = icmp eq ptr %1, null
-  br i1 %53, label %then.i.i.i14, label %merge.i.i.i11
+  %.sroa.6.0.limits.sroa_idx.i = getelementptr inbounds i8, ptr %limits.i, i64 20
+  store i32 %52, ptr %.sroa.6.0.limits.sroa_idx.i, align 4
+  %53 = tail call i32 @pthread_mutex_unlock(ptr %37)
+  %54 = load ptr, ptr %39, align 8
+  %55 = icmp eq ptr %1, null
+  br i1 %55, label %then.i.i.i14, label %merge.i.i.i11
 
 then.i.i.i14:                                     ; preds = %"$status.clear.exit.i"
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i14
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.850", i64 20, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(20) %3, ptr noundef nonnull align 1 dereferenceable(20) @"$string.852", i64 20, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  %54 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %54, i64 1023)
-  %55 = icmp sgt i64 %54, 0
-  br i1 %55, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+  %56 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %56, i64 1023)
+  %57 = icmp sgt i64 %56, 0
+  br i1 %57, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
 then2.i.i.i.i.i:                                  ; preds = %then2.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i"
 
 "$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then2.i.i.i
-  %56 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
-  store i8 0, ptr %56, align 1
-  %57 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
-  %58 = ptrtoint ptr %raw.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %58, i64 %57)
+  %58 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+  store i8 0, ptr %58, align 1
+  %59 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %60 = ptrtoint ptr %raw.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %60, i64 %59)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %"$Loop.submit.exit"
 
 merge.i.i.i11:                                    ; preds = %"$status.clear.exit.i"
-  %59 = load i32, ptr %1, align 4
-  %.not.i.i.i12 = icmp eq i32 %59, 216
+  %61 = load i32, ptr %1, align 4
+  %.not.i.i.i12 = icmp eq i32 %61, 216
   br i1 %.not.i.i.i12, label %merge4.i.i.i, label %then5.i.i.i
 
 then5.i.i.i:                                      ; preds = %merge.i.i.i11
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then9.i.i.i
 
 then9.i.i.i:                                      ; preds = %then5.i.i.i
-  %60 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.851", i32 %59, i32 216)
+  %62 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.853", i32 %61, i32 216)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i141.i.i.i)
-  %61 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i142.i.i.i = tail call i64 @llvm.smin.i64(i64 %61, i64 1023)
-  %62 = icmp sgt i64 %61, 0
-  br i1 %62, label %then2.i.i143.i.i.i, label %"$printable.clean.exit144.i.i.i"
+  %63 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i142.i.i.i = tail call i64 @llvm.smin.i64(i64 %63, i64 1023)
+  %64 = icmp sgt i64 %63, 0
+  br i1 %64, label %then2.i.i143.i.i.i, label %"$printable.clean.exit144.i.i.i"
 
 then2.i.i143.i.i.i:                               ; preds = %then9.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i141.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i142.i.i.i, i1 false)
   br label %"$printable.clean.exit144.i.i.i"
 
 "$printable.clean.exit144.i.i.i":                 ; preds = %then2.i.i143.i.i.i, %then9.i.i.i
-  %63 = getelementptr i8, ptr %raw.i141.i.i.i, i64 %spec.select.i.i142.i.i.i
-  store i8 0, ptr %63, align 1
-  %64 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i141.i.i.i)
-  %65 = ptrtoint ptr %raw.i141.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %65, i64 %64)
+  %65 = getelementptr i8, ptr %raw.i141.i.i.i, i64 %spec.select.i.i142.i.i.i
+  store i8 0, ptr %65, align 1
+  %66 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i141.i.i.i)
+  %67 = ptrtoint ptr %raw.i141.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %67, i64 %66)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i141.i.i.i)
   br label %"$Loop.submit.exit"
 
 merge4.i.i.i:                                     ; preds = %merge.i.i.i11
-  %66 = getelementptr i8, ptr %1, i64 8
-  %67 = load ptr, ptr %66, align 8
-  %68 = getelementptr i8, ptr %1, i64 4
-  %69 = load i32, ptr %68, align 4
-  %70 = call fastcc i32 @"$request.check_prompt"(ptr %67, i32 %69, ptr nonnull readonly %limits.i, ptr %3)
-  %.not.i.i.i.i = icmp eq i32 %70, 0
+  %68 = getelementptr i8, ptr %1, i64 8
+  %69 = load ptr, ptr %68, align 8
+  %70 = getelementptr i8, ptr %1, i64 4
+  %71 = load i32, ptr %70, align 4
+  %72 = call fastcc i32 @"$request.check_prompt"(ptr %69, i32 %71, ptr nonnull readonly %limits.i, ptr %3)
+  %.not.i.i.i.i = icmp eq i32 %72, 0
   br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$Loop.submit.exit"
 
 merge.i.i.i.i:                                    ; preds = %merge4.i.i.i
-  %71 = getelementptr i8, ptr %1, i64 16
-  %72 = load i32, ptr %71, align 4
-  %73 = icmp slt i32 %72, 0
-  br i1 %73, label %then2.i.i.i.i, label %merge1.i.i.i.i
+  %73 = getelementptr i8, ptr %1, i64 16
+  %74 = load i32, ptr %73, align 4
+  %75 = icmp slt i32 %74, 0
+  br i1 %75, label %then2.i.i.i.i, label %merge1.i.i.i.i
 
 then2.i.i.i.i:                                    ; preds = %merge.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then5.i.i.i.i
 
 then5.i.i.i.i:                                    ; preds = %then2.i.i.i.i
-  %74 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.854", i32 %72)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.856", i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
-  %75 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %75, i64 1023)
-  %76 = icmp sgt i64 %75, 0
-  br i1 %76, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
+  %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
+  %78 = icmp sgt i64 %77, 0
+  br i1 %78, label %then2.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i"
 
 then2.i.i.i.i.i.i:                                ; preds = %then5.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i":                  ; preds = %then2.i.i.i.i.i.i, %then5.i.i.i.i
-  %77 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
-  store i8 0, ptr %77, align 1
-  %78 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
-  %79 = ptrtoint ptr %raw.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %79, i64 %78)
+  %79 = getelementptr i8, ptr %raw.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i
+  store i8 0, ptr %79, align 1
+  %80 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i)
+  %81 = ptrtoint ptr %raw.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %81, i64 %80)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   br label %"$Loop.submit.exit"
 
 merge1.i.i.i.i:                                   ; preds = %merge.i.i.i.i
-  %80 = getelementptr i8, ptr %1, i64 20
-  %81 = load i32, ptr %80, align 4
-  %or.cond.i.i.i.i = icmp ugt i32 %81, %72
+  %82 = getelementptr i8, ptr %1, i64 20
+  %83 = load i32, ptr %82, align 4
+  %or.cond.i.i.i.i = icmp ugt i32 %83, %74
   br i1 %or.cond.i.i.i.i, label %then9.i.i.i.i, label %merge8.i.i.i.i
 
 then9.i.i.i.i:                                    ; preds = %merge1.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then13.i.i.i.i
 
 then13.i.i.i.i:                                   ; preds = %then9.i.i.i.i
-  %82 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.855", i32 %81, i32 %72)
+  %84 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.857", i32 %83, i32 %74)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i96.i.i.i.i)
-  %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i97.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
-  %84 = icmp sgt i64 %83, 0
-  br i1 %84, label %then2.i.i98.i.i.i.i, label %"$printable.clean.exit99.i.i.i.i"
+  %85 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i97.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %85, i64 1023)
+  %86 = icmp sgt i64 %85, 0
+  br i1 %86, label %then2.i.i98.i.i.i.i, label %"$printable.clean.exit99.i.i.i.i"
 
 then2.i.i98.i.i.i.i:                              ; preds = %then13.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i96.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i97.i.i.i.i, i1 false)
   br label %"$printable.clean.exit99.i.i.i.i"
 
 "$printable.clean.exit99.i.i.i.i":                ; preds = %then2.i.i98.i.i.i.i, %then13.i.i.i.i
-  %85 = getelementptr i8, ptr %raw.i96.i.i.i.i, i64 %spec.select.i.i97.i.i.i.i
-  store i8 0, ptr %85, align 1
-  %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i96.i.i.i.i)
-  %87 = ptrtoint ptr %raw.i96.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %87, i64 %86)
+  %87 = getelementptr i8, ptr %raw.i96.i.i.i.i, i64 %spec.select.i.i97.i.i.i.i
+  store i8 0, ptr %87, align 1
+  %88 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i96.i.i.i.i)
+  %89 = ptrtoint ptr %raw.i96.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %89, i64 %88)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i96.i.i.i.i)
   br label %"$Loop.submit.exit"
 
 merge8.i.i.i.i:                                   ; preds = %merge1.i.i.i.i
-  %88 = getelementptr i8, ptr %1, i64 136
-  %89 = load i64, ptr %88, align 8
-  %90 = icmp slt i64 %89, 0
-  br i1 %90, label %then17.i.i.i.i, label %merge16.i.i.i.i
+  %90 = getelementptr i8, ptr %1, i64 136
+  %91 = load i64, ptr %90, align 8
+  %92 = icmp slt i64 %91, 0
+  br i1 %92, label %then17.i.i.i.i, label %merge16.i.i.i.i
 
 then17.i.i.i.i:                                   ; preds = %merge8.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then21.i.i.i.i
 
 then21.i.i.i.i:                                   ; preds = %then17.i.i.i.i
-  %91 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.856", i64 %89)
+  %93 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.858", i64 %91)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i100.i.i.i.i)
-  %92 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i101.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %92, i64 1023)
-  %93 = icmp sgt i64 %92, 0
-  br i1 %93, label %then2.i.i102.i.i.i.i, label %"$printable.clean.exit103.i.i.i.i"
+  %94 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i101.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %94, i64 1023)
+  %95 = icmp sgt i64 %94, 0
+  br i1 %95, label %then2.i.i102.i.i.i.i, label %"$printable.clean.exit103.i.i.i.i"
 
 then2.i.i102.i.i.i.i:                             ; preds = %then21.i.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i100.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i101.i.i.i.i, i1 false)
   br label %"$printable.clean.exit103.i.i.i.i"
 
 "$printable.clean.exit103.i.i.i.i":               ; preds = %then2.i.i102.i.i.i.i, %then21.i.i.i.i
-  %94 = getelementptr i8, ptr %raw.i100.i.i.i.i, i64 %spec.select.i.i101.i.i.i.i
-  store i8 0, ptr %94, align 1
-  %95 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i100.i.i.i.i)
-  %96 = ptrtoint ptr %raw.i100.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %96, i64 %95)
+  %96 = getelementptr i8, ptr %raw.i100.i.i.i.i, i64 %spec.select.i.i101.i.i.i.i
+  store i8 0, ptr %96, align 1
+  %97 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i100.i.i.i.i)
+  %98 = ptrtoint ptr %raw.i100.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %98, i64 %97)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i100.i.i.i.i)
   br label %"$Loop.submit.exit"
 
 merge16.i.i.i.i:                                  ; preds = %merge8.i.i.i.i
-  %97 = getelementptr i8, ptr %1, i64 124
-  %98 = load i32, ptr %97, align 4
-  %99 = icmp slt i32 %98, 0
-  br i1 %99, label %then25.i.i.i.i, label %merge24.i.i.i.i
+  %99 = getelementptr i8, ptr %1, i64 124
+  %100 = load i32, ptr %99, align 4
+  %101 = icmp slt i32 %100, 0
+  br i1 %101, label %then25.i.i.i.i, label %merge24.i.i.i.i
 
 then25.i.i.i.i:                                   ; preds = %merge16.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then29.i.i.i.i
 
 then29.i.i.i.i:                                   ; preds = %then25.i.i.i.i
-  %100 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.857", i32 %98)
+  %102 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.859", i32 %100)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge24.i.i.i.i:                                  ; preds = %merge16.i.i.i.i
-  %.not88.i.i.i.i = icmp eq i32 %98, 0
+  %.not88.i.i.i.i = icmp eq i32 %100, 0
   br i1 %.not88.i.i.i.i, label %merge32.i.i.i.i, label %and.lhs.true.i.i.i.i
 
 then33.i.i.i.i:                                   ; preds = %and.lhs.true.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then37.i.i.i.i
 
 and.lhs.true.i.i.i.i:                             ; preds = %merge24.i.i.i.i
-  %101 = getelementptr i8, ptr %1, i64 128
-  %102 = load ptr, ptr %101, align 8
-  %103 = icmp eq ptr %102, null
-  br i1 %103, label %then33.i.i.i.i, label %merge32.i.i.i.i
+  %103 = getelementptr i8, ptr %1, i64 128
+  %104 = load ptr, ptr %103, align 8
+  %105 = icmp eq ptr %104, null
+  br i1 %105, label %then33.i.i.i.i, label %merge32.i.i.i.i
 
 then37.i.i.i.i:                                   ; preds = %then33.i.i.i.i
-  %104 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.858", i32 %98, i32 %42)
+  %106 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.860", i32 %100, i32 %42)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge32.i.i.i.i:                                  ; preds = %and.lhs.true.i.i.i.i, %merge24.i.i.i.i
-  %.val.i.i.i.i = load i32, ptr %68, align 4
-  %reass.sub.i.i = add i32 %44, 1
-  %105 = sub i32 %reass.sub.i.i, %.val.i.i.i.i
-  %106 = tail call i32 @llvm.smin.i32(i32 %72, i32 %105)
-  %107 = icmp sgt i32 %106, 0
-  %108 = add i32 %106, -1
-  %109 = select i1 %107, i32 %108, i32 0
-  %110 = add i32 %48, -1
-  %111 = add i32 %110, %.val.i.i.i.i
-  %112 = add i32 %111, %109
-  %113 = sdiv i32 %112, %48
-  %114 = icmp slt i32 %50, %113
-  br i1 %114, label %then.i.i.i.i.i, label %merge12.i.i.i
+  %.val.i.i.i.i = load i32, ptr %70, align 4
+  %reass.sub.i.i = add i32 %46, 1
+  %107 = sub i32 %reass.sub.i.i, %.val.i.i.i.i
+  %108 = tail call i32 @llvm.smin.i32(i32 %74, i32 %107)
+  %109 = icmp sgt i32 %108, 0
+  %110 = add i32 %108, -1
+  %111 = select i1 %109, i32 %110, i32 0
+  %112 = add i32 %50, -1
+  %113 = add i32 %112, %.val.i.i.i.i
+  %114 = add i32 %113, %111
+  %115 = sdiv i32 %114, %50
+  %116 = icmp slt i32 %52, %115
+  br i1 %116, label %then.i.i.i.i.i, label %merge12.i.i.i
 
 then.i.i.i.i.i:                                   ; preds = %merge32.i.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then2.i.i145.i.i.i
 
 then2.i.i145.i.i.i:                               ; preds = %then.i.i.i.i.i
-  %115 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.859", i32 %113, i32 %48, i32 %50)
+  %117 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.861", i32 %115, i32 %50, i32 %52)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
-  %116 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %116, i64 1023)
-  %117 = icmp sgt i64 %116, 0
-  br i1 %117, label %then2.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i"
+  %118 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %118, i64 1023)
+  %119 = icmp sgt i64 %118, 0
+  br i1 %119, label %then2.i.i.i.i.i.i.i, label %"$printable.clean.exit.i.i.i.i.i"
 
 then2.i.i.i.i.i.i.i:                              ; preds = %then2.i.i145.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i.i.i"
 
 "$printable.clean.exit.i.i.i.i.i":                ; preds = %then2.i.i.i.i.i.i.i, %then2.i.i145.i.i.i
-  %118 = getelementptr i8, ptr %raw.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i
-  store i8 0, ptr %118, align 1
-  %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i)
-  %120 = ptrtoint ptr %raw.i.i.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %120, i64 %119)
+  %120 = getelementptr i8, ptr %raw.i.i.i.i.i.i, i64 %spec.select.i.i.i.i.i.i.i
+  store i8 0, ptr %120, align 1
+  %121 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i.i.i)
+  %122 = ptrtoint ptr %raw.i.i.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %122, i64 %121)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i.i)
   br label %"$Loop.submit.exit"
 
 merge12.i.i.i:                                    ; preds = %merge32.i.i.i.i
-  %121 = getelementptr i8, ptr %1, i64 24
-  %122 = tail call fastcc i32 @"$request.check_sampling"(ptr %121, ptr %3)
-  %.not131.i.i.i = icmp eq i32 %122, 0
+  %123 = getelementptr i8, ptr %1, i64 24
+  %124 = tail call fastcc i32 @"$request.check_sampling"(ptr %123, ptr %3)
+  %.not131.i.i.i = icmp eq i32 %124, 0
   br i1 %.not131.i.i.i, label %merge17.i.i.i, label %"$Loop.submit.exit"
 
 merge17.i.i.i:                                    ; preds = %merge12.i.i.i
-  %123 = getelementptr i8, ptr %1, i64 200
-  %124 = load i32, ptr %123, align 4
-  %125 = add i32 %124, -21
-  %or.cond.i.i.i13 = icmp ult i32 %125, -22
+  %125 = getelementptr i8, ptr %1, i64 200
+  %126 = load i32, ptr %125, align 4
+  %127 = add i32 %126, -21
+  %or.cond.i.i.i13 = icmp ult i32 %127, -22
   br i1 %or.cond.i.i.i13, label %then22.i.i.i, label %merge21.i.i.i
 
 then22.i.i.i:                                     ; preds = %merge17.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then26.i.i.i
 
 then26.i.i.i:                                     ; preds = %then22.i.i.i
-  %126 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.869", i32 %124, i32 20)
+  %128 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.871", i32 %126, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge21.i.i.i:                                    ; preds = %merge17.i.i.i
-  %127 = getelementptr i8, ptr %1, i64 68
-  %128 = load i32, ptr %127, align 4
-  %129 = icmp slt i32 %128, 0
-  br i1 %129, label %then30.i.i.i, label %merge29.i.i.i
+  %129 = getelementptr i8, ptr %1, i64 68
+  %130 = load i32, ptr %129, align 4
+  %131 = icmp slt i32 %130, 0
+  br i1 %131, label %then30.i.i.i, label %merge29.i.i.i
 
 then30.i.i.i:                                     ; preds = %merge21.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then34.i.i.i
 
 then34.i.i.i:                                     ; preds = %then30.i.i.i
-  %130 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.870", i32 %128)
+  %132 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.872", i32 %130)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge29.i.i.i:                                    ; preds = %merge21.i.i.i
-  %131 = getelementptr i8, ptr %1, i64 72
-  %132 = load ptr, ptr %131, align 8
-  %133 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.871", ptr %132, i32 %128, i32 %42, ptr %3)
-  %.not132.i.i.i = icmp eq i32 %133, 0
+  %133 = getelementptr i8, ptr %1, i64 72
+  %134 = load ptr, ptr %133, align 8
+  %135 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.873", ptr %134, i32 %130, i32 %42, ptr %3)
+  %.not132.i.i.i = icmp eq i32 %135, 0
   br i1 %.not132.i.i.i, label %merge38.i.i.i, label %"$Loop.submit.exit"
 
 merge38.i.i.i:                                    ; preds = %merge29.i.i.i
-  %134 = getelementptr i8, ptr %1, i64 88
-  %135 = load ptr, ptr %134, align 8
-  %136 = getelementptr i8, ptr %1, i64 96
+  %136 = getelementptr i8, ptr %1, i64 88
   %137 = load ptr, ptr %136, align 8
-  %138 = getelementptr i8, ptr %1, i64 80
-  %139 = load i32, ptr %138, align 4
-  %140 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.877", ptr %135, ptr %137, i32 %139, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
-  %.not133.i.i.i = icmp eq i32 %140, 0
+  %138 = getelementptr i8, ptr %1, i64 96
+  %139 = load ptr, ptr %138, align 8
+  %140 = getelementptr i8, ptr %1, i64 80
+  %141 = load i32, ptr %140, align 4
+  %142 = call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.879", ptr %137, ptr %139, i32 %141, i32 1024, ptr nonnull readonly %limits.i, ptr %3)
+  %.not133.i.i.i = icmp eq i32 %142, 0
   br i1 %.not133.i.i.i, label %merge43.i.i.i, label %"$Loop.submit.exit"
 
 merge43.i.i.i:                                    ; preds = %merge38.i.i.i
-  %141 = getelementptr i8, ptr %1, i64 204
-  %142 = load i32, ptr %141, align 4
-  %143 = icmp slt i32 %142, 0
-  br i1 %143, label %then48.i.i.i, label %merge47.i.i.i
+  %143 = getelementptr i8, ptr %1, i64 204
+  %144 = load i32, ptr %143, align 4
+  %145 = icmp slt i32 %144, 0
+  br i1 %145, label %then48.i.i.i, label %merge47.i.i.i
 
 then48.i.i.i:                                     ; preds = %merge43.i.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then52.i.i.i
 
 then52.i.i.i:                                     ; preds = %then48.i.i.i
-  %144 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.878", i32 %142)
+  %146 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.880", i32 %144)
   tail call fastcc void @"$printable.clean"(ptr nonnull %3, i64 1024)
   br label %"$Loop.submit.exit"
 
 merge47.i.i.i:                                    ; preds = %merge43.i.i.i
-  %145 = getelementptr i8, ptr %1, i64 208
-  %146 = load ptr, ptr %145, align 8
-  %147 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.879", ptr %146, i32 %142, i32 %42, ptr %3)
-  %.not134.i.i.i = icmp eq i32 %147, 0
+  %147 = getelementptr i8, ptr %1, i64 208
+  %148 = load ptr, ptr %147, align 8
+  %149 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.881", ptr %148, i32 %144, i32 %42, ptr %3)
+  %.not134.i.i.i = icmp eq i32 %149, 0
   br i1 %.not134.i.i.i, label %merge56.i.i.i, label %"$Loop.submit.exit"
 
 merge56.i.i.i:                                    ; preds = %merge47.i.i.i
-  %148 = call fastcc i32 @"$check_rules"(ptr nonnull %1, ptr nonnull readonly %limits.i, ptr %3)
-  %.not135.i.i.i = icmp eq i32 %148, 0
+  %150 = call fastcc i32 @"$check_rules"(ptr nonnull %1, ptr nonnull readonly %limits.i, ptr %3)
+  %.not135.i.i.i = icmp eq i32 %150, 0
   br i1 %.not135.i.i.i, label %"$request.check.exit.i.i", label %"$Loop.submit.exit"
 
 "$request.check.exit.i.i":                        ; preds = %merge56.i.i.i
-  %149 = call fastcc i32 @"$check_biases"(ptr nonnull %1, ptr nonnull readonly %limits.i, ptr %3)
-  %.not.i24.i = icmp eq i32 %149, 0
+  %151 = call fastcc i32 @"$check_biases"(ptr nonnull %1, ptr nonnull readonly %limits.i, ptr %3)
+  %.not.i24.i = icmp eq i32 %151, 0
   br i1 %.not.i24.i, label %merge.i.i, label %"$Loop.submit.exit"
 
 merge.i.i:                                        ; preds = %"$request.check.exit.i.i"
@@ -55923,272 +55974,272 @@ merge.i.i:                                        ; preds = %"$request.check.exi
   br i1 %cond104.i.i, label %merge4.i.i, label %then.i48.i.i
 
 then.i48.i.i:                                     ; preds = %merge.i.i
-  %150 = getelementptr i8, ptr %calloc.i.i.i, i64 100
-  store i32 -1, ptr %150, align 4
-  %151 = getelementptr i8, ptr %calloc.i.i.i, i64 208
-  %152 = getelementptr i8, ptr %calloc.i.i.i, i64 128
-  store i64 -1, ptr %152, align 8
-  %.val.i.i.i = load i32, ptr %68, align 4
-  %.val40.i.i.i = load i32, ptr %71, align 4
-  %153 = sub i32 %reass.sub.i.i, %.val.i.i.i
-  %154 = tail call i32 @llvm.smin.i32(i32 %.val40.i.i.i, i32 %153)
-  %155 = getelementptr i8, ptr %calloc.i.i.i, i64 44
-  store i32 %154, ptr %155, align 4
-  %156 = load i32, ptr %80, align 4
-  %157 = getelementptr i8, ptr %calloc.i.i.i, i64 48
+  %152 = getelementptr i8, ptr %calloc.i.i.i, i64 100
+  store i32 -1, ptr %152, align 4
+  %153 = getelementptr i8, ptr %calloc.i.i.i, i64 208
+  %154 = getelementptr i8, ptr %calloc.i.i.i, i64 128
+  store i64 -1, ptr %154, align 8
+  %.val.i.i.i = load i32, ptr %70, align 4
+  %.val40.i.i.i = load i32, ptr %73, align 4
+  %155 = sub i32 %reass.sub.i.i, %.val.i.i.i
+  %156 = tail call i32 @llvm.smin.i32(i32 %.val40.i.i.i, i32 %155)
+  %157 = getelementptr i8, ptr %calloc.i.i.i, i64 44
   store i32 %156, ptr %157, align 4
-  %158 = getelementptr i8, ptr %calloc.i.i.i, i64 168
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %158, ptr noundef nonnull readonly align 8 dereferenceable(40) %121, i64 40, i1 false)
-  %159 = load i32, ptr %123, align 4
-  store i32 %159, ptr %151, align 4
-  %160 = getelementptr i8, ptr %1, i64 120
-  %161 = load i32, ptr %160, align 4
-  %162 = getelementptr i8, ptr %calloc.i.i.i, i64 8
-  store i32 %161, ptr %162, align 4
-  %163 = load i64, ptr %88, align 8
-  %164 = getelementptr i8, ptr %calloc.i.i.i, i64 336
-  store i64 %163, ptr %164, align 8
-  %165 = getelementptr i8, ptr %1, i64 128
-  %166 = load ptr, ptr %165, align 8
-  %167 = getelementptr i8, ptr %calloc.i.i.i, i64 344
-  store ptr %166, ptr %167, align 8
-  %168 = load i32, ptr %97, align 4
-  %169 = getelementptr i8, ptr %calloc.i.i.i, i64 352
-  store i32 %168, ptr %169, align 4
-  %170 = add i32 %154, %.val.i.i.i
-  %171 = tail call fastcc zeroext i1 @"$request.reserve"(ptr nonnull %calloc.i.i.i, i32 %170, i32 %48)
-  br i1 %171, label %merge.i52.i.i, label %then5.i.i
+  %158 = load i32, ptr %82, align 4
+  %159 = getelementptr i8, ptr %calloc.i.i.i, i64 48
+  store i32 %158, ptr %159, align 4
+  %160 = getelementptr i8, ptr %calloc.i.i.i, i64 168
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(40) %160, ptr noundef nonnull readonly align 8 dereferenceable(40) %123, i64 40, i1 false)
+  %161 = load i32, ptr %125, align 4
+  store i32 %161, ptr %153, align 4
+  %162 = getelementptr i8, ptr %1, i64 120
+  %163 = load i32, ptr %162, align 4
+  %164 = getelementptr i8, ptr %calloc.i.i.i, i64 8
+  store i32 %163, ptr %164, align 4
+  %165 = load i64, ptr %90, align 8
+  %166 = getelementptr i8, ptr %calloc.i.i.i, i64 336
+  store i64 %165, ptr %166, align 8
+  %167 = getelementptr i8, ptr %1, i64 128
+  %168 = load ptr, ptr %167, align 8
+  %169 = getelementptr i8, ptr %calloc.i.i.i, i64 344
+  store ptr %168, ptr %169, align 8
+  %170 = load i32, ptr %99, align 4
+  %171 = getelementptr i8, ptr %calloc.i.i.i, i64 352
+  store i32 %170, ptr %171, align 4
+  %172 = add i32 %156, %.val.i.i.i
+  %173 = tail call fastcc zeroext i1 @"$request.reserve"(ptr nonnull %calloc.i.i.i, i32 %172, i32 %50)
+  br i1 %173, label %merge.i52.i.i, label %then5.i.i
 
 merge.i52.i.i:                                    ; preds = %then.i48.i.i
-  %172 = load ptr, ptr %66, align 8
-  %173 = load i32, ptr %68, align 4
-  %174 = getelementptr i8, ptr %calloc.i.i.i, i64 16
-  %175 = load ptr, ptr %174, align 8
-  %176 = sext i32 %173 to i64
-  %177 = shl nsw i64 %176, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %175, ptr readonly align 1 %172, i64 %177, i1 false)
-  %178 = getelementptr i8, ptr %calloc.i.i.i, i64 24
-  store i64 %176, ptr %178, align 8
-  %179 = getelementptr i8, ptr %calloc.i.i.i, i64 40
-  store i32 %173, ptr %179, align 4
-  %180 = load i32, ptr %127, align 4
-  %181 = icmp sgt i32 %180, 0
-  br i1 %181, label %forbody.lr.ph.i.i.i.i, label %merge.i.i53.i.i
+  %174 = load ptr, ptr %68, align 8
+  %175 = load i32, ptr %70, align 4
+  %176 = getelementptr i8, ptr %calloc.i.i.i, i64 16
+  %177 = load ptr, ptr %176, align 8
+  %178 = sext i32 %175 to i64
+  %179 = shl nsw i64 %178, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %177, ptr readonly align 1 %174, i64 %179, i1 false)
+  %180 = getelementptr i8, ptr %calloc.i.i.i, i64 24
+  store i64 %178, ptr %180, align 8
+  %181 = getelementptr i8, ptr %calloc.i.i.i, i64 40
+  store i32 %175, ptr %181, align 4
+  %182 = load i32, ptr %129, align 4
+  %183 = icmp sgt i32 %182, 0
+  br i1 %183, label %forbody.lr.ph.i.i.i.i, label %merge.i.i53.i.i
 
 forbody.lr.ph.i.i.i.i:                            ; preds = %merge.i52.i.i
-  %182 = getelementptr i8, ptr %calloc.i.i.i, i64 224
-  %183 = getelementptr i8, ptr %calloc.i.i.i, i64 216
-  %184 = getelementptr i8, ptr %calloc.i.i.i, i64 232
-  %wide.trip.count.i.i.i.i = zext nneg i32 %180 to i64
-  %.pre.i.i.i.i = load i64, ptr %182, align 8
+  %184 = getelementptr i8, ptr %calloc.i.i.i, i64 224
+  %185 = getelementptr i8, ptr %calloc.i.i.i, i64 216
+  %186 = getelementptr i8, ptr %calloc.i.i.i, i64 232
+  %wide.trip.count.i.i.i.i = zext nneg i32 %182 to i64
+  %.pre.i.i.i.i = load i64, ptr %184, align 8
   br label %forbody.i.i.i.i
 
 forbody.i.i.i.i:                                  ; preds = %merge1.i.i56.i.i, %forbody.lr.ph.i.i.i.i
-  %185 = phi i64 [ %.pre.i.i.i.i, %forbody.lr.ph.i.i.i.i ], [ %209, %merge1.i.i56.i.i ]
+  %187 = phi i64 [ %.pre.i.i.i.i, %forbody.lr.ph.i.i.i.i ], [ %211, %merge1.i.i56.i.i ]
   %indvars.iv.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i ], [ %indvars.iv.next.i.i.i.i, %merge1.i.i56.i.i ]
-  %186 = load ptr, ptr %131, align 8
-  %187 = getelementptr i32, ptr %186, i64 %indvars.iv.i.i.i.i
-  %188 = load i32, ptr %187, align 4
-  %189 = icmp sgt i64 %185, 0
-  %190 = load ptr, ptr %183, align 8
-  br i1 %189, label %forbody.lr.ph.i.i.i.i.i.i, label %or.rhs.i.i.i.i.i
+  %188 = load ptr, ptr %133, align 8
+  %189 = getelementptr i32, ptr %188, i64 %indvars.iv.i.i.i.i
+  %190 = load i32, ptr %189, align 4
+  %191 = icmp sgt i64 %187, 0
+  %192 = load ptr, ptr %185, align 8
+  br i1 %191, label %forbody.lr.ph.i.i.i.i.i.i, label %or.rhs.i.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %forbody.i.i.i.i
-  %191 = load i32, ptr %190, align 4
-  %192 = icmp eq i32 %191, %188
-  br i1 %192, label %merge1.i.i56.i.i, label %forcond.i.i.i.i.i.i
+  %193 = load i32, ptr %192, align 4
+  %194 = icmp eq i32 %193, %190
+  br i1 %194, label %merge1.i.i56.i.i, label %forcond.i.i.i.i.i.i
 
 forcond.i.i.i.i.i.i:                              ; preds = %forbody.lr.ph.i.i.i.i.i.i, %forbody.i.i.i.i.i.i
-  %i.05.i4.i.i.i.i.i = phi i64 [ %193, %forbody.i.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i.i ]
-  %193 = add nuw nsw i64 %i.05.i4.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %193, %185
+  %i.05.i4.i.i.i.i.i = phi i64 [ %195, %forbody.i.i.i.i.i.i ], [ 0, %forbody.lr.ph.i.i.i.i.i.i ]
+  %195 = add nuw nsw i64 %i.05.i4.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i.i = icmp eq i64 %195, %187
   br i1 %exitcond.not.i.i.i.i.i.i, label %or.rhs.i.i.i.i.i, label %forbody.i.i.i.i.i.i
 
 forbody.i.i.i.i.i.i:                              ; preds = %forcond.i.i.i.i.i.i
-  %194 = getelementptr i32, ptr %190, i64 %193
-  %195 = load i32, ptr %194, align 4
-  %196 = icmp eq i32 %195, %188
-  br i1 %196, label %"$Sequence.is_stop_token.exit.i.i.i.i.i", label %forcond.i.i.i.i.i.i
+  %196 = getelementptr i32, ptr %192, i64 %195
+  %197 = load i32, ptr %196, align 4
+  %198 = icmp eq i32 %197, %190
+  br i1 %198, label %"$Sequence.is_stop_token.exit.i.i.i.i.i", label %forcond.i.i.i.i.i.i
 
 "$Sequence.is_stop_token.exit.i.i.i.i.i":         ; preds = %forbody.i.i.i.i.i.i
-  %197 = icmp slt i64 %193, %185
-  br i1 %197, label %merge1.i.i56.i.i, label %or.rhs.i.i.i.i.i
+  %199 = icmp slt i64 %195, %187
+  br i1 %199, label %merge1.i.i56.i.i, label %or.rhs.i.i.i.i.i
 
 or.rhs.i.i.i.i.i:                                 ; preds = %forcond.i.i.i.i.i.i, %"$Sequence.is_stop_token.exit.i.i.i.i.i", %forbody.i.i.i.i
-  %198 = add i64 %185, 1
-  %199 = load i64, ptr %184, align 8
-  %.not.i.i.i.i.i.i.i = icmp slt i64 %199, %198
+  %200 = add i64 %187, 1
+  %201 = load i64, ptr %186, align 8
+  %.not.i.i.i.i.i.i.i = icmp slt i64 %201, %200
   br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i.i:                              ; preds = %or.rhs.i.i.i.i.i
-  %200 = shl i64 %199, 1
-  %spec.select.i.i.i.i.i57.i.i = tail call i64 @llvm.smax.i64(i64 %200, i64 %198)
+  %202 = shl i64 %201, 1
+  %spec.select.i.i.i.i.i57.i.i = tail call i64 @llvm.smax.i64(i64 %202, i64 %200)
   %spec.store.select.i.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i57.i.i, i64 8)
-  %201 = shl i64 %spec.store.select.i.i.i.i.i.i.i, 2
-  %202 = tail call ptr @realloc(ptr %190, i64 %201)
-  %203 = icmp eq ptr %202, null
-  br i1 %203, label %then5.i.i, label %merge7.i.i.i.i.i.i.i
+  %203 = shl i64 %spec.store.select.i.i.i.i.i.i.i, 2
+  %204 = tail call ptr @realloc(ptr %192, i64 %203)
+  %205 = icmp eq ptr %204, null
+  br i1 %205, label %then5.i.i, label %merge7.i.i.i.i.i.i.i
 
 merge7.i.i.i.i.i.i.i:                             ; preds = %merge.i.i.i.i.i.i.i
-  store ptr %202, ptr %183, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %184, align 8
-  %.pre10.i.i.i.i.i.i = load i64, ptr %182, align 8
+  store ptr %204, ptr %185, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i.i, ptr %186, align 8
+  %.pre10.i.i.i.i.i.i = load i64, ptr %184, align 8
   br label %merge.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %merge7.i.i.i.i.i.i.i, %or.rhs.i.i.i.i.i
-  %204 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %185, %or.rhs.i.i.i.i.i ]
-  %205 = phi ptr [ %202, %merge7.i.i.i.i.i.i.i ], [ %190, %or.rhs.i.i.i.i.i ]
-  %206 = getelementptr i32, ptr %205, i64 %204
-  store i32 %188, ptr %206, align 4
-  %207 = load i64, ptr %182, align 8
-  %208 = add i64 %207, 1
-  store i64 %208, ptr %182, align 8
+  %206 = phi i64 [ %.pre10.i.i.i.i.i.i, %merge7.i.i.i.i.i.i.i ], [ %187, %or.rhs.i.i.i.i.i ]
+  %207 = phi ptr [ %204, %merge7.i.i.i.i.i.i.i ], [ %192, %or.rhs.i.i.i.i.i ]
+  %208 = getelementptr i32, ptr %207, i64 %206
+  store i32 %190, ptr %208, align 4
+  %209 = load i64, ptr %184, align 8
+  %210 = add i64 %209, 1
+  store i64 %210, ptr %184, align 8
   br label %merge1.i.i56.i.i
 
 merge1.i.i56.i.i:                                 ; preds = %merge.i.i.i.i.i.i, %"$Sequence.is_stop_token.exit.i.i.i.i.i", %forbody.lr.ph.i.i.i.i.i.i
-  %209 = phi i64 [ %185, %"$Sequence.is_stop_token.exit.i.i.i.i.i" ], [ %208, %merge.i.i.i.i.i.i ], [ %185, %forbody.lr.ph.i.i.i.i.i.i ]
+  %211 = phi i64 [ %187, %"$Sequence.is_stop_token.exit.i.i.i.i.i" ], [ %210, %merge.i.i.i.i.i.i ], [ %187, %forbody.lr.ph.i.i.i.i.i.i ]
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge.i.i53.i.i, label %forbody.i.i.i.i
 
 merge.i.i53.i.i:                                  ; preds = %merge1.i.i56.i.i, %merge.i52.i.i
-  %210 = getelementptr i8, ptr %1, i64 64
-  %211 = load i32, ptr %210, align 4
-  %.not.i.i54.i.i = icmp eq i32 %211, 0
+  %212 = getelementptr i8, ptr %1, i64 64
+  %213 = load i32, ptr %212, align 4
+  %.not.i.i54.i.i = icmp eq i32 %213, 0
   br i1 %.not.i.i54.i.i, label %merge2.i.i.i.i, label %and.lhs.true3.i.i.i
 
 merge2.i.i.i.i:                                   ; preds = %merge.i.i53.i.i
-  %212 = getelementptr i8, ptr %52, i64 156
-  %213 = load i32, ptr %212, align 4
-  %214 = icmp sgt i32 %213, 0
-  br i1 %214, label %forbody8.lr.ph.i.i.i.i, label %and.lhs.true3.i.i.i
+  %214 = getelementptr i8, ptr %54, i64 156
+  %215 = load i32, ptr %214, align 4
+  %216 = icmp sgt i32 %215, 0
+  br i1 %216, label %forbody8.lr.ph.i.i.i.i, label %and.lhs.true3.i.i.i
 
 forbody8.lr.ph.i.i.i.i:                           ; preds = %merge2.i.i.i.i
-  %215 = getelementptr i8, ptr %52, i64 160
-  %216 = getelementptr i8, ptr %calloc.i.i.i, i64 224
-  %217 = getelementptr i8, ptr %calloc.i.i.i, i64 216
-  %218 = getelementptr i8, ptr %calloc.i.i.i, i64 232
-  %wide.trip.count47.i.i.i.i = zext nneg i32 %213 to i64
-  %.pre49.i.i.i.i = load i64, ptr %216, align 8
+  %217 = getelementptr i8, ptr %54, i64 160
+  %218 = getelementptr i8, ptr %calloc.i.i.i, i64 224
+  %219 = getelementptr i8, ptr %calloc.i.i.i, i64 216
+  %220 = getelementptr i8, ptr %calloc.i.i.i, i64 232
+  %wide.trip.count47.i.i.i.i = zext nneg i32 %215 to i64
+  %.pre49.i.i.i.i = load i64, ptr %218, align 8
   br label %forbody8.i.i.i.i
 
 forbody8.i.i.i.i:                                 ; preds = %merge10.i.i.i.i, %forbody8.lr.ph.i.i.i.i
-  %219 = phi i64 [ %.pre49.i.i.i.i, %forbody8.lr.ph.i.i.i.i ], [ %242, %merge10.i.i.i.i ]
+  %221 = phi i64 [ %.pre49.i.i.i.i, %forbody8.lr.ph.i.i.i.i ], [ %244, %merge10.i.i.i.i ]
   %indvars.iv44.i.i.i.i = phi i64 [ 0, %forbody8.lr.ph.i.i.i.i ], [ %indvars.iv.next45.i.i.i.i, %merge10.i.i.i.i ]
-  %220 = getelementptr i32, ptr %215, i64 %indvars.iv44.i.i.i.i
-  %221 = load i32, ptr %220, align 4
-  %222 = icmp sgt i64 %219, 0
-  %223 = load ptr, ptr %217, align 8
-  br i1 %222, label %forbody.lr.ph.i.i29.i.i.i.i, label %or.rhs.i21.i.i.i.i
+  %222 = getelementptr i32, ptr %217, i64 %indvars.iv44.i.i.i.i
+  %223 = load i32, ptr %222, align 4
+  %224 = icmp sgt i64 %221, 0
+  %225 = load ptr, ptr %219, align 8
+  br i1 %224, label %forbody.lr.ph.i.i29.i.i.i.i, label %or.rhs.i21.i.i.i.i
 
 forbody.lr.ph.i.i29.i.i.i.i:                      ; preds = %forbody8.i.i.i.i
-  %224 = load i32, ptr %223, align 4
-  %225 = icmp eq i32 %224, %221
-  br i1 %225, label %merge10.i.i.i.i, label %forcond.i.i30.i.i.i.i
+  %226 = load i32, ptr %225, align 4
+  %227 = icmp eq i32 %226, %223
+  br i1 %227, label %merge10.i.i.i.i, label %forcond.i.i30.i.i.i.i
 
 forcond.i.i30.i.i.i.i:                            ; preds = %forbody.lr.ph.i.i29.i.i.i.i, %forbody.i.i33.i.i.i.i
-  %i.05.i4.i31.i.i.i.i = phi i64 [ %226, %forbody.i.i33.i.i.i.i ], [ 0, %forbody.lr.ph.i.i29.i.i.i.i ]
-  %226 = add nuw nsw i64 %i.05.i4.i31.i.i.i.i, 1
-  %exitcond.not.i.i32.i.i.i.i = icmp eq i64 %226, %219
+  %i.05.i4.i31.i.i.i.i = phi i64 [ %228, %forbody.i.i33.i.i.i.i ], [ 0, %forbody.lr.ph.i.i29.i.i.i.i ]
+  %228 = add nuw nsw i64 %i.05.i4.i31.i.i.i.i, 1
+  %exitcond.not.i.i32.i.i.i.i = icmp eq i64 %228, %221
   br i1 %exitcond.not.i.i32.i.i.i.i, label %or.rhs.i21.i.i.i.i, label %forbody.i.i33.i.i.i.i
 
 forbody.i.i33.i.i.i.i:                            ; preds = %forcond.i.i30.i.i.i.i
-  %227 = getelementptr i32, ptr %223, i64 %226
-  %228 = load i32, ptr %227, align 4
-  %229 = icmp eq i32 %228, %221
-  br i1 %229, label %"$Sequence.is_stop_token.exit.i34.i.i.i.i", label %forcond.i.i30.i.i.i.i
+  %229 = getelementptr i32, ptr %225, i64 %228
+  %230 = load i32, ptr %229, align 4
+  %231 = icmp eq i32 %230, %223
+  br i1 %231, label %"$Sequence.is_stop_token.exit.i34.i.i.i.i", label %forcond.i.i30.i.i.i.i
 
 "$Sequence.is_stop_token.exit.i34.i.i.i.i":       ; preds = %forbody.i.i33.i.i.i.i
-  %230 = icmp slt i64 %226, %219
-  br i1 %230, label %merge10.i.i.i.i, label %or.rhs.i21.i.i.i.i
+  %232 = icmp slt i64 %228, %221
+  br i1 %232, label %merge10.i.i.i.i, label %or.rhs.i21.i.i.i.i
 
 or.rhs.i21.i.i.i.i:                               ; preds = %forcond.i.i30.i.i.i.i, %"$Sequence.is_stop_token.exit.i34.i.i.i.i", %forbody8.i.i.i.i
-  %231 = add i64 %219, 1
-  %232 = load i64, ptr %218, align 8
-  %.not.i.i.i22.i.i.i.i = icmp slt i64 %232, %231
+  %233 = add i64 %221, 1
+  %234 = load i64, ptr %220, align 8
+  %.not.i.i.i22.i.i.i.i = icmp slt i64 %234, %233
   br i1 %.not.i.i.i22.i.i.i.i, label %merge.i.i.i24.i.i.i.i, label %merge.i.i23.i.i.i.i
 
 merge.i.i.i24.i.i.i.i:                            ; preds = %or.rhs.i21.i.i.i.i
-  %233 = shl i64 %232, 1
-  %spec.select.i.i.i25.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %233, i64 %231)
+  %235 = shl i64 %234, 1
+  %spec.select.i.i.i25.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %235, i64 %233)
   %spec.store.select.i.i.i26.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i25.i.i.i.i, i64 8)
-  %234 = shl i64 %spec.store.select.i.i.i26.i.i.i.i, 2
-  %235 = tail call ptr @realloc(ptr %223, i64 %234)
-  %236 = icmp eq ptr %235, null
-  br i1 %236, label %then5.i.i, label %merge7.i.i.i27.i.i.i.i
+  %236 = shl i64 %spec.store.select.i.i.i26.i.i.i.i, 2
+  %237 = tail call ptr @realloc(ptr %225, i64 %236)
+  %238 = icmp eq ptr %237, null
+  br i1 %238, label %then5.i.i, label %merge7.i.i.i27.i.i.i.i
 
 merge7.i.i.i27.i.i.i.i:                           ; preds = %merge.i.i.i24.i.i.i.i
-  store ptr %235, ptr %217, align 8
-  store i64 %spec.store.select.i.i.i26.i.i.i.i, ptr %218, align 8
-  %.pre10.i.i28.i.i.i.i = load i64, ptr %216, align 8
+  store ptr %237, ptr %219, align 8
+  store i64 %spec.store.select.i.i.i26.i.i.i.i, ptr %220, align 8
+  %.pre10.i.i28.i.i.i.i = load i64, ptr %218, align 8
   br label %merge.i.i23.i.i.i.i
 
 merge.i.i23.i.i.i.i:                              ; preds = %merge7.i.i.i27.i.i.i.i, %or.rhs.i21.i.i.i.i
-  %237 = phi i64 [ %.pre10.i.i28.i.i.i.i, %merge7.i.i.i27.i.i.i.i ], [ %219, %or.rhs.i21.i.i.i.i ]
-  %238 = phi ptr [ %235, %merge7.i.i.i27.i.i.i.i ], [ %223, %or.rhs.i21.i.i.i.i ]
-  %239 = getelementptr i32, ptr %238, i64 %237
-  store i32 %221, ptr %239, align 4
-  %240 = load i64, ptr %216, align 8
-  %241 = add i64 %240, 1
-  store i64 %241, ptr %216, align 8
+  %239 = phi i64 [ %.pre10.i.i28.i.i.i.i, %merge7.i.i.i27.i.i.i.i ], [ %221, %or.rhs.i21.i.i.i.i ]
+  %240 = phi ptr [ %237, %merge7.i.i.i27.i.i.i.i ], [ %225, %or.rhs.i21.i.i.i.i ]
+  %241 = getelementptr i32, ptr %240, i64 %239
+  store i32 %223, ptr %241, align 4
+  %242 = load i64, ptr %218, align 8
+  %243 = add i64 %242, 1
+  store i64 %243, ptr %218, align 8
   br label %merge10.i.i.i.i
 
 merge10.i.i.i.i:                                  ; preds = %merge.i.i23.i.i.i.i, %"$Sequence.is_stop_token.exit.i34.i.i.i.i", %forbody.lr.ph.i.i29.i.i.i.i
-  %242 = phi i64 [ %219, %"$Sequence.is_stop_token.exit.i34.i.i.i.i" ], [ %241, %merge.i.i23.i.i.i.i ], [ %219, %forbody.lr.ph.i.i29.i.i.i.i ]
+  %244 = phi i64 [ %221, %"$Sequence.is_stop_token.exit.i34.i.i.i.i" ], [ %243, %merge.i.i23.i.i.i.i ], [ %221, %forbody.lr.ph.i.i29.i.i.i.i ]
   %indvars.iv.next45.i.i.i.i = add nuw nsw i64 %indvars.iv44.i.i.i.i, 1
   %exitcond48.not.i.i.i.i = icmp eq i64 %indvars.iv.next45.i.i.i.i, %wide.trip.count47.i.i.i.i
   br i1 %exitcond48.not.i.i.i.i, label %and.lhs.true3.i.i.i, label %forbody8.i.i.i.i
 
 and.rhs.i.i.i:                                    ; preds = %"$MaskQueue.take.exit.i.i.i.i", %and.lhs.true.i.i.i
-  %243 = getelementptr i8, ptr %calloc.i.i.i, i64 456
-  %244 = getelementptr i8, ptr %1, i64 152
-  %245 = load i32, ptr %244, align 4
-  %246 = icmp eq i32 %245, 0
-  br i1 %246, label %and.lhs.true1.i99.i.i, label %merge.i63.i.i
+  %245 = getelementptr i8, ptr %calloc.i.i.i, i64 456
+  %246 = getelementptr i8, ptr %1, i64 152
+  %247 = load i32, ptr %246, align 4
+  %248 = icmp eq i32 %247, 0
+  br i1 %248, label %and.lhs.true1.i99.i.i, label %merge.i63.i.i
 
 common.ret.sink.split.i.i.i:                      ; preds = %then.i.i.i.i.i.i, %then.i.i32.i.i.i, %merge.i63.i.i
-  %.sink.i.i.i = phi ptr [ %269, %merge.i63.i.i ], [ %363, %then.i.i32.i.i.i ], [ %303, %then.i.i.i.i.i.i ]
+  %.sink.i.i.i = phi ptr [ %271, %merge.i63.i.i ], [ %365, %then.i.i32.i.i.i ], [ %305, %then.i.i.i.i.i.i ]
   store ptr null, ptr %.sink.i.i.i, align 8
   br label %then5.i.i
 
 and.lhs.true.i100.i.i:                            ; preds = %and.lhs.true1.i99.i.i
-  %247 = getelementptr i8, ptr %1, i64 184
-  %248 = load i32, ptr %247, align 4
-  %249 = icmp slt i32 %248, 0
-  br i1 %249, label %merge1.i.i, label %merge.i63.i.i
+  %249 = getelementptr i8, ptr %1, i64 184
+  %250 = load i32, ptr %249, align 4
+  %251 = icmp slt i32 %250, 0
+  br i1 %251, label %merge1.i.i, label %merge.i63.i.i
 
 and.lhs.true1.i99.i.i:                            ; preds = %and.rhs.i.i.i
-  %250 = getelementptr i8, ptr %1, i64 156
-  %251 = load i32, ptr %250, align 4
-  %252 = icmp eq i32 %251, 0
-  br i1 %252, label %and.lhs.true.i100.i.i, label %merge.i63.i.i
+  %252 = getelementptr i8, ptr %1, i64 156
+  %253 = load i32, ptr %252, align 4
+  %254 = icmp eq i32 %253, 0
+  br i1 %254, label %and.lhs.true.i100.i.i, label %merge.i63.i.i
 
 merge.i63.i.i:                                    ; preds = %and.lhs.true1.i99.i.i, %and.lhs.true.i100.i.i, %and.rhs.i.i.i
-  store i32 %42, ptr %243, align 4
-  %253 = getelementptr i8, ptr %1, i64 184
-  %254 = load i32, ptr %253, align 4
-  %255 = getelementptr i8, ptr %calloc.i.i.i, i64 536
-  store i32 %254, ptr %255, align 4
-  %256 = getelementptr i8, ptr %1, i64 188
-  %257 = load i32, ptr %256, align 4
-  %.not.i64.i.i = icmp eq i32 %257, 0
-  %258 = sext i1 %.not.i64.i.i to i32
-  %259 = getelementptr i8, ptr %calloc.i.i.i, i64 548
-  store i32 %258, ptr %259, align 4
-  %260 = getelementptr i8, ptr %1, i64 192
-  %261 = getelementptr i8, ptr %calloc.i.i.i, i64 540
-  %262 = load <2 x i32>, ptr %260, align 4
-  store <2 x i32> %262, ptr %261, align 4
-  %263 = zext i1 %.not.i64.i.i to i8
-  %264 = getelementptr i8, ptr %calloc.i.i.i, i64 552
-  store i8 %263, ptr %264, align 1
-  %265 = sext i32 %42 to i64
-  %266 = add nsw i64 %265, 31
-  %267 = sdiv i64 %266, 32
-  %268 = shl nsw i64 %267, 2
-  %calloc.i65.i.i = tail call ptr @calloc(i64 1, i64 %268)
+  store i32 %42, ptr %245, align 4
+  %255 = getelementptr i8, ptr %1, i64 184
+  %256 = load i32, ptr %255, align 4
+  %257 = getelementptr i8, ptr %calloc.i.i.i, i64 536
+  store i32 %256, ptr %257, align 4
+  %258 = getelementptr i8, ptr %1, i64 188
+  %259 = load i32, ptr %258, align 4
+  %.not.i64.i.i = icmp eq i32 %259, 0
+  %260 = sext i1 %.not.i64.i.i to i32
+  %261 = getelementptr i8, ptr %calloc.i.i.i, i64 548
+  store i32 %260, ptr %261, align 4
+  %262 = getelementptr i8, ptr %1, i64 192
+  %263 = getelementptr i8, ptr %calloc.i.i.i, i64 540
+  %264 = load <2 x i32>, ptr %262, align 4
+  store <2 x i32> %264, ptr %263, align 4
+  %265 = zext i1 %.not.i64.i.i to i8
+  %266 = getelementptr i8, ptr %calloc.i.i.i, i64 552
+  store i8 %265, ptr %266, align 1
+  %267 = sext i32 %42 to i64
+  %268 = add nsw i64 %267, 31
+  %269 = sdiv i64 %268, 32
+  %270 = shl nsw i64 %269, 2
+  %calloc.i65.i.i = tail call ptr @calloc(i64 1, i64 %270)
   %.not.i.i66.i.i = icmp eq ptr %calloc.i65.i.i, null
-  %269 = getelementptr i8, ptr %calloc.i.i.i, i64 464
+  %271 = getelementptr i8, ptr %calloc.i.i.i, i64 464
   br i1 %.not.i.i66.i.i, label %common.ret.sink.split.i.i.i, label %and.lhs.true2.i67.i.i
 
 and.rhs.i68.i.i.loopexit.unr-lcssa:               ; preds = %forbody.i28.i.i.i, %forbody.lr.ph.i26.i.i.i
@@ -56197,202 +56248,202 @@ and.rhs.i68.i.i.loopexit.unr-lcssa:               ; preds = %forbody.i28.i.i.i, 
   br i1 %lcmp.mod.not, label %and.rhs.i68.i.i, label %forbody.i28.i.i.i.epil
 
 forbody.i28.i.i.i.epil:                           ; preds = %and.rhs.i68.i.i.loopexit.unr-lcssa
-  %270 = load ptr, ptr %363, align 8
-  %271 = load ptr, ptr %366, align 8
-  %272 = getelementptr i32, ptr %271, i64 %indvars.iv.i29.i.i.i.unr
-  %273 = load i32, ptr %272, align 4
-  %274 = sdiv i32 %273, 32
-  %275 = sext i32 %274 to i64
-  %276 = getelementptr i32, ptr %270, i64 %275
-  %277 = load i32, ptr %276, align 4
-  %278 = and i32 %273, 31
-  %279 = shl nuw i32 1, %278
-  %280 = or i32 %279, %277
-  store i32 %280, ptr %276, align 4
+  %272 = load ptr, ptr %365, align 8
+  %273 = load ptr, ptr %368, align 8
+  %274 = getelementptr i32, ptr %273, i64 %indvars.iv.i29.i.i.i.unr
+  %275 = load i32, ptr %274, align 4
+  %276 = sdiv i32 %275, 32
+  %277 = sext i32 %276 to i64
+  %278 = getelementptr i32, ptr %272, i64 %277
+  %279 = load i32, ptr %278, align 4
+  %280 = and i32 %275, 31
+  %281 = shl nuw i32 1, %280
+  %282 = or i32 %281, %279
+  store i32 %282, ptr %278, align 4
   br label %and.rhs.i68.i.i
 
 and.rhs.i68.i.i:                                  ; preds = %forbody.i28.i.i.i.epil, %and.rhs.i68.i.i.loopexit.unr-lcssa, %and.lhs.true2.i67.i.i
-  %281 = getelementptr i8, ptr %calloc.i.i.i, i64 488
-  %282 = getelementptr i8, ptr %calloc.i.i.i, i64 496
-  %283 = load i64, ptr %282, align 8
-  %284 = add i64 %283, 1
-  %285 = getelementptr i8, ptr %calloc.i.i.i, i64 504
-  %286 = load i64, ptr %285, align 8
-  %.not.i.i.i.i69.i.i = icmp slt i64 %286, %284
-  %.pre.i.i.i70.i.i = load ptr, ptr %281, align 8
+  %283 = getelementptr i8, ptr %calloc.i.i.i, i64 488
+  %284 = getelementptr i8, ptr %calloc.i.i.i, i64 496
+  %285 = load i64, ptr %284, align 8
+  %286 = add i64 %285, 1
+  %287 = getelementptr i8, ptr %calloc.i.i.i, i64 504
+  %288 = load i64, ptr %287, align 8
+  %.not.i.i.i.i69.i.i = icmp slt i64 %288, %286
+  %.pre.i.i.i70.i.i = load ptr, ptr %283, align 8
   br i1 %.not.i.i.i.i69.i.i, label %merge.i.i.i.i93.i.i, label %merge.i.i71.i.i
 
 merge.i.i.i.i93.i.i:                              ; preds = %and.rhs.i68.i.i
-  %287 = shl i64 %286, 1
-  %spec.select.i.i.i.i94.i.i = tail call i64 @llvm.smax.i64(i64 %287, i64 %284)
+  %289 = shl i64 %288, 1
+  %spec.select.i.i.i.i94.i.i = tail call i64 @llvm.smax.i64(i64 %289, i64 %286)
   %spec.store.select.i.i.i.i95.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i94.i.i, i64 8)
-  %288 = shl i64 %spec.store.select.i.i.i.i95.i.i, 2
-  %289 = tail call ptr @realloc(ptr %.pre.i.i.i70.i.i, i64 %288)
-  %290 = icmp eq ptr %289, null
-  br i1 %290, label %then5.i.i, label %merge7.i.i.i.i96.i.i
+  %290 = shl i64 %spec.store.select.i.i.i.i95.i.i, 2
+  %291 = tail call ptr @realloc(ptr %.pre.i.i.i70.i.i, i64 %290)
+  %292 = icmp eq ptr %291, null
+  br i1 %292, label %then5.i.i, label %merge7.i.i.i.i96.i.i
 
 merge7.i.i.i.i96.i.i:                             ; preds = %merge.i.i.i.i93.i.i
-  store ptr %289, ptr %281, align 8
-  store i64 %spec.store.select.i.i.i.i95.i.i, ptr %285, align 8
-  %.pre10.i.i.i97.i.i = load i64, ptr %282, align 8
+  store ptr %291, ptr %283, align 8
+  store i64 %spec.store.select.i.i.i.i95.i.i, ptr %287, align 8
+  %.pre10.i.i.i97.i.i = load i64, ptr %284, align 8
   br label %merge.i.i71.i.i
 
 merge.i.i71.i.i:                                  ; preds = %merge7.i.i.i.i96.i.i, %and.rhs.i68.i.i
-  %291 = phi i64 [ %.pre10.i.i.i97.i.i, %merge7.i.i.i.i96.i.i ], [ %283, %and.rhs.i68.i.i ]
-  %292 = phi ptr [ %289, %merge7.i.i.i.i96.i.i ], [ %.pre.i.i.i70.i.i, %and.rhs.i68.i.i ]
-  %293 = getelementptr i32, ptr %292, i64 %291
-  store i32 0, ptr %293, align 4
-  %294 = load i64, ptr %282, align 8
-  %295 = add i64 %294, 1
-  store i64 %295, ptr %282, align 8
-  %296 = getelementptr i8, ptr %1, i64 156
-  %297 = load i32, ptr %296, align 4
-  %298 = icmp sgt i32 %297, 0
-  br i1 %298, label %forbody.lr.ph.i.i73.i.i, label %merge1.i.i
+  %293 = phi i64 [ %.pre10.i.i.i97.i.i, %merge7.i.i.i.i96.i.i ], [ %285, %and.rhs.i68.i.i ]
+  %294 = phi ptr [ %291, %merge7.i.i.i.i96.i.i ], [ %.pre.i.i.i70.i.i, %and.rhs.i68.i.i ]
+  %295 = getelementptr i32, ptr %294, i64 %293
+  store i32 0, ptr %295, align 4
+  %296 = load i64, ptr %284, align 8
+  %297 = add i64 %296, 1
+  store i64 %297, ptr %284, align 8
+  %298 = getelementptr i8, ptr %1, i64 156
+  %299 = load i32, ptr %298, align 4
+  %300 = icmp sgt i32 %299, 0
+  br i1 %300, label %forbody.lr.ph.i.i73.i.i, label %merge1.i.i
 
 forbody.lr.ph.i.i73.i.i:                          ; preds = %merge.i.i71.i.i
-  %299 = getelementptr i8, ptr %1, i64 168
-  %300 = getelementptr i8, ptr %1, i64 176
+  %301 = getelementptr i8, ptr %1, i64 168
+  %302 = getelementptr i8, ptr %1, i64 176
   %.phi.trans.insert.i.i.i.i.i = getelementptr i8, ptr %calloc.i.i.i, i64 520
-  %301 = getelementptr i8, ptr %calloc.i.i.i, i64 512
-  %302 = getelementptr i8, ptr %calloc.i.i.i, i64 528
-  %303 = getelementptr i8, ptr %calloc.i.i.i, i64 472
-  %wide.trip.count.i.i74.i.i = zext nneg i32 %297 to i64
+  %303 = getelementptr i8, ptr %calloc.i.i.i, i64 512
+  %304 = getelementptr i8, ptr %calloc.i.i.i, i64 528
+  %305 = getelementptr i8, ptr %calloc.i.i.i, i64 472
+  %wide.trip.count.i.i74.i.i = zext nneg i32 %299 to i64
   br label %forbody.i.i75.i.i
 
 forbody.i.i75.i.i:                                ; preds = %"$TokenRules.copy_bad_word.exit.i.i.i.i", %forbody.lr.ph.i.i73.i.i
   %indvars.iv.i.i76.i.i = phi i64 [ 0, %forbody.lr.ph.i.i73.i.i ], [ %indvars.iv.next.i.i77.i.i, %"$TokenRules.copy_bad_word.exit.i.i.i.i" ]
-  %304 = load ptr, ptr %299, align 8
-  %305 = getelementptr i32, ptr %304, i64 %indvars.iv.i.i76.i.i
-  %306 = load i32, ptr %305, align 4
-  %307 = load ptr, ptr %300, align 8
-  %308 = sext i32 %306 to i64
-  %309 = getelementptr i32, ptr %307, i64 %308
+  %306 = load ptr, ptr %301, align 8
+  %307 = getelementptr i32, ptr %306, i64 %indvars.iv.i.i76.i.i
+  %308 = load i32, ptr %307, align 4
+  %309 = load ptr, ptr %302, align 8
+  %310 = sext i32 %308 to i64
+  %311 = getelementptr i32, ptr %309, i64 %310
   %indvars.iv.next.i.i77.i.i = add nuw nsw i64 %indvars.iv.i.i76.i.i, 1
-  %310 = getelementptr i32, ptr %304, i64 %indvars.iv.next.i.i77.i.i
-  %311 = load i32, ptr %310, align 4
-  %312 = sub i32 %311, %306
-  %313 = icmp eq i32 %312, 1
-  br i1 %313, label %then.i.i.i90.i.i, label %forcond.preheader.i.i.i.i.i
+  %312 = getelementptr i32, ptr %306, i64 %indvars.iv.next.i.i77.i.i
+  %313 = load i32, ptr %312, align 4
+  %314 = sub i32 %313, %308
+  %315 = icmp eq i32 %314, 1
+  br i1 %315, label %then.i.i.i90.i.i, label %forcond.preheader.i.i.i.i.i
 
 forcond.preheader.i.i.i.i.i:                      ; preds = %forbody.i.i75.i.i
-  %314 = icmp sgt i32 %312, 0
-  br i1 %314, label %forbody.lr.ph.i.i.i79.i.i, label %forcond.preheader.merge5_crit_edge.i.i.i.i.i
+  %316 = icmp sgt i32 %314, 0
+  br i1 %316, label %forbody.lr.ph.i.i.i79.i.i, label %forcond.preheader.merge5_crit_edge.i.i.i.i.i
 
 forcond.preheader.merge5_crit_edge.i.i.i.i.i:     ; preds = %forcond.preheader.i.i.i.i.i
   %.pre33.i.i.i.i.i = load i64, ptr %.phi.trans.insert.i.i.i.i.i, align 8
   br label %merge5.i.i.i.i.i
 
 forbody.lr.ph.i.i.i79.i.i:                        ; preds = %forcond.preheader.i.i.i.i.i
-  %wide.trip.count.i.i.i.i.i = zext nneg i32 %312 to i64
+  %wide.trip.count.i.i.i.i.i = zext nneg i32 %314 to i64
   %.pre.i14.i.i80.i.i = load i64, ptr %.phi.trans.insert.i.i.i.i.i, align 8
   br label %forbody.i.i.i81.i.i
 
 then.i.i.i90.i.i:                                 ; preds = %forbody.i.i75.i.i
-  %315 = load ptr, ptr %303, align 8
-  %316 = icmp eq ptr %315, null
-  br i1 %316, label %then.i.i.i.i.i.i, label %merge1.i.i.i91.i.i
+  %317 = load ptr, ptr %305, align 8
+  %318 = icmp eq ptr %317, null
+  br i1 %318, label %then.i.i.i.i.i.i, label %merge1.i.i.i91.i.i
 
 then.i.i.i.i.i.i:                                 ; preds = %then.i.i.i90.i.i
-  %.val.i.i.i.i.i.i = load i32, ptr %243, align 4
-  %317 = sext i32 %.val.i.i.i.i.i.i to i64
-  %318 = add nsw i64 %317, 31
-  %319 = sdiv i64 %318, 32
-  %320 = shl nsw i64 %319, 2
-  %321 = tail call ptr @malloc(i64 %320)
-  %.not.i.i.i.i.i92.i.i = icmp eq ptr %321, null
+  %.val.i.i.i.i.i.i = load i32, ptr %245, align 4
+  %319 = sext i32 %.val.i.i.i.i.i.i to i64
+  %320 = add nsw i64 %319, 31
+  %321 = sdiv i64 %320, 32
+  %322 = shl nsw i64 %321, 2
+  %323 = tail call ptr @malloc(i64 %322)
+  %.not.i.i.i.i.i92.i.i = icmp eq ptr %323, null
   br i1 %.not.i.i.i.i.i92.i.i, label %common.ret.sink.split.i.i.i, label %"$TokenRules.require_allowed.exit.thread29.i.i.i.i.i"
 
 "$TokenRules.require_allowed.exit.thread29.i.i.i.i.i": ; preds = %then.i.i.i.i.i.i
-  tail call void @llvm.memset.p0.i64(ptr nonnull align 1 %321, i8 -1, i64 %320, i1 false)
-  store ptr %321, ptr %303, align 8
+  tail call void @llvm.memset.p0.i64(ptr nonnull align 1 %323, i8 -1, i64 %322, i1 false)
+  store ptr %323, ptr %305, align 8
   br label %merge1.i.i.i91.i.i
 
 merge1.i.i.i91.i.i:                               ; preds = %"$TokenRules.require_allowed.exit.thread29.i.i.i.i.i", %then.i.i.i90.i.i
-  %322 = phi ptr [ %315, %then.i.i.i90.i.i ], [ %321, %"$TokenRules.require_allowed.exit.thread29.i.i.i.i.i" ]
-  %323 = load i32, ptr %309, align 4
-  %324 = sdiv i32 %323, 32
-  %325 = sext i32 %324 to i64
-  %326 = getelementptr i32, ptr %322, i64 %325
-  %327 = load i32, ptr %326, align 4
-  %328 = and i32 %323, 31
-  %329 = shl nuw i32 1, %328
-  %330 = xor i32 %329, -1
-  %331 = and i32 %327, %330
-  store i32 %331, ptr %326, align 4
+  %324 = phi ptr [ %317, %then.i.i.i90.i.i ], [ %323, %"$TokenRules.require_allowed.exit.thread29.i.i.i.i.i" ]
+  %325 = load i32, ptr %311, align 4
+  %326 = sdiv i32 %325, 32
+  %327 = sext i32 %326 to i64
+  %328 = getelementptr i32, ptr %324, i64 %327
+  %329 = load i32, ptr %328, align 4
+  %330 = and i32 %325, 31
+  %331 = shl nuw i32 1, %330
+  %332 = xor i32 %331, -1
+  %333 = and i32 %329, %332
+  store i32 %333, ptr %328, align 4
   br label %"$TokenRules.copy_bad_word.exit.i.i.i.i"
 
 forbody.i.i.i81.i.i:                              ; preds = %merge6.i.i.i83.i.i, %forbody.lr.ph.i.i.i79.i.i
-  %332 = phi i64 [ %.pre.i14.i.i80.i.i, %forbody.lr.ph.i.i.i79.i.i ], [ %345, %merge6.i.i.i83.i.i ]
+  %334 = phi i64 [ %.pre.i14.i.i80.i.i, %forbody.lr.ph.i.i.i79.i.i ], [ %347, %merge6.i.i.i83.i.i ]
   %indvars.iv.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i79.i.i ], [ %indvars.iv.next.i.i.i.i.i, %merge6.i.i.i83.i.i ]
-  %333 = getelementptr i32, ptr %309, i64 %indvars.iv.i.i.i.i.i
-  %334 = load i32, ptr %333, align 4
-  %335 = add i64 %332, 1
-  %336 = load i64, ptr %302, align 8
-  %.not.i.i18.i.i.i.i.i = icmp slt i64 %336, %335
-  %.pre.i.i.i.i82.i.i = load ptr, ptr %301, align 8
+  %335 = getelementptr i32, ptr %311, i64 %indvars.iv.i.i.i.i.i
+  %336 = load i32, ptr %335, align 4
+  %337 = add i64 %334, 1
+  %338 = load i64, ptr %304, align 8
+  %.not.i.i18.i.i.i.i.i = icmp slt i64 %338, %337
+  %.pre.i.i.i.i82.i.i = load ptr, ptr %303, align 8
   br i1 %.not.i.i18.i.i.i.i.i, label %merge.i.i.i.i.i85.i.i, label %merge6.i.i.i83.i.i
 
 merge.i.i.i.i.i85.i.i:                            ; preds = %forbody.i.i.i81.i.i
-  %337 = shl i64 %336, 1
-  %spec.select.i.i.i.i.i86.i.i = tail call i64 @llvm.smax.i64(i64 %337, i64 %335)
+  %339 = shl i64 %338, 1
+  %spec.select.i.i.i.i.i86.i.i = tail call i64 @llvm.smax.i64(i64 %339, i64 %337)
   %spec.store.select.i.i.i.i.i87.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i.i86.i.i, i64 8)
-  %338 = shl i64 %spec.store.select.i.i.i.i.i87.i.i, 2
-  %339 = tail call ptr @realloc(ptr %.pre.i.i.i.i82.i.i, i64 %338)
-  %340 = icmp eq ptr %339, null
-  br i1 %340, label %then5.i.i, label %merge7.i.i.i.i.i88.i.i
+  %340 = shl i64 %spec.store.select.i.i.i.i.i87.i.i, 2
+  %341 = tail call ptr @realloc(ptr %.pre.i.i.i.i82.i.i, i64 %340)
+  %342 = icmp eq ptr %341, null
+  br i1 %342, label %then5.i.i, label %merge7.i.i.i.i.i88.i.i
 
 merge7.i.i.i.i.i88.i.i:                           ; preds = %merge.i.i.i.i.i85.i.i
-  store ptr %339, ptr %301, align 8
-  store i64 %spec.store.select.i.i.i.i.i87.i.i, ptr %302, align 8
+  store ptr %341, ptr %303, align 8
+  store i64 %spec.store.select.i.i.i.i.i87.i.i, ptr %304, align 8
   %.pre10.i.i.i.i89.i.i = load i64, ptr %.phi.trans.insert.i.i.i.i.i, align 8
   br label %merge6.i.i.i83.i.i
 
 merge6.i.i.i83.i.i:                               ; preds = %merge7.i.i.i.i.i88.i.i, %forbody.i.i.i81.i.i
-  %341 = phi i64 [ %.pre10.i.i.i.i89.i.i, %merge7.i.i.i.i.i88.i.i ], [ %332, %forbody.i.i.i81.i.i ]
-  %342 = phi ptr [ %339, %merge7.i.i.i.i.i88.i.i ], [ %.pre.i.i.i.i82.i.i, %forbody.i.i.i81.i.i ]
-  %343 = getelementptr i32, ptr %342, i64 %341
-  store i32 %334, ptr %343, align 4
-  %344 = load i64, ptr %.phi.trans.insert.i.i.i.i.i, align 8
-  %345 = add i64 %344, 1
-  store i64 %345, ptr %.phi.trans.insert.i.i.i.i.i, align 8
+  %343 = phi i64 [ %.pre10.i.i.i.i89.i.i, %merge7.i.i.i.i.i88.i.i ], [ %334, %forbody.i.i.i81.i.i ]
+  %344 = phi ptr [ %341, %merge7.i.i.i.i.i88.i.i ], [ %.pre.i.i.i.i82.i.i, %forbody.i.i.i81.i.i ]
+  %345 = getelementptr i32, ptr %344, i64 %343
+  store i32 %336, ptr %345, align 4
+  %346 = load i64, ptr %.phi.trans.insert.i.i.i.i.i, align 8
+  %347 = add i64 %346, 1
+  store i64 %347, ptr %.phi.trans.insert.i.i.i.i.i, align 8
   %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
   %exitcond.not.i.i.i84.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
   br i1 %exitcond.not.i.i.i84.i.i, label %merge5.i.i.i.i.i, label %forbody.i.i.i81.i.i
 
 merge5.i.i.i.i.i:                                 ; preds = %merge6.i.i.i83.i.i, %forcond.preheader.merge5_crit_edge.i.i.i.i.i
-  %346 = phi i64 [ %.pre33.i.i.i.i.i, %forcond.preheader.merge5_crit_edge.i.i.i.i.i ], [ %345, %merge6.i.i.i83.i.i ]
-  %347 = trunc i64 %346 to i32
-  %348 = load i64, ptr %282, align 8
-  %349 = add i64 %348, 1
-  %350 = load i64, ptr %285, align 8
-  %.not.i.i19.i.i.i.i.i = icmp slt i64 %350, %349
-  %.pre.i20.i.i.i.i.i = load ptr, ptr %281, align 8
+  %348 = phi i64 [ %.pre33.i.i.i.i.i, %forcond.preheader.merge5_crit_edge.i.i.i.i.i ], [ %347, %merge6.i.i.i83.i.i ]
+  %349 = trunc i64 %348 to i32
+  %350 = load i64, ptr %284, align 8
+  %351 = add i64 %350, 1
+  %352 = load i64, ptr %287, align 8
+  %.not.i.i19.i.i.i.i.i = icmp slt i64 %352, %351
+  %.pre.i20.i.i.i.i.i = load ptr, ptr %283, align 8
   br i1 %.not.i.i19.i.i.i.i.i, label %merge.i.i23.i.i.i.i.i, label %merge.i21.i.i.i.i.i
 
 merge.i.i23.i.i.i.i.i:                            ; preds = %merge5.i.i.i.i.i
-  %351 = shl i64 %350, 1
-  %spec.select.i.i24.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %351, i64 %349)
+  %353 = shl i64 %352, 1
+  %spec.select.i.i24.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %353, i64 %351)
   %spec.store.select.i.i25.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i24.i.i.i.i.i, i64 8)
-  %352 = shl i64 %spec.store.select.i.i25.i.i.i.i.i, 2
-  %353 = tail call ptr @realloc(ptr %.pre.i20.i.i.i.i.i, i64 %352)
-  %354 = icmp eq ptr %353, null
-  br i1 %354, label %then5.i.i, label %merge7.i.i26.i.i.i.i.i
+  %354 = shl i64 %spec.store.select.i.i25.i.i.i.i.i, 2
+  %355 = tail call ptr @realloc(ptr %.pre.i20.i.i.i.i.i, i64 %354)
+  %356 = icmp eq ptr %355, null
+  br i1 %356, label %then5.i.i, label %merge7.i.i26.i.i.i.i.i
 
 merge7.i.i26.i.i.i.i.i:                           ; preds = %merge.i.i23.i.i.i.i.i
-  store ptr %353, ptr %281, align 8
-  store i64 %spec.store.select.i.i25.i.i.i.i.i, ptr %285, align 8
-  %.pre10.i27.i.i.i.i.i = load i64, ptr %282, align 8
+  store ptr %355, ptr %283, align 8
+  store i64 %spec.store.select.i.i25.i.i.i.i.i, ptr %287, align 8
+  %.pre10.i27.i.i.i.i.i = load i64, ptr %284, align 8
   br label %merge.i21.i.i.i.i.i
 
 merge.i21.i.i.i.i.i:                              ; preds = %merge7.i.i26.i.i.i.i.i, %merge5.i.i.i.i.i
-  %355 = phi i64 [ %.pre10.i27.i.i.i.i.i, %merge7.i.i26.i.i.i.i.i ], [ %348, %merge5.i.i.i.i.i ]
-  %356 = phi ptr [ %353, %merge7.i.i26.i.i.i.i.i ], [ %.pre.i20.i.i.i.i.i, %merge5.i.i.i.i.i ]
-  %357 = getelementptr i32, ptr %356, i64 %355
-  store i32 %347, ptr %357, align 4
-  %358 = load i64, ptr %282, align 8
-  %359 = add i64 %358, 1
-  store i64 %359, ptr %282, align 8
+  %357 = phi i64 [ %.pre10.i27.i.i.i.i.i, %merge7.i.i26.i.i.i.i.i ], [ %350, %merge5.i.i.i.i.i ]
+  %358 = phi ptr [ %355, %merge7.i.i26.i.i.i.i.i ], [ %.pre.i20.i.i.i.i.i, %merge5.i.i.i.i.i ]
+  %359 = getelementptr i32, ptr %358, i64 %357
+  store i32 %349, ptr %359, align 4
+  %360 = load i64, ptr %284, align 8
+  %361 = add i64 %360, 1
+  store i64 %361, ptr %284, align 8
   br label %"$TokenRules.copy_bad_word.exit.i.i.i.i"
 
 "$TokenRules.copy_bad_word.exit.i.i.i.i":         ; preds = %merge.i21.i.i.i.i.i, %merge1.i.i.i91.i.i
@@ -56400,34 +56451,34 @@ merge.i21.i.i.i.i.i:                              ; preds = %merge7.i.i26.i.i.i.
   br i1 %exitcond.not.i.i78.i.i, label %merge1.i.i, label %forbody.i.i75.i.i
 
 and.lhs.true2.i67.i.i:                            ; preds = %merge.i63.i.i
-  store ptr %calloc.i65.i.i, ptr %269, align 8
-  %360 = icmp sgt i32 %245, 0
-  %361 = zext i1 %360 to i8
-  %362 = getelementptr i8, ptr %calloc.i.i.i, i64 480
-  store i8 %361, ptr %362, align 1
-  br i1 %360, label %else.i.i98.i.i, label %and.rhs.i68.i.i
+  store ptr %calloc.i65.i.i, ptr %271, align 8
+  %362 = icmp sgt i32 %247, 0
+  %363 = zext i1 %362 to i8
+  %364 = getelementptr i8, ptr %calloc.i.i.i, i64 480
+  store i8 %363, ptr %364, align 1
+  br i1 %362, label %else.i.i98.i.i, label %and.rhs.i68.i.i
 
 else.i.i98.i.i:                                   ; preds = %and.lhs.true2.i67.i.i
-  %363 = getelementptr i8, ptr %calloc.i.i.i, i64 472
-  %364 = load ptr, ptr %363, align 8
-  %365 = icmp eq ptr %364, null
-  br i1 %365, label %then.i.i32.i.i.i, label %forbody.lr.ph.i26.i.i.i
+  %365 = getelementptr i8, ptr %calloc.i.i.i, i64 472
+  %366 = load ptr, ptr %365, align 8
+  %367 = icmp eq ptr %366, null
+  br i1 %367, label %then.i.i32.i.i.i, label %forbody.lr.ph.i26.i.i.i
 
 then.i.i32.i.i.i:                                 ; preds = %else.i.i98.i.i
-  %calloc.i.i.i.i = tail call ptr @calloc(i64 1, i64 %268)
+  %calloc.i.i.i.i = tail call ptr @calloc(i64 1, i64 %270)
   %.not.i.i.i33.i.i.i = icmp eq ptr %calloc.i.i.i.i, null
   br i1 %.not.i.i.i33.i.i.i, label %common.ret.sink.split.i.i.i, label %"$TokenRules.require_allowed.exit.thread12.i.i.i.i"
 
 "$TokenRules.require_allowed.exit.thread12.i.i.i.i": ; preds = %then.i.i32.i.i.i
-  store ptr %calloc.i.i.i.i, ptr %363, align 8
+  store ptr %calloc.i.i.i.i, ptr %365, align 8
   br label %forbody.lr.ph.i26.i.i.i
 
 forbody.lr.ph.i26.i.i.i:                          ; preds = %"$TokenRules.require_allowed.exit.thread12.i.i.i.i", %else.i.i98.i.i
-  %366 = getelementptr i8, ptr %1, i64 160
-  %wide.trip.count.i27.i.i.i = zext nneg i32 %245 to i64
+  %368 = getelementptr i8, ptr %1, i64 160
+  %wide.trip.count.i27.i.i.i = zext nneg i32 %247 to i64
   %xtraiter = and i64 %wide.trip.count.i27.i.i.i, 1
-  %367 = icmp eq i32 %245, 1
-  br i1 %367, label %and.rhs.i68.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i26.i.i.i.new
+  %369 = icmp eq i32 %247, 1
+  br i1 %369, label %and.rhs.i68.i.i.loopexit.unr-lcssa, label %forbody.lr.ph.i26.i.i.i.new
 
 forbody.lr.ph.i26.i.i.i.new:                      ; preds = %forbody.lr.ph.i26.i.i.i
   %unroll_iter = and i64 %wide.trip.count.i27.i.i.i, 2147483646
@@ -56436,417 +56487,410 @@ forbody.lr.ph.i26.i.i.i.new:                      ; preds = %forbody.lr.ph.i26.i
 forbody.i28.i.i.i:                                ; preds = %forbody.i28.i.i.i, %forbody.lr.ph.i26.i.i.i.new
   %indvars.iv.i29.i.i.i = phi i64 [ 0, %forbody.lr.ph.i26.i.i.i.new ], [ %indvars.iv.next.i30.i.i.i.1, %forbody.i28.i.i.i ]
   %niter = phi i64 [ 0, %forbody.lr.ph.i26.i.i.i.new ], [ %niter.next.1, %forbody.i28.i.i.i ]
-  %368 = load ptr, ptr %363, align 8
-  %369 = load ptr, ptr %366, align 8
-  %370 = getelementptr i32, ptr %369, i64 %indvars.iv.i29.i.i.i
-  %371 = load i32, ptr %370, align 4
-  %372 = sdiv i32 %371, 32
-  %373 = sext i32 %372 to i64
-  %374 = getelementptr i32, ptr %368, i64 %373
-  %375 = load i32, ptr %374, align 4
-  %376 = and i32 %371, 31
-  %377 = shl nuw i32 1, %376
-  %378 = or i32 %377, %375
-  store i32 %378, ptr %374, align 4
+  %370 = load ptr, ptr %365, align 8
+  %371 = load ptr, ptr %368, align 8
+  %372 = getelementptr i32, ptr %371, i64 %indvars.iv.i29.i.i.i
+  %373 = load i32, ptr %372, align 4
+  %374 = sdiv i32 %373, 32
+  %375 = sext i32 %374 to i64
+  %376 = getelementptr i32, ptr %370, i64 %375
+  %377 = load i32, ptr %376, align 4
+  %378 = and i32 %373, 31
+  %379 = shl nuw i32 1, %378
+  %380 = or i32 %379, %377
+  store i32 %380, ptr %376, align 4
   %indvars.iv.next.i30.i.i.i = or disjoint i64 %indvars.iv.i29.i.i.i, 1
-  %379 = load ptr, ptr %363, align 8
-  %380 = load ptr, ptr %366, align 8
-  %381 = getelementptr i32, ptr %380, i64 %indvars.iv.next.i30.i.i.i
-  %382 = load i32, ptr %381, align 4
-  %383 = sdiv i32 %382, 32
-  %384 = sext i32 %383 to i64
-  %385 = getelementptr i32, ptr %379, i64 %384
-  %386 = load i32, ptr %385, align 4
-  %387 = and i32 %382, 31
-  %388 = shl nuw i32 1, %387
-  %389 = or i32 %388, %386
-  store i32 %389, ptr %385, align 4
+  %381 = load ptr, ptr %365, align 8
+  %382 = load ptr, ptr %368, align 8
+  %383 = getelementptr i32, ptr %382, i64 %indvars.iv.next.i30.i.i.i
+  %384 = load i32, ptr %383, align 4
+  %385 = sdiv i32 %384, 32
+  %386 = sext i32 %385 to i64
+  %387 = getelementptr i32, ptr %381, i64 %386
+  %388 = load i32, ptr %387, align 4
+  %389 = and i32 %384, 31
+  %390 = shl nuw i32 1, %389
+  %391 = or i32 %390, %388
+  store i32 %391, ptr %387, align 4
   %indvars.iv.next.i30.i.i.i.1 = add nuw nsw i64 %indvars.iv.i29.i.i.i, 2
   %niter.next.1 = add i64 %niter, 2
   %niter.ncmp.1 = icmp eq i64 %niter.next.1, %unroll_iter
   br i1 %niter.ncmp.1, label %and.rhs.i68.i.i.loopexit.unr-lcssa, label %forbody.i28.i.i.i
 
-and.lhs.true.i.i.i:                               ; preds = %merge6.i.i.i.i.i, %merge.i13.i.i.i.i, %merge.i47.i.i.i
-  %390 = getelementptr i8, ptr %1, i64 144
-  %391 = load ptr, ptr %390, align 8
-  %392 = icmp eq ptr %391, null
-  br i1 %392, label %and.rhs.i.i.i, label %else.i.i.i.i
+and.lhs.true.i.i.i:                               ; preds = %merge6.i.i.i.i.i, %merge.i13.i.i.i.i, %merge.i46.i.i.i
+  %392 = getelementptr i8, ptr %1, i64 144
+  %393 = load ptr, ptr %392, align 8
+  %394 = icmp eq ptr %393, null
+  br i1 %394, label %and.rhs.i.i.i, label %else.i.i.i.i
 
 else.i.i.i.i:                                     ; preds = %and.lhs.true.i.i.i
-  %393 = getelementptr i8, ptr %calloc.i.i.i, i64 360
-  %394 = getelementptr i8, ptr %calloc.i.i.i, i64 364
-  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %394, i8 0, i64 92, i1 false)
-  store i32 %42, ptr %393, align 4
-  %395 = getelementptr i8, ptr %calloc.i.i.i, i64 368
-  %396 = sext i32 %42 to i64
-  %397 = add nsw i64 %396, 31
-  %398 = sdiv i64 %397, 32
-  %399 = getelementptr i8, ptr %calloc.i.i.i, i64 384
-  %.not.i.i.i.i42.i.i.i = icmp sgt i32 %42, 0
-  br i1 %.not.i.i.i.i42.i.i.i, label %merge.i.i.i.i44.i.i.i, label %merge.i.i6.i.i.i.i.i
+  %395 = getelementptr i8, ptr %calloc.i.i.i, i64 360
+  %396 = getelementptr i8, ptr %calloc.i.i.i, i64 364
+  tail call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(96) %396, i8 0, i64 92, i1 false)
+  store i32 %42, ptr %395, align 4
+  %397 = getelementptr i8, ptr %calloc.i.i.i, i64 368
+  %398 = sext i32 %44 to i64
+  %399 = sext i32 %42 to i64
+  %400 = add nsw i64 %399, 31
+  %401 = sdiv i64 %400, 32
+  %402 = mul nsw i64 %401, %398
+  %403 = getelementptr i8, ptr %calloc.i.i.i, i64 384
+  %.not.i.i.i.i42.i.i.i = icmp sgt i64 %402, 0
+  br i1 %.not.i.i.i.i42.i.i.i, label %merge.i.i.i.i44.i.i.i, label %and.rhs.i.i.i.i.i
 
 merge.i.i.i.i44.i.i.i:                            ; preds = %else.i.i.i.i
-  %spec.store.select.i.i.i.i45.i.i.i = tail call i64 @llvm.smax.i64(i64 %398, i64 8)
-  %400 = shl nuw nsw i64 %spec.store.select.i.i.i.i45.i.i.i, 2
-  %malloc.i.i.i.i.i = tail call ptr @malloc(i64 %400)
-  %401 = icmp eq ptr %malloc.i.i.i.i.i, null
-  br i1 %401, label %then5.i.i, label %merge7.i.i.i.i46.i.i.i
+  %404 = tail call i64 @llvm.umax.i64(i64 %402, i64 8)
+  %405 = shl nuw nsw i64 %404, 2
+  %malloc.i.i.i.i.i = tail call ptr @malloc(i64 %405)
+  %406 = icmp eq ptr %malloc.i.i.i.i.i, null
+  br i1 %406, label %then5.i.i, label %merge7.i.i.i.i45.i.i.i
 
-merge7.i.i.i.i46.i.i.i:                           ; preds = %merge.i.i.i.i44.i.i.i
-  store ptr %malloc.i.i.i.i.i, ptr %395, align 8
-  store i64 %spec.store.select.i.i.i.i45.i.i.i, ptr %399, align 8
-  br label %merge.i.i6.i.i.i.i.i
+merge7.i.i.i.i45.i.i.i:                           ; preds = %merge.i.i.i.i44.i.i.i
+  store ptr %malloc.i.i.i.i.i, ptr %397, align 8
+  store i64 %404, ptr %403, align 8
+  br label %and.rhs.i.i.i.i.i
 
-merge.i.i6.i.i.i.i.i:                             ; preds = %merge7.i.i.i.i46.i.i.i, %else.i.i.i.i
-  %402 = phi ptr [ %malloc.i.i.i.i.i, %merge7.i.i.i.i46.i.i.i ], [ null, %else.i.i.i.i ]
-  %403 = getelementptr i8, ptr %calloc.i.i.i, i64 376
-  store i64 %398, ptr %403, align 8
-  %malloc12.i.i.i.i.i = tail call dereferenceable_or_null(64) ptr @malloc(i64 64)
-  %404 = icmp eq ptr %malloc12.i.i.i.i.i, null
-  br i1 %404, label %then5.i.i, label %"$MaskQueue.take.exit.i.i.i.i"
+and.rhs.i.i.i.i.i:                                ; preds = %merge7.i.i.i.i45.i.i.i, %else.i.i.i.i
+  %407 = getelementptr i8, ptr %calloc.i.i.i, i64 376
+  store i64 %402, ptr %407, align 8
+  %408 = getelementptr i8, ptr %calloc.i.i.i, i64 392
+  %409 = getelementptr i8, ptr %calloc.i.i.i, i64 408
+  %.not.i.i6.i.i.i.i.i = icmp sgt i32 %44, 0
+  br i1 %.not.i.i6.i.i.i.i.i, label %merge.i.i9.i.i.i.i.i, label %"$MaskQueue.take.exit.i.i.i.i"
 
-"$MaskQueue.take.exit.i.i.i.i":                   ; preds = %merge.i.i6.i.i.i.i.i
-  %405 = getelementptr i8, ptr %calloc.i.i.i, i64 408
-  %406 = getelementptr i8, ptr %calloc.i.i.i, i64 392
-  store ptr %malloc12.i.i.i.i.i, ptr %406, align 8
-  store i64 8, ptr %405, align 8
-  %407 = getelementptr i8, ptr %calloc.i.i.i, i64 400
-  store i64 1, ptr %407, align 8
-  %408 = getelementptr i8, ptr %calloc.i.i.i, i64 420
-  %409 = shl nsw i64 %398, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %402, ptr nonnull readonly align 1 %391, i64 %409, i1 false)
-  %410 = getelementptr i32, ptr %402, i64 %398
-  %411 = getelementptr i8, ptr %410, i64 -4
-  %412 = load i32, ptr %411, align 4
-  %413 = sub i32 0, %42
-  %414 = and i32 %413, 31
-  %415 = lshr i32 -1, %414
-  %416 = and i32 %412, %415
-  store i32 %416, ptr %411, align 4
-  store ptr %402, ptr %malloc12.i.i.i.i.i, align 8
-  store i32 1, ptr %408, align 4
-  %417 = getelementptr i8, ptr %calloc.i.i.i, i64 440
-  store i64 0, ptr %417, align 8
-  %418 = getelementptr i8, ptr %calloc.i.i.i, i64 448
-  store i8 0, ptr %418, align 1
-  %419 = getelementptr i8, ptr %calloc.i.i.i, i64 424
-  store i32 1, ptr %419, align 4
+merge.i.i9.i.i.i.i.i:                             ; preds = %and.rhs.i.i.i.i.i
+  %spec.store.select.i.i11.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %398, i64 8)
+  %410 = shl nuw nsw i64 %spec.store.select.i.i11.i.i.i.i.i, 3
+  %malloc14.i.i.i.i.i = tail call ptr @malloc(i64 %410)
+  %411 = icmp eq ptr %malloc14.i.i.i.i.i, null
+  br i1 %411, label %then5.i.i, label %merge7.i.i12.i.i.i.i.i
+
+merge7.i.i12.i.i.i.i.i:                           ; preds = %merge.i.i9.i.i.i.i.i
+  store ptr %malloc14.i.i.i.i.i, ptr %408, align 8
+  store i64 %spec.store.select.i.i11.i.i.i.i.i, ptr %409, align 8
+  br label %"$MaskQueue.take.exit.i.i.i.i"
+
+"$MaskQueue.take.exit.i.i.i.i":                   ; preds = %merge7.i.i12.i.i.i.i.i, %and.rhs.i.i.i.i.i
+  %412 = getelementptr i8, ptr %calloc.i.i.i, i64 400
+  store i64 %398, ptr %412, align 8
+  %413 = getelementptr i8, ptr %calloc.i.i.i, i64 424
+  store i32 0, ptr %413, align 4
   br label %and.rhs.i.i.i
 
-and.lhs.true1.i.i.i:                              ; preds = %merge7.i.i.i75.i.i.i, %and.lhs.true2.i.i.i
-  %420 = phi ptr [ %.pre.i70.i.i.i, %and.lhs.true2.i.i.i ], [ %519, %merge7.i.i.i75.i.i.i ]
-  %421 = getelementptr i8, ptr %calloc.i.i.i, i64 72
-  store i64 %514, ptr %421, align 8
-  %422 = load ptr, ptr %145, align 8
-  %423 = shl nsw i64 %514, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %420, ptr align 1 %422, i64 %423, i1 false)
-  %424 = getelementptr i8, ptr %1, i64 84
-  %425 = load i32, ptr %424, align 4
-  %426 = icmp sgt i32 %425, 0
-  br i1 %426, label %forbody.lr.ph.i60.i.i.i, label %merge.i47.i.i.i
+and.lhs.true1.i.i.i:                              ; preds = %merge7.i.i.i74.i.i.i, %and.lhs.true2.i.i.i
+  %414 = phi ptr [ %.pre.i69.i.i.i, %and.lhs.true2.i.i.i ], [ %513, %merge7.i.i.i74.i.i.i ]
+  %415 = getelementptr i8, ptr %calloc.i.i.i, i64 72
+  store i64 %508, ptr %415, align 8
+  %416 = load ptr, ptr %147, align 8
+  %417 = shl nsw i64 %508, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %414, ptr align 1 %416, i64 %417, i1 false)
+  %418 = getelementptr i8, ptr %1, i64 84
+  %419 = load i32, ptr %418, align 4
+  %420 = icmp sgt i32 %419, 0
+  br i1 %420, label %forbody.lr.ph.i59.i.i.i, label %merge.i46.i.i.i
 
-forbody.lr.ph.i60.i.i.i:                          ; preds = %and.lhs.true1.i.i.i
-  %427 = getelementptr i8, ptr %calloc.i.i.i, i64 288
-  %428 = getelementptr i8, ptr %1, i64 104
-  %429 = getelementptr i8, ptr %1, i64 112
-  %430 = getelementptr i8, ptr %calloc.i.i.i, i64 296
-  %431 = getelementptr i8, ptr %calloc.i.i.i, i64 304
-  %wide.trip.count.i61.i.i.i = zext nneg i32 %425 to i64
-  %.pre.i62.i.i.i = load i64, ptr %430, align 8
-  br label %forbody.i63.i.i.i
+forbody.lr.ph.i59.i.i.i:                          ; preds = %and.lhs.true1.i.i.i
+  %421 = getelementptr i8, ptr %calloc.i.i.i, i64 288
+  %422 = getelementptr i8, ptr %1, i64 104
+  %423 = getelementptr i8, ptr %1, i64 112
+  %424 = getelementptr i8, ptr %calloc.i.i.i, i64 296
+  %425 = getelementptr i8, ptr %calloc.i.i.i, i64 304
+  %wide.trip.count.i60.i.i.i = zext nneg i32 %419 to i64
+  %.pre.i61.i.i.i = load i64, ptr %424, align 8
+  br label %forbody.i62.i.i.i
 
-forbody.i63.i.i.i:                                ; preds = %merge1.i65.i.i.i, %forbody.lr.ph.i60.i.i.i
-  %432 = phi i64 [ %.pre.i62.i.i.i, %forbody.lr.ph.i60.i.i.i ], [ %449, %merge1.i65.i.i.i ]
-  %indvars.iv.i64.i.i.i = phi i64 [ 0, %forbody.lr.ph.i60.i.i.i ], [ %indvars.iv.next.i66.i.i.i, %merge1.i65.i.i.i ]
-  %433 = load ptr, ptr %428, align 8
-  %434 = getelementptr i32, ptr %433, i64 %indvars.iv.i64.i.i.i
-  %435 = load i32, ptr %434, align 4
-  %436 = load ptr, ptr %429, align 8
-  %437 = getelementptr float, ptr %436, i64 %indvars.iv.i64.i.i.i
-  %438 = load i32, ptr %437, align 4
-  %.sroa.212.0.insert.ext.i.i.i.i = zext i32 %438 to i64
+forbody.i62.i.i.i:                                ; preds = %merge1.i64.i.i.i, %forbody.lr.ph.i59.i.i.i
+  %426 = phi i64 [ %.pre.i61.i.i.i, %forbody.lr.ph.i59.i.i.i ], [ %443, %merge1.i64.i.i.i ]
+  %indvars.iv.i63.i.i.i = phi i64 [ 0, %forbody.lr.ph.i59.i.i.i ], [ %indvars.iv.next.i65.i.i.i, %merge1.i64.i.i.i ]
+  %427 = load ptr, ptr %422, align 8
+  %428 = getelementptr i32, ptr %427, i64 %indvars.iv.i63.i.i.i
+  %429 = load i32, ptr %428, align 4
+  %430 = load ptr, ptr %423, align 8
+  %431 = getelementptr float, ptr %430, i64 %indvars.iv.i63.i.i.i
+  %432 = load i32, ptr %431, align 4
+  %.sroa.212.0.insert.ext.i.i.i.i = zext i32 %432 to i64
   %.sroa.212.0.insert.shift.i.i.i.i = shl nuw i64 %.sroa.212.0.insert.ext.i.i.i.i, 32
-  %.sroa.011.0.insert.ext.i.i.i.i = zext i32 %435 to i64
+  %.sroa.011.0.insert.ext.i.i.i.i = zext i32 %429 to i64
   %.sroa.011.0.insert.insert.i.i.i.i = or disjoint i64 %.sroa.212.0.insert.shift.i.i.i.i, %.sroa.011.0.insert.ext.i.i.i.i
-  %439 = add i64 %432, 1
-  %440 = load i64, ptr %431, align 8
-  %.not.i.i.i.i.i.i = icmp slt i64 %440, %439
-  %.pre.i.i.i.i.i = load ptr, ptr %427, align 8
-  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i68.i.i.i, label %merge1.i65.i.i.i
+  %433 = add i64 %426, 1
+  %434 = load i64, ptr %425, align 8
+  %.not.i.i.i.i.i.i = icmp slt i64 %434, %433
+  %.pre.i.i.i.i.i = load ptr, ptr %421, align 8
+  br i1 %.not.i.i.i.i.i.i, label %merge.i.i.i67.i.i.i, label %merge1.i64.i.i.i
 
-merge.i.i.i68.i.i.i:                              ; preds = %forbody.i63.i.i.i
-  %441 = shl i64 %440, 1
-  %spec.select.i.i.i.i55.i.i = tail call i64 @llvm.smax.i64(i64 %441, i64 %439)
+merge.i.i.i67.i.i.i:                              ; preds = %forbody.i62.i.i.i
+  %435 = shl i64 %434, 1
+  %spec.select.i.i.i.i55.i.i = tail call i64 @llvm.smax.i64(i64 %435, i64 %433)
   %spec.store.select.i.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i55.i.i, i64 8)
-  %442 = shl i64 %spec.store.select.i.i.i.i.i.i, 3
-  %443 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %442)
-  %444 = icmp eq ptr %443, null
-  br i1 %444, label %then5.i.i, label %merge7.i.i.i.i.i.i
+  %436 = shl i64 %spec.store.select.i.i.i.i.i.i, 3
+  %437 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i, i64 %436)
+  %438 = icmp eq ptr %437, null
+  br i1 %438, label %then5.i.i, label %merge7.i.i.i.i.i.i
 
-merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i68.i.i.i
-  store ptr %443, ptr %427, align 8
-  store i64 %spec.store.select.i.i.i.i.i.i, ptr %431, align 8
-  %.pre10.i.i.i.i.i = load i64, ptr %430, align 8
-  br label %merge1.i65.i.i.i
+merge7.i.i.i.i.i.i:                               ; preds = %merge.i.i.i67.i.i.i
+  store ptr %437, ptr %421, align 8
+  store i64 %spec.store.select.i.i.i.i.i.i, ptr %425, align 8
+  %.pre10.i.i.i.i.i = load i64, ptr %424, align 8
+  br label %merge1.i64.i.i.i
 
-merge1.i65.i.i.i:                                 ; preds = %merge7.i.i.i.i.i.i, %forbody.i63.i.i.i
-  %445 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %432, %forbody.i63.i.i.i ]
-  %446 = phi ptr [ %443, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i63.i.i.i ]
-  %447 = getelementptr %113, ptr %446, i64 %445
-  store i64 %.sroa.011.0.insert.insert.i.i.i.i, ptr %447, align 4
-  %448 = load i64, ptr %430, align 8
-  %449 = add i64 %448, 1
-  store i64 %449, ptr %430, align 8
-  %indvars.iv.next.i66.i.i.i = add nuw nsw i64 %indvars.iv.i64.i.i.i, 1
-  %exitcond.not.i67.i.i.i = icmp eq i64 %indvars.iv.next.i66.i.i.i, %wide.trip.count.i61.i.i.i
-  br i1 %exitcond.not.i67.i.i.i, label %merge.i47.i.i.i, label %forbody.i63.i.i.i
+merge1.i64.i.i.i:                                 ; preds = %merge7.i.i.i.i.i.i, %forbody.i62.i.i.i
+  %439 = phi i64 [ %.pre10.i.i.i.i.i, %merge7.i.i.i.i.i.i ], [ %426, %forbody.i62.i.i.i ]
+  %440 = phi ptr [ %437, %merge7.i.i.i.i.i.i ], [ %.pre.i.i.i.i.i, %forbody.i62.i.i.i ]
+  %441 = getelementptr %113, ptr %440, i64 %439
+  store i64 %.sroa.011.0.insert.insert.i.i.i.i, ptr %441, align 4
+  %442 = load i64, ptr %424, align 8
+  %443 = add i64 %442, 1
+  store i64 %443, ptr %424, align 8
+  %indvars.iv.next.i65.i.i.i = add nuw nsw i64 %indvars.iv.i63.i.i.i, 1
+  %exitcond.not.i66.i.i.i = icmp eq i64 %indvars.iv.next.i65.i.i.i, %wide.trip.count.i60.i.i.i
+  br i1 %exitcond.not.i66.i.i.i, label %merge.i46.i.i.i, label %forbody.i62.i.i.i
 
-merge.i47.i.i.i:                                  ; preds = %merge1.i65.i.i.i, %and.lhs.true1.i.i.i
-  %450 = load i32, ptr %157, align 4
-  %451 = icmp eq i32 %450, 0
-  br i1 %451, label %and.lhs.true.i.i.i, label %or.rhs.i.i.i.i
+merge.i46.i.i.i:                                  ; preds = %merge1.i64.i.i.i, %and.lhs.true1.i.i.i
+  %444 = load i32, ptr %159, align 4
+  %445 = icmp eq i32 %444, 0
+  br i1 %445, label %and.lhs.true.i.i.i, label %or.rhs.i.i.i.i
 
-or.rhs.i.i.i.i:                                   ; preds = %merge.i47.i.i.i
-  %452 = getelementptr i8, ptr %calloc.i.i.i, i64 288
-  %453 = getelementptr i8, ptr %calloc.i.i.i, i64 296
-  %454 = load i64, ptr %453, align 8
-  %455 = icmp sgt i64 %454, 0
-  br i1 %455, label %forbody.lr.ph.i.i.i.i.i, label %merge.i13.i.i.i.i
+or.rhs.i.i.i.i:                                   ; preds = %merge.i46.i.i.i
+  %446 = getelementptr i8, ptr %calloc.i.i.i, i64 288
+  %447 = getelementptr i8, ptr %calloc.i.i.i, i64 296
+  %448 = load i64, ptr %447, align 8
+  %449 = icmp sgt i64 %448, 0
+  br i1 %449, label %forbody.lr.ph.i.i.i.i.i, label %merge.i13.i.i.i.i
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %or.rhs.i.i.i.i
-  %456 = getelementptr i8, ptr %calloc.i.i.i, i64 224
-  %457 = getelementptr i8, ptr %calloc.i.i.i, i64 216
-  %458 = getelementptr i8, ptr %calloc.i.i.i, i64 312
-  %459 = getelementptr i8, ptr %calloc.i.i.i, i64 320
-  %460 = getelementptr i8, ptr %calloc.i.i.i, i64 328
+  %450 = getelementptr i8, ptr %calloc.i.i.i, i64 224
+  %451 = getelementptr i8, ptr %calloc.i.i.i, i64 216
+  %452 = getelementptr i8, ptr %calloc.i.i.i, i64 312
+  %453 = getelementptr i8, ptr %calloc.i.i.i, i64 320
+  %454 = getelementptr i8, ptr %calloc.i.i.i, i64 328
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
-  %i.045.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %486, %merge1.i.i.i.i.i ]
-  %461 = load ptr, ptr %452, align 8
-  %462 = getelementptr %113, ptr %461, i64 %i.045.i.i.i.i.i
-  %bias.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %462, align 4
-  %463 = trunc i64 %bias.sroa.0.0.copyload.i.i.i.i.i to i32
-  %464 = load i64, ptr %456, align 8
-  %465 = icmp sgt i64 %464, 0
-  br i1 %465, label %forbody.lr.ph.i.i.i55.i.i.i, label %and.lhs.true.i.i.i.i.i
+  %i.045.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %480, %merge1.i.i.i.i.i ]
+  %455 = load ptr, ptr %446, align 8
+  %456 = getelementptr %113, ptr %455, i64 %i.045.i.i.i.i.i
+  %bias.sroa.0.0.copyload.i.i.i.i.i = load i64, ptr %456, align 4
+  %457 = trunc i64 %bias.sroa.0.0.copyload.i.i.i.i.i to i32
+  %458 = load i64, ptr %450, align 8
+  %459 = icmp sgt i64 %458, 0
+  br i1 %459, label %forbody.lr.ph.i.i.i54.i.i.i, label %and.lhs.true.i.i.i.i.i
 
-forbody.lr.ph.i.i.i55.i.i.i:                      ; preds = %forbody.i.i.i.i.i
-  %466 = load ptr, ptr %457, align 8
-  %467 = load i32, ptr %466, align 4
-  %468 = icmp eq i32 %467, %463
-  br i1 %468, label %merge1.i.i.i.i.i, label %forcond.i.i.i56.i.i.i
+forbody.lr.ph.i.i.i54.i.i.i:                      ; preds = %forbody.i.i.i.i.i
+  %460 = load ptr, ptr %451, align 8
+  %461 = load i32, ptr %460, align 4
+  %462 = icmp eq i32 %461, %457
+  br i1 %462, label %merge1.i.i.i.i.i, label %forcond.i.i.i55.i.i.i
 
-forcond.i.i.i56.i.i.i:                            ; preds = %forbody.lr.ph.i.i.i55.i.i.i, %forbody.i.i.i58.i.i.i
-  %i.05.i43.i.i.i.i.i = phi i64 [ %469, %forbody.i.i.i58.i.i.i ], [ 0, %forbody.lr.ph.i.i.i55.i.i.i ]
-  %469 = add nuw nsw i64 %i.05.i43.i.i.i.i.i, 1
-  %exitcond.not.i.i.i57.i.i.i = icmp eq i64 %469, %464
-  br i1 %exitcond.not.i.i.i57.i.i.i, label %and.lhs.true.i.i.i.i.i, label %forbody.i.i.i58.i.i.i
+forcond.i.i.i55.i.i.i:                            ; preds = %forbody.lr.ph.i.i.i54.i.i.i, %forbody.i.i.i57.i.i.i
+  %i.05.i43.i.i.i.i.i = phi i64 [ %463, %forbody.i.i.i57.i.i.i ], [ 0, %forbody.lr.ph.i.i.i54.i.i.i ]
+  %463 = add nuw nsw i64 %i.05.i43.i.i.i.i.i, 1
+  %exitcond.not.i.i.i56.i.i.i = icmp eq i64 %463, %458
+  br i1 %exitcond.not.i.i.i56.i.i.i, label %and.lhs.true.i.i.i.i.i, label %forbody.i.i.i57.i.i.i
 
-forbody.i.i.i58.i.i.i:                            ; preds = %forcond.i.i.i56.i.i.i
-  %470 = getelementptr i32, ptr %466, i64 %469
-  %471 = load i32, ptr %470, align 4
-  %472 = icmp eq i32 %471, %463
-  br i1 %472, label %"$Sequence.is_stop_token.exit.i.i59.i.i.i", label %forcond.i.i.i56.i.i.i
+forbody.i.i.i57.i.i.i:                            ; preds = %forcond.i.i.i55.i.i.i
+  %464 = getelementptr i32, ptr %460, i64 %463
+  %465 = load i32, ptr %464, align 4
+  %466 = icmp eq i32 %465, %457
+  br i1 %466, label %"$Sequence.is_stop_token.exit.i.i58.i.i.i", label %forcond.i.i.i55.i.i.i
 
-"$Sequence.is_stop_token.exit.i.i59.i.i.i":       ; preds = %forbody.i.i.i58.i.i.i
-  %473 = icmp slt i64 %469, %464
-  br i1 %473, label %merge1.i.i.i.i.i, label %and.lhs.true.i.i.i.i.i
+"$Sequence.is_stop_token.exit.i.i58.i.i.i":       ; preds = %forbody.i.i.i57.i.i.i
+  %467 = icmp slt i64 %463, %458
+  br i1 %467, label %merge1.i.i.i.i.i, label %and.lhs.true.i.i.i.i.i
 
-and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i56.i.i.i, %"$Sequence.is_stop_token.exit.i.i59.i.i.i", %forbody.i.i.i.i.i
-  %474 = load i64, ptr %459, align 8
-  %475 = add i64 %474, 1
-  %476 = load i64, ptr %460, align 8
-  %.not.i.i.i.i49.i.i.i = icmp slt i64 %476, %475
-  %.pre.i.i.i.i.i.i = load ptr, ptr %458, align 8
-  br i1 %.not.i.i.i.i49.i.i.i, label %merge.i.i.i.i50.i.i.i, label %"$Vector.push.891.exit.thread.i.i.i.i.i"
+and.lhs.true.i.i.i.i.i:                           ; preds = %forcond.i.i.i55.i.i.i, %"$Sequence.is_stop_token.exit.i.i58.i.i.i", %forbody.i.i.i.i.i
+  %468 = load i64, ptr %453, align 8
+  %469 = add i64 %468, 1
+  %470 = load i64, ptr %454, align 8
+  %.not.i.i.i.i48.i.i.i = icmp slt i64 %470, %469
+  %.pre.i.i.i.i.i.i = load ptr, ptr %452, align 8
+  br i1 %.not.i.i.i.i48.i.i.i, label %merge.i.i.i.i49.i.i.i, label %"$Vector.push.893.exit.thread.i.i.i.i.i"
 
-merge.i.i.i.i50.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
-  %477 = shl i64 %476, 1
-  %spec.select.i.i.i.i51.i.i.i = tail call i64 @llvm.smax.i64(i64 %477, i64 %475)
-  %spec.store.select.i.i.i.i52.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i51.i.i.i, i64 8)
-  %478 = shl i64 %spec.store.select.i.i.i.i52.i.i.i, 3
-  %479 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i.i, i64 %478)
-  %480 = icmp eq ptr %479, null
-  br i1 %480, label %then5.i.i, label %merge7.i.i.i.i53.i.i.i
+merge.i.i.i.i49.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i
+  %471 = shl i64 %470, 1
+  %spec.select.i.i.i.i50.i.i.i = tail call i64 @llvm.smax.i64(i64 %471, i64 %469)
+  %spec.store.select.i.i.i.i51.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i.i50.i.i.i, i64 8)
+  %472 = shl i64 %spec.store.select.i.i.i.i51.i.i.i, 3
+  %473 = tail call ptr @realloc(ptr %.pre.i.i.i.i.i.i, i64 %472)
+  %474 = icmp eq ptr %473, null
+  br i1 %474, label %then5.i.i, label %merge7.i.i.i.i52.i.i.i
 
-merge7.i.i.i.i53.i.i.i:                           ; preds = %merge.i.i.i.i50.i.i.i
-  store ptr %479, ptr %458, align 8
-  store i64 %spec.store.select.i.i.i.i52.i.i.i, ptr %460, align 8
-  %.pre10.i.i.i54.i.i.i = load i64, ptr %459, align 8
-  br label %"$Vector.push.891.exit.thread.i.i.i.i.i"
+merge7.i.i.i.i52.i.i.i:                           ; preds = %merge.i.i.i.i49.i.i.i
+  store ptr %473, ptr %452, align 8
+  store i64 %spec.store.select.i.i.i.i51.i.i.i, ptr %454, align 8
+  %.pre10.i.i.i53.i.i.i = load i64, ptr %453, align 8
+  br label %"$Vector.push.893.exit.thread.i.i.i.i.i"
 
-"$Vector.push.891.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i53.i.i.i, %and.lhs.true.i.i.i.i.i
-  %481 = phi i64 [ %.pre10.i.i.i54.i.i.i, %merge7.i.i.i.i53.i.i.i ], [ %474, %and.lhs.true.i.i.i.i.i ]
-  %482 = phi ptr [ %479, %merge7.i.i.i.i53.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
-  %483 = getelementptr %113, ptr %482, i64 %481
-  store i64 %bias.sroa.0.0.copyload.i.i.i.i.i, ptr %483, align 4
-  %484 = load i64, ptr %459, align 8
-  %485 = add i64 %484, 1
-  store i64 %485, ptr %459, align 8
+"$Vector.push.893.exit.thread.i.i.i.i.i":         ; preds = %merge7.i.i.i.i52.i.i.i, %and.lhs.true.i.i.i.i.i
+  %475 = phi i64 [ %.pre10.i.i.i53.i.i.i, %merge7.i.i.i.i52.i.i.i ], [ %468, %and.lhs.true.i.i.i.i.i ]
+  %476 = phi ptr [ %473, %merge7.i.i.i.i52.i.i.i ], [ %.pre.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i ]
+  %477 = getelementptr %113, ptr %476, i64 %475
+  store i64 %bias.sroa.0.0.copyload.i.i.i.i.i, ptr %477, align 4
+  %478 = load i64, ptr %453, align 8
+  %479 = add i64 %478, 1
+  store i64 %479, ptr %453, align 8
   br label %merge1.i.i.i.i.i
 
-merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.891.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i59.i.i.i", %forbody.lr.ph.i.i.i55.i.i.i
-  %486 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
-  %exitcond.not.i.i.i.i.i = icmp eq i64 %486, %454
+merge1.i.i.i.i.i:                                 ; preds = %"$Vector.push.893.exit.thread.i.i.i.i.i", %"$Sequence.is_stop_token.exit.i.i58.i.i.i", %forbody.lr.ph.i.i.i54.i.i.i
+  %480 = add nuw nsw i64 %i.045.i.i.i.i.i, 1
+  %exitcond.not.i.i.i.i.i = icmp eq i64 %480, %448
   br i1 %exitcond.not.i.i.i.i.i, label %merge.i13.i.i.i.i, label %forbody.i.i.i.i.i
 
 merge.i13.i.i.i.i:                                ; preds = %merge1.i.i.i.i.i, %or.rhs.i.i.i.i
-  %487 = getelementptr i8, ptr %calloc.i.i.i, i64 216
-  %488 = getelementptr i8, ptr %calloc.i.i.i, i64 224
-  %489 = load i64, ptr %488, align 8
-  %490 = icmp sgt i64 %489, 0
-  br i1 %490, label %forbody4.lr.ph.i.i.i.i.i, label %and.lhs.true.i.i.i
+  %481 = getelementptr i8, ptr %calloc.i.i.i, i64 216
+  %482 = getelementptr i8, ptr %calloc.i.i.i, i64 224
+  %483 = load i64, ptr %482, align 8
+  %484 = icmp sgt i64 %483, 0
+  br i1 %484, label %forbody4.lr.ph.i.i.i.i.i, label %and.lhs.true.i.i.i
 
 forbody4.lr.ph.i.i.i.i.i:                         ; preds = %merge.i13.i.i.i.i
-  %491 = getelementptr i8, ptr %calloc.i.i.i, i64 312
-  %492 = getelementptr i8, ptr %calloc.i.i.i, i64 320
-  %493 = getelementptr i8, ptr %calloc.i.i.i, i64 328
-  %.pre.i14.i.i.i.i = load i64, ptr %492, align 8
+  %485 = getelementptr i8, ptr %calloc.i.i.i, i64 312
+  %486 = getelementptr i8, ptr %calloc.i.i.i, i64 320
+  %487 = getelementptr i8, ptr %calloc.i.i.i, i64 328
+  %.pre.i14.i.i.i.i = load i64, ptr %486, align 8
   br label %forbody4.i.i.i.i.i
 
 forbody4.i.i.i.i.i:                               ; preds = %merge6.i.i.i.i.i, %forbody4.lr.ph.i.i.i.i.i
-  %494 = phi i64 [ %.pre.i14.i.i.i.i, %forbody4.lr.ph.i.i.i.i.i ], [ %508, %merge6.i.i.i.i.i ]
-  %i2.046.i.i.i.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i.i.i.i ], [ %509, %merge6.i.i.i.i.i ]
-  %495 = load ptr, ptr %487, align 8
-  %496 = getelementptr i32, ptr %495, i64 %i2.046.i.i.i.i.i
-  %497 = load i32, ptr %496, align 4
-  %.sroa.026.0.insert.ext.i.i.i.i.i = zext i32 %497 to i64
+  %488 = phi i64 [ %.pre.i14.i.i.i.i, %forbody4.lr.ph.i.i.i.i.i ], [ %502, %merge6.i.i.i.i.i ]
+  %i2.046.i.i.i.i.i = phi i64 [ 0, %forbody4.lr.ph.i.i.i.i.i ], [ %503, %merge6.i.i.i.i.i ]
+  %489 = load ptr, ptr %481, align 8
+  %490 = getelementptr i32, ptr %489, i64 %i2.046.i.i.i.i.i
+  %491 = load i32, ptr %490, align 4
+  %.sroa.026.0.insert.ext.i.i.i.i.i = zext i32 %491 to i64
   %.sroa.026.0.insert.insert.i.i.i.i.i = or disjoint i64 %.sroa.026.0.insert.ext.i.i.i.i.i, -3571799634915360768
-  %498 = add i64 %494, 1
-  %499 = load i64, ptr %493, align 8
-  %.not.i.i29.i.i.i.i.i = icmp slt i64 %499, %498
-  %.pre.i30.i.i.i.i.i = load ptr, ptr %491, align 8
+  %492 = add i64 %488, 1
+  %493 = load i64, ptr %487, align 8
+  %.not.i.i29.i.i.i.i.i = icmp slt i64 %493, %492
+  %.pre.i30.i.i.i.i.i = load ptr, ptr %485, align 8
   br i1 %.not.i.i29.i.i.i.i.i, label %merge.i.i33.i.i.i.i.i, label %merge6.i.i.i.i.i
 
 merge.i.i33.i.i.i.i.i:                            ; preds = %forbody4.i.i.i.i.i
-  %500 = shl i64 %499, 1
-  %spec.select.i.i34.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %500, i64 %498)
+  %494 = shl i64 %493, 1
+  %spec.select.i.i34.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %494, i64 %492)
   %spec.store.select.i.i35.i.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i34.i.i.i.i.i, i64 8)
-  %501 = shl i64 %spec.store.select.i.i35.i.i.i.i.i, 3
-  %502 = tail call ptr @realloc(ptr %.pre.i30.i.i.i.i.i, i64 %501)
-  %503 = icmp eq ptr %502, null
-  br i1 %503, label %then5.i.i, label %merge7.i.i36.i.i.i.i.i
+  %495 = shl i64 %spec.store.select.i.i35.i.i.i.i.i, 3
+  %496 = tail call ptr @realloc(ptr %.pre.i30.i.i.i.i.i, i64 %495)
+  %497 = icmp eq ptr %496, null
+  br i1 %497, label %then5.i.i, label %merge7.i.i36.i.i.i.i.i
 
 merge7.i.i36.i.i.i.i.i:                           ; preds = %merge.i.i33.i.i.i.i.i
-  store ptr %502, ptr %491, align 8
-  store i64 %spec.store.select.i.i35.i.i.i.i.i, ptr %493, align 8
-  %.pre10.i37.i.i.i.i.i = load i64, ptr %492, align 8
+  store ptr %496, ptr %485, align 8
+  store i64 %spec.store.select.i.i35.i.i.i.i.i, ptr %487, align 8
+  %.pre10.i37.i.i.i.i.i = load i64, ptr %486, align 8
   br label %merge6.i.i.i.i.i
 
 merge6.i.i.i.i.i:                                 ; preds = %merge7.i.i36.i.i.i.i.i, %forbody4.i.i.i.i.i
-  %504 = phi i64 [ %.pre10.i37.i.i.i.i.i, %merge7.i.i36.i.i.i.i.i ], [ %494, %forbody4.i.i.i.i.i ]
-  %505 = phi ptr [ %502, %merge7.i.i36.i.i.i.i.i ], [ %.pre.i30.i.i.i.i.i, %forbody4.i.i.i.i.i ]
-  %506 = getelementptr %113, ptr %505, i64 %504
-  store i64 %.sroa.026.0.insert.insert.i.i.i.i.i, ptr %506, align 4
-  %507 = load i64, ptr %492, align 8
-  %508 = add i64 %507, 1
-  store i64 %508, ptr %492, align 8
-  %509 = add nuw nsw i64 %i2.046.i.i.i.i.i, 1
-  %exitcond50.not.i.i.i.i.i = icmp eq i64 %509, %489
+  %498 = phi i64 [ %.pre10.i37.i.i.i.i.i, %merge7.i.i36.i.i.i.i.i ], [ %488, %forbody4.i.i.i.i.i ]
+  %499 = phi ptr [ %496, %merge7.i.i36.i.i.i.i.i ], [ %.pre.i30.i.i.i.i.i, %forbody4.i.i.i.i.i ]
+  %500 = getelementptr %113, ptr %499, i64 %498
+  store i64 %.sroa.026.0.insert.insert.i.i.i.i.i, ptr %500, align 4
+  %501 = load i64, ptr %486, align 8
+  %502 = add i64 %501, 1
+  store i64 %502, ptr %486, align 8
+  %503 = add nuw nsw i64 %i2.046.i.i.i.i.i, 1
+  %exitcond50.not.i.i.i.i.i = icmp eq i64 %503, %483
   br i1 %exitcond50.not.i.i.i.i.i, label %and.lhs.true.i.i.i, label %forbody4.i.i.i.i.i
 
-and.lhs.true2.i.i.i:                              ; preds = %merge1.i78.i.i.i, %and.lhs.true3.i.i.i
-  %510 = load i32, ptr %141, align 4
-  %511 = load i32, ptr %155, align 4
-  %512 = tail call i32 @llvm.smin.i32(i32 %510, i32 %511)
-  %513 = getelementptr i8, ptr %calloc.i.i.i, i64 64
-  %514 = sext i32 %512 to i64
-  %515 = getelementptr i8, ptr %calloc.i.i.i, i64 80
-  %516 = load i64, ptr %515, align 8
-  %.not.i.i.i69.i.i.i = icmp slt i64 %516, %514
-  %.pre.i70.i.i.i = load ptr, ptr %513, align 8
-  br i1 %.not.i.i.i69.i.i.i, label %merge.i.i.i72.i.i.i, label %and.lhs.true1.i.i.i
+and.lhs.true2.i.i.i:                              ; preds = %merge1.i77.i.i.i, %and.lhs.true3.i.i.i
+  %504 = load i32, ptr %143, align 4
+  %505 = load i32, ptr %157, align 4
+  %506 = tail call i32 @llvm.smin.i32(i32 %504, i32 %505)
+  %507 = getelementptr i8, ptr %calloc.i.i.i, i64 64
+  %508 = sext i32 %506 to i64
+  %509 = getelementptr i8, ptr %calloc.i.i.i, i64 80
+  %510 = load i64, ptr %509, align 8
+  %.not.i.i.i68.i.i.i = icmp slt i64 %510, %508
+  %.pre.i69.i.i.i = load ptr, ptr %507, align 8
+  br i1 %.not.i.i.i68.i.i.i, label %merge.i.i.i71.i.i.i, label %and.lhs.true1.i.i.i
 
-merge.i.i.i72.i.i.i:                              ; preds = %and.lhs.true2.i.i.i
-  %517 = shl i64 %516, 1
-  %spec.select.i.i.i73.i.i.i = tail call i64 @llvm.smax.i64(i64 %517, i64 %514)
-  %spec.store.select.i.i.i74.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i73.i.i.i, i64 8)
-  %518 = shl i64 %spec.store.select.i.i.i74.i.i.i, 2
-  %519 = tail call ptr @realloc(ptr %.pre.i70.i.i.i, i64 %518)
-  %520 = icmp eq ptr %519, null
-  br i1 %520, label %then5.i.i, label %merge7.i.i.i75.i.i.i
+merge.i.i.i71.i.i.i:                              ; preds = %and.lhs.true2.i.i.i
+  %511 = shl i64 %510, 1
+  %spec.select.i.i.i72.i.i.i = tail call i64 @llvm.smax.i64(i64 %511, i64 %508)
+  %spec.store.select.i.i.i73.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i72.i.i.i, i64 8)
+  %512 = shl i64 %spec.store.select.i.i.i73.i.i.i, 2
+  %513 = tail call ptr @realloc(ptr %.pre.i69.i.i.i, i64 %512)
+  %514 = icmp eq ptr %513, null
+  br i1 %514, label %then5.i.i, label %merge7.i.i.i74.i.i.i
 
-merge7.i.i.i75.i.i.i:                             ; preds = %merge.i.i.i72.i.i.i
-  store ptr %519, ptr %513, align 8
-  store i64 %spec.store.select.i.i.i74.i.i.i, ptr %515, align 8
+merge7.i.i.i74.i.i.i:                             ; preds = %merge.i.i.i71.i.i.i
+  store ptr %513, ptr %507, align 8
+  store i64 %spec.store.select.i.i.i73.i.i.i, ptr %509, align 8
   br label %and.lhs.true1.i.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %merge10.i.i.i.i, %merge2.i.i.i.i, %merge.i.i53.i.i
-  %521 = load i32, ptr %138, align 4
-  %522 = icmp eq i32 %521, 0
-  br i1 %522, label %and.lhs.true2.i.i.i, label %merge.i76.i.i.i
+  %515 = load i32, ptr %140, align 4
+  %516 = icmp eq i32 %515, 0
+  br i1 %516, label %and.lhs.true2.i.i.i, label %merge.i75.i.i.i
 
-merge.i76.i.i.i:                                  ; preds = %and.lhs.true3.i.i.i
-  %523 = load ptr, ptr %134, align 8
-  %524 = sext i32 %521 to i64
-  %525 = getelementptr i32, ptr %523, i64 %524
-  %526 = load i32, ptr %525, align 4
-  %527 = getelementptr i8, ptr %calloc.i.i.i, i64 240
-  %528 = add i32 %521, 1
-  %529 = sext i32 %528 to i64
-  %530 = getelementptr i8, ptr %calloc.i.i.i, i64 256
-  %531 = load i64, ptr %530, align 8
-  %.not.i.i.i77.i.i.i = icmp slt i64 %531, %529
-  br i1 %.not.i.i.i77.i.i.i, label %merge.i.i.i80.i.i.i, label %or.lhs.false.i.i.i.i
+merge.i75.i.i.i:                                  ; preds = %and.lhs.true3.i.i.i
+  %517 = load ptr, ptr %136, align 8
+  %518 = sext i32 %515 to i64
+  %519 = getelementptr i32, ptr %517, i64 %518
+  %520 = load i32, ptr %519, align 4
+  %521 = getelementptr i8, ptr %calloc.i.i.i, i64 240
+  %522 = add i32 %515, 1
+  %523 = sext i32 %522 to i64
+  %524 = getelementptr i8, ptr %calloc.i.i.i, i64 256
+  %525 = load i64, ptr %524, align 8
+  %.not.i.i.i76.i.i.i = icmp slt i64 %525, %523
+  br i1 %.not.i.i.i76.i.i.i, label %merge.i.i.i79.i.i.i, label %or.lhs.false.i.i.i.i
 
-merge.i.i.i80.i.i.i:                              ; preds = %merge.i76.i.i.i
-  %532 = shl i64 %531, 1
-  %spec.select.i.i.i81.i.i.i = tail call i64 @llvm.smax.i64(i64 %532, i64 %529)
-  %spec.store.select.i.i.i82.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i81.i.i.i, i64 8)
-  %533 = load ptr, ptr %527, align 8
-  %534 = shl i64 %spec.store.select.i.i.i82.i.i.i, 2
-  %535 = tail call ptr @realloc(ptr %533, i64 %534)
-  %536 = icmp eq ptr %535, null
-  br i1 %536, label %then5.i.i, label %merge7.i.i.i83.i.i.i
+merge.i.i.i79.i.i.i:                              ; preds = %merge.i75.i.i.i
+  %526 = shl i64 %525, 1
+  %spec.select.i.i.i80.i.i.i = tail call i64 @llvm.smax.i64(i64 %526, i64 %523)
+  %spec.store.select.i.i.i81.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i.i80.i.i.i, i64 8)
+  %527 = load ptr, ptr %521, align 8
+  %528 = shl i64 %spec.store.select.i.i.i81.i.i.i, 2
+  %529 = tail call ptr @realloc(ptr %527, i64 %528)
+  %530 = icmp eq ptr %529, null
+  br i1 %530, label %then5.i.i, label %merge7.i.i.i82.i.i.i
 
-merge7.i.i.i83.i.i.i:                             ; preds = %merge.i.i.i80.i.i.i
-  store ptr %535, ptr %527, align 8
-  store i64 %spec.store.select.i.i.i82.i.i.i, ptr %530, align 8
+merge7.i.i.i82.i.i.i:                             ; preds = %merge.i.i.i79.i.i.i
+  store ptr %529, ptr %521, align 8
+  store i64 %spec.store.select.i.i.i81.i.i.i, ptr %524, align 8
   br label %or.lhs.false.i.i.i.i
 
-or.lhs.false.i.i.i.i:                             ; preds = %merge7.i.i.i83.i.i.i, %merge.i76.i.i.i
-  %537 = getelementptr i8, ptr %calloc.i.i.i, i64 248
-  store i64 %529, ptr %537, align 8
-  %538 = getelementptr i8, ptr %calloc.i.i.i, i64 264
-  %539 = sext i32 %526 to i64
-  %540 = getelementptr i8, ptr %calloc.i.i.i, i64 280
-  %541 = load i64, ptr %540, align 8
-  %.not.i.i16.i.i.i.i = icmp slt i64 %541, %539
-  br i1 %.not.i.i16.i.i.i.i, label %merge.i.i19.i.i.i.i, label %merge1.i78.i.i.i
+or.lhs.false.i.i.i.i:                             ; preds = %merge7.i.i.i82.i.i.i, %merge.i75.i.i.i
+  %531 = getelementptr i8, ptr %calloc.i.i.i, i64 248
+  store i64 %523, ptr %531, align 8
+  %532 = getelementptr i8, ptr %calloc.i.i.i, i64 264
+  %533 = sext i32 %520 to i64
+  %534 = getelementptr i8, ptr %calloc.i.i.i, i64 280
+  %535 = load i64, ptr %534, align 8
+  %.not.i.i16.i.i.i.i = icmp slt i64 %535, %533
+  br i1 %.not.i.i16.i.i.i.i, label %merge.i.i19.i.i.i.i, label %merge1.i77.i.i.i
 
 merge.i.i19.i.i.i.i:                              ; preds = %or.lhs.false.i.i.i.i
-  %542 = shl i64 %541, 1
-  %spec.select.i.i20.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %542, i64 %539)
+  %536 = shl i64 %535, 1
+  %spec.select.i.i20.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %536, i64 %533)
   %spec.store.select.i.i21.i.i.i.i = tail call i64 @llvm.smax.i64(i64 %spec.select.i.i20.i.i.i.i, i64 8)
-  %543 = load ptr, ptr %538, align 8
-  %544 = shl i64 %spec.store.select.i.i21.i.i.i.i, 2
-  %545 = tail call ptr @realloc(ptr %543, i64 %544)
-  %546 = icmp eq ptr %545, null
-  br i1 %546, label %then5.i.i, label %merge7.i.i22.i.i.i.i
+  %537 = load ptr, ptr %532, align 8
+  %538 = shl i64 %spec.store.select.i.i21.i.i.i.i, 2
+  %539 = tail call ptr @realloc(ptr %537, i64 %538)
+  %540 = icmp eq ptr %539, null
+  br i1 %540, label %then5.i.i, label %merge7.i.i22.i.i.i.i
 
 merge7.i.i22.i.i.i.i:                             ; preds = %merge.i.i19.i.i.i.i
-  store ptr %545, ptr %538, align 8
-  store i64 %spec.store.select.i.i21.i.i.i.i, ptr %540, align 8
-  br label %merge1.i78.i.i.i
+  store ptr %539, ptr %532, align 8
+  store i64 %spec.store.select.i.i21.i.i.i.i, ptr %534, align 8
+  br label %merge1.i77.i.i.i
 
-merge1.i78.i.i.i:                                 ; preds = %merge7.i.i22.i.i.i.i, %or.lhs.false.i.i.i.i
-  %547 = getelementptr i8, ptr %calloc.i.i.i, i64 272
-  store i64 %539, ptr %547, align 8
-  %548 = load ptr, ptr %527, align 8
-  %549 = load ptr, ptr %134, align 8
-  %550 = load i32, ptr %138, align 4
-  %551 = add i32 %550, 1
-  %552 = sext i32 %551 to i64
-  %553 = shl nsw i64 %552, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %548, ptr align 1 %549, i64 %553, i1 false)
-  %554 = load ptr, ptr %538, align 8
-  %555 = load ptr, ptr %136, align 8
-  %556 = shl nsw i64 %539, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %554, ptr align 1 %555, i64 %556, i1 false)
+merge1.i77.i.i.i:                                 ; preds = %merge7.i.i22.i.i.i.i, %or.lhs.false.i.i.i.i
+  %541 = getelementptr i8, ptr %calloc.i.i.i, i64 272
+  store i64 %533, ptr %541, align 8
+  %542 = load ptr, ptr %521, align 8
+  %543 = load ptr, ptr %136, align 8
+  %544 = load i32, ptr %140, align 4
+  %545 = add i32 %544, 1
+  %546 = sext i32 %545 to i64
+  %547 = shl nsw i64 %546, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %542, ptr align 1 %543, i64 %547, i1 false)
+  %548 = load ptr, ptr %532, align 8
+  %549 = load ptr, ptr %138, align 8
+  %550 = shl nsw i64 %533, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %548, ptr align 1 %549, i64 %550, i1 false)
   br label %and.lhs.true2.i.i.i
 
-then5.i.i:                                        ; preds = %merge.i.i.i.i.i.i.i, %merge.i.i.i24.i.i.i.i, %merge.i.i.i68.i.i.i, %merge.i.i.i.i50.i.i.i, %merge.i.i33.i.i.i.i.i, %merge.i.i23.i.i.i.i.i, %merge.i.i.i.i.i85.i.i, %merge.i.i19.i.i.i.i, %merge.i.i.i80.i.i.i, %merge.i.i.i72.i.i.i, %merge.i.i6.i.i.i.i.i, %merge.i.i.i.i44.i.i.i, %merge.i.i.i.i93.i.i, %common.ret.sink.split.i.i.i, %then.i48.i.i
+then5.i.i:                                        ; preds = %merge.i.i.i.i.i.i.i, %merge.i.i.i24.i.i.i.i, %merge.i.i.i67.i.i.i, %merge.i.i.i.i49.i.i.i, %merge.i.i33.i.i.i.i.i, %merge.i.i23.i.i.i.i.i, %merge.i.i.i.i.i85.i.i, %merge.i.i19.i.i.i.i, %merge.i.i.i79.i.i.i, %merge.i.i.i71.i.i.i, %merge.i.i9.i.i.i.i.i, %merge.i.i.i.i44.i.i.i, %merge.i.i.i.i93.i.i, %common.ret.sink.split.i.i.i, %then.i48.i.i
   tail call fastcc void @"$Sequence.free"(ptr nonnull %calloc.i.i.i)
   tail call void @free(ptr nonnull %calloc.i.i.i)
   br label %merge4.i.i
@@ -56855,33 +56899,33 @@ merge4.i.i:                                       ; preds = %then5.i.i, %merge.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then8.i.i
 
 then8.i.i:                                        ; preds = %merge4.i.i
-  %557 = load i32, ptr %68, align 4
-  %558 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.897", i32 %557)
+  %551 = load i32, ptr %70, align 4
+  %552 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.899", i32 %551)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  %559 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %559, i64 1023)
-  %560 = icmp sgt i64 %559, 0
-  br i1 %560, label %then2.i.i58.i.i, label %"$printable.clean.exit.i.i"
+  %553 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i = tail call i64 @llvm.smin.i64(i64 %553, i64 1023)
+  %554 = icmp sgt i64 %553, 0
+  br i1 %554, label %then2.i.i58.i.i, label %"$printable.clean.exit.i.i"
 
 then2.i.i58.i.i:                                  ; preds = %then8.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i"
 
 "$printable.clean.exit.i.i":                      ; preds = %then2.i.i58.i.i, %then8.i.i
-  %561 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
-  store i8 0, ptr %561, align 1
-  %562 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
-  %563 = ptrtoint ptr %raw.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %563, i64 %562)
+  %555 = getelementptr i8, ptr %raw.i.i.i, i64 %spec.select.i.i.i.i
+  store i8 0, ptr %555, align 1
+  %556 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i)
+  %557 = ptrtoint ptr %raw.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %557, i64 %556)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
   br label %"$Loop.submit.exit"
 
 merge1.i.i:                                       ; preds = %"$TokenRules.copy_bad_word.exit.i.i.i.i", %merge.i.i71.i.i, %and.lhs.true.i100.i.i
-  %564 = getelementptr i8, ptr %calloc.i.i.i, i64 320
-  %565 = load i64, ptr %564, align 8
-  %566 = sext i32 %46 to i64
-  %567 = icmp sgt i64 %565, %566
-  br i1 %567, label %then12.i.i, label %merge.i
+  %558 = getelementptr i8, ptr %calloc.i.i.i, i64 320
+  %559 = load i64, ptr %558, align 8
+  %560 = sext i32 %48 to i64
+  %561 = icmp sgt i64 %559, %560
+  br i1 %561, label %then12.i.i, label %merge.i
 
 then12.i.i:                                       ; preds = %merge1.i.i
   tail call fastcc void @"$Sequence.free"(ptr nonnull %calloc.i.i.i)
@@ -56889,227 +56933,227 @@ then12.i.i:                                       ; preds = %merge1.i.i
   br i1 %.not.i.i, label %"$Loop.submit.exit", label %then16.i.i
 
 then16.i.i:                                       ; preds = %then12.i.i
-  %568 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.898", i64 %565, i32 %46)
+  %562 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.900", i64 %559, i32 %48)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i59.i.i)
-  %569 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i60.i.i = tail call i64 @llvm.smin.i64(i64 %569, i64 1023)
-  %570 = icmp sgt i64 %569, 0
-  br i1 %570, label %then2.i.i61.i.i, label %"$printable.clean.exit62.i.i"
+  %563 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i60.i.i = tail call i64 @llvm.smin.i64(i64 %563, i64 1023)
+  %564 = icmp sgt i64 %563, 0
+  br i1 %564, label %then2.i.i61.i.i, label %"$printable.clean.exit62.i.i"
 
 then2.i.i61.i.i:                                  ; preds = %then16.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i59.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i60.i.i, i1 false)
   br label %"$printable.clean.exit62.i.i"
 
 "$printable.clean.exit62.i.i":                    ; preds = %then2.i.i61.i.i, %then16.i.i
-  %571 = getelementptr i8, ptr %raw.i59.i.i, i64 %spec.select.i.i60.i.i
-  store i8 0, ptr %571, align 1
-  %572 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i59.i.i)
-  %573 = ptrtoint ptr %raw.i59.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %573, i64 %572)
+  %565 = getelementptr i8, ptr %raw.i59.i.i, i64 %spec.select.i.i60.i.i
+  store i8 0, ptr %565, align 1
+  %566 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i59.i.i)
+  %567 = ptrtoint ptr %raw.i59.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %567, i64 %566)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i59.i.i)
   br label %"$Loop.submit.exit"
 
 merge.i:                                          ; preds = %merge1.i.i
-  %574 = tail call i32 @pthread_mutex_lock(ptr %37)
-  %575 = getelementptr i8, ptr %25, i64 8837
-  %576 = load i8, ptr %575, align 1
-  %577 = trunc i8 %576 to i1
-  br i1 %577, label %merge.i33.i, label %then.i.i26.i
+  %568 = tail call i32 @pthread_mutex_lock(ptr %37)
+  %569 = getelementptr i8, ptr %25, i64 8837
+  %570 = load i8, ptr %569, align 1
+  %571 = trunc i8 %570 to i1
+  br i1 %571, label %merge.i33.i, label %then.i.i26.i
 
 then.i.i26.i:                                     ; preds = %merge.i
   br i1 %.not.i.i, label %then6.i, label %then2.i.i28.i
 
 then2.i.i28.i:                                    ; preds = %then.i.i26.i
-  %578 = getelementptr i8, ptr %25, i64 8838
-  %579 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.28", ptr %578)
+  %572 = getelementptr i8, ptr %25, i64 8838
+  %573 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.28", ptr %572)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
-  %580 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i.i29.i = tail call i64 @llvm.smin.i64(i64 %580, i64 1023)
-  %581 = icmp sgt i64 %580, 0
-  br i1 %581, label %then2.i.i.i.i32.i, label %"$printable.clean.exit.i.i30.i"
+  %574 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i.i29.i = tail call i64 @llvm.smin.i64(i64 %574, i64 1023)
+  %575 = icmp sgt i64 %574, 0
+  br i1 %575, label %then2.i.i.i.i32.i, label %"$printable.clean.exit.i.i30.i"
 
 then2.i.i.i.i32.i:                                ; preds = %then2.i.i28.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i25.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i.i29.i, i1 false)
   br label %"$printable.clean.exit.i.i30.i"
 
 "$printable.clean.exit.i.i30.i":                  ; preds = %then2.i.i.i.i32.i, %then2.i.i28.i
-  %582 = getelementptr i8, ptr %raw.i.i.i25.i, i64 %spec.select.i.i.i.i29.i
-  store i8 0, ptr %582, align 1
-  %583 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i25.i)
-  %584 = ptrtoint ptr %raw.i.i.i25.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %584, i64 %583)
+  %576 = getelementptr i8, ptr %raw.i.i.i25.i, i64 %spec.select.i.i.i.i29.i
+  store i8 0, ptr %576, align 1
+  %577 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i25.i)
+  %578 = ptrtoint ptr %raw.i.i.i25.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %578, i64 %577)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i25.i)
   br label %then6.i
 
 merge.i33.i:                                      ; preds = %merge.i
-  %585 = load i32, ptr %47, align 4, !noalias !123
-  %586 = load i32, ptr %49, align 4, !noalias !123
-  %.val63.i.i = load i32, ptr %179, align 4
-  %.val64.i.i = load i32, ptr %155, align 4
-  %587 = icmp sgt i32 %.val64.i.i, 0
-  %588 = add i32 %.val64.i.i, -1
-  %589 = select i1 %587, i32 %588, i32 0
-  %590 = add i32 %585, -1
-  %591 = add i32 %590, %.val63.i.i
-  %592 = add i32 %591, %589
-  %593 = sdiv i32 %592, %585
-  %594 = icmp slt i32 %586, %593
-  br i1 %594, label %then.i67.i.i, label %merge2.i.i
+  %579 = load i32, ptr %49, align 4, !noalias !123
+  %580 = load i32, ptr %51, align 4, !noalias !123
+  %.val63.i.i = load i32, ptr %181, align 4
+  %.val64.i.i = load i32, ptr %157, align 4
+  %581 = icmp sgt i32 %.val64.i.i, 0
+  %582 = add i32 %.val64.i.i, -1
+  %583 = select i1 %581, i32 %582, i32 0
+  %584 = add i32 %579, -1
+  %585 = add i32 %584, %.val63.i.i
+  %586 = add i32 %585, %583
+  %587 = sdiv i32 %586, %579
+  %588 = icmp slt i32 %580, %587
+  br i1 %588, label %then.i67.i.i, label %merge2.i.i
 
 then.i67.i.i:                                     ; preds = %merge.i33.i
   br i1 %.not.i.i, label %then6.i, label %then2.i69.i.i
 
 then2.i69.i.i:                                    ; preds = %then.i67.i.i
-  %595 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.859", i32 %593, i32 %585, i32 %586)
+  %589 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.861", i32 %587, i32 %579, i32 %580)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
-  %596 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %596, i64 1023)
-  %597 = icmp sgt i64 %596, 0
-  br i1 %597, label %then2.i.i.i72.i.i, label %"$printable.clean.exit.i71.i.i"
+  %590 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i70.i.i = tail call i64 @llvm.smin.i64(i64 %590, i64 1023)
+  %591 = icmp sgt i64 %590, 0
+  br i1 %591, label %then2.i.i.i72.i.i, label %"$printable.clean.exit.i71.i.i"
 
 then2.i.i.i72.i.i:                                ; preds = %then2.i69.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i65.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i70.i.i, i1 false)
   br label %"$printable.clean.exit.i71.i.i"
 
 "$printable.clean.exit.i71.i.i":                  ; preds = %then2.i.i.i72.i.i, %then2.i69.i.i
-  %598 = getelementptr i8, ptr %raw.i.i65.i.i, i64 %spec.select.i.i.i70.i.i
-  store i8 0, ptr %598, align 1
-  %599 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i65.i.i)
-  %600 = ptrtoint ptr %raw.i.i65.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %600, i64 %599)
+  %592 = getelementptr i8, ptr %raw.i.i65.i.i, i64 %spec.select.i.i.i70.i.i
+  store i8 0, ptr %592, align 1
+  %593 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i65.i.i)
+  %594 = ptrtoint ptr %raw.i.i65.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %594, i64 %593)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i65.i.i)
   br label %then6.i
 
 merge2.i.i:                                       ; preds = %merge.i33.i
-  %601 = getelementptr i8, ptr %25, i64 9896
-  %602 = load i64, ptr %601, align 8
-  %603 = getelementptr i8, ptr %25, i64 9936
-  %604 = load i32, ptr %603, align 4
-  %605 = sext i32 %604 to i64
-  %.not.i74.i.i = icmp slt i64 %602, %605
+  %595 = getelementptr i8, ptr %25, i64 9896
+  %596 = load i64, ptr %595, align 8
+  %597 = getelementptr i8, ptr %25, i64 9936
+  %598 = load i32, ptr %597, align 4
+  %599 = sext i32 %598 to i64
+  %.not.i74.i.i = icmp slt i64 %596, %599
   br i1 %.not.i74.i.i, label %merge7.i.i, label %then.i75.i.i
 
 then.i75.i.i:                                     ; preds = %merge2.i.i
   br i1 %.not.i.i, label %then6.i, label %then2.i76.i.i
 
 then2.i76.i.i:                                    ; preds = %then.i75.i.i
-  %606 = getelementptr i8, ptr %25, i64 6688
-  %607 = load i32, ptr %606, align 4
-  %608 = getelementptr i8, ptr %25, i64 6720
-  %609 = load i32, ptr %608, align 4
-  %610 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.899", i64 %602, i32 %607, i32 %609)
+  %600 = getelementptr i8, ptr %25, i64 6688
+  %601 = load i32, ptr %600, align 4
+  %602 = getelementptr i8, ptr %25, i64 6720
+  %603 = load i32, ptr %602, align 4
+  %604 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.901", i64 %596, i32 %601, i32 %603)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
-  %611 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %611, i64 1023)
-  %612 = icmp sgt i64 %611, 0
-  br i1 %612, label %then2.i.i.i80.i.i, label %"$printable.clean.exit.i78.i.i"
+  %605 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i77.i.i = tail call i64 @llvm.smin.i64(i64 %605, i64 1023)
+  %606 = icmp sgt i64 %605, 0
+  br i1 %606, label %then2.i.i.i80.i.i, label %"$printable.clean.exit.i78.i.i"
 
 then2.i.i.i80.i.i:                                ; preds = %then2.i76.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i73.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i77.i.i, i1 false)
   br label %"$printable.clean.exit.i78.i.i"
 
 "$printable.clean.exit.i78.i.i":                  ; preds = %then2.i.i.i80.i.i, %then2.i76.i.i
-  %613 = getelementptr i8, ptr %raw.i.i73.i.i, i64 %spec.select.i.i.i77.i.i
-  store i8 0, ptr %613, align 1
-  %614 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i73.i.i)
-  %615 = ptrtoint ptr %raw.i.i73.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %615, i64 %614)
+  %607 = getelementptr i8, ptr %raw.i.i73.i.i, i64 %spec.select.i.i.i77.i.i
+  store i8 0, ptr %607, align 1
+  %608 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i73.i.i)
+  %609 = ptrtoint ptr %raw.i.i73.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %609, i64 %608)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i73.i.i)
   br label %then6.i
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %616 = load i32, ptr %169, align 4
-  %617 = icmp sgt i32 %616, 0
-  br i1 %617, label %then12.i35.i, label %merge11.i34.i
+  %610 = load i32, ptr %171, align 4
+  %611 = icmp sgt i32 %610, 0
+  br i1 %611, label %then12.i35.i, label %merge11.i34.i
 
 then12.i35.i:                                     ; preds = %merge7.i.i
-  %618 = getelementptr i8, ptr %25, i64 10008
-  %619 = load ptr, ptr %618, align 8
-  %.not.i82.i.i = icmp eq ptr %619, null
+  %612 = getelementptr i8, ptr %25, i64 10008
+  %613 = load ptr, ptr %612, align 8
+  %.not.i82.i.i = icmp eq ptr %613, null
   br i1 %.not.i82.i.i, label %merge.i.i36.i, label %merge11.i34.i
 
 merge.i.i36.i:                                    ; preds = %then12.i35.i
-  %620 = getelementptr i8, ptr %25, i64 8280
-  %621 = load i32, ptr %620, align 4
-  %622 = sext i32 %621 to i64
-  %623 = getelementptr i8, ptr %25, i64 8292
-  %624 = load i32, ptr %623, align 4
-  %625 = sext i32 %624 to i64
-  %626 = shl nsw i64 %622, 2
-  %627 = mul i64 %626, %625
-  %628 = tail call ptr @malloc(i64 %627)
-  store ptr %628, ptr %618, align 8
-  %629 = icmp eq ptr %628, null
-  br i1 %629, label %then2.i84.i.i, label %merge11.i34.i
+  %614 = getelementptr i8, ptr %25, i64 8280
+  %615 = load i32, ptr %614, align 4
+  %616 = sext i32 %615 to i64
+  %617 = getelementptr i8, ptr %25, i64 8292
+  %618 = load i32, ptr %617, align 4
+  %619 = sext i32 %618 to i64
+  %620 = shl nsw i64 %616, 2
+  %621 = mul i64 %620, %619
+  %622 = tail call ptr @malloc(i64 %621)
+  store ptr %622, ptr %612, align 8
+  %623 = icmp eq ptr %622, null
+  br i1 %623, label %then2.i84.i.i, label %merge11.i34.i
 
 then2.i84.i.i:                                    ; preds = %merge.i.i36.i
   br i1 %.not.i.i, label %then6.i, label %then5.i.i37.i
 
 then5.i.i37.i:                                    ; preds = %then2.i84.i.i
-  %630 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.900", i32 %621)
+  %624 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.902", i32 %615)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
-  %631 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %631, i64 1023)
-  %632 = icmp sgt i64 %631, 0
-  br i1 %632, label %then2.i.i.i87.i.i, label %"$printable.clean.exit.i86.i.i"
+  %625 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i85.i.i = tail call i64 @llvm.smin.i64(i64 %625, i64 1023)
+  %626 = icmp sgt i64 %625, 0
+  br i1 %626, label %then2.i.i.i87.i.i, label %"$printable.clean.exit.i86.i.i"
 
 then2.i.i.i87.i.i:                                ; preds = %then5.i.i37.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i81.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i85.i.i, i1 false)
   br label %"$printable.clean.exit.i86.i.i"
 
 "$printable.clean.exit.i86.i.i":                  ; preds = %then2.i.i.i87.i.i, %then5.i.i37.i
-  %633 = getelementptr i8, ptr %raw.i.i81.i.i, i64 %spec.select.i.i.i85.i.i
-  store i8 0, ptr %633, align 1
-  %634 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i81.i.i)
-  %635 = ptrtoint ptr %raw.i.i81.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %635, i64 %634)
+  %627 = getelementptr i8, ptr %raw.i.i81.i.i, i64 %spec.select.i.i.i85.i.i
+  store i8 0, ptr %627, align 1
+  %628 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i81.i.i)
+  %629 = ptrtoint ptr %raw.i.i81.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %629, i64 %628)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i81.i.i)
   br label %then6.i
 
 merge11.i34.i:                                    ; preds = %merge.i.i36.i, %then12.i35.i, %merge7.i.i
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %all.i.i.i)
-  %636 = getelementptr i8, ptr %25, i64 8832
-  %637 = load i8, ptr %636, align 1
-  %638 = trunc i8 %637 to i1
-  br i1 %638, label %merge20.i.i, label %merge.i89.i.i
+  %630 = getelementptr i8, ptr %25, i64 8832
+  %631 = load i8, ptr %630, align 1
+  %632 = trunc i8 %631 to i1
+  br i1 %632, label %merge20.i.i, label %merge.i89.i.i
 
 merge.i89.i.i:                                    ; preds = %merge11.i34.i
-  %639 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
-  %640 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
-  %641 = getelementptr i8, ptr %25, i64 8824
-  %642 = call i32 @pthread_create(ptr %641, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
-  %643 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
-  %.not.i90.i.i = icmp eq i32 %642, 0
+  %633 = call i32 @sigfillset(ptr nonnull %all.i.i.i)
+  %634 = call i32 @pthread_sigmask(i32 2, ptr nonnull %all.i.i.i, ptr nonnull %previous.i.i.i)
+  %635 = getelementptr i8, ptr %25, i64 8824
+  %636 = call i32 @pthread_create(ptr %635, ptr null, ptr nonnull @"$engine_thread", ptr nonnull %36)
+  %637 = call i32 @pthread_sigmask(i32 2, ptr nonnull %previous.i.i.i, ptr null)
+  %.not.i90.i.i = icmp eq i32 %636, 0
   br i1 %.not.i90.i.i, label %merge1.i.i.i, label %then2.i91.i.i
 
 then2.i91.i.i:                                    ; preds = %merge.i89.i.i
   br i1 %.not.i.i, label %"$Loop.start.exit.i.i", label %then5.i93.i.i
 
 then5.i93.i.i:                                    ; preds = %then2.i91.i.i
-  %644 = call ptr @strerror(i32 %642)
-  %645 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.901", ptr %644)
+  %638 = call ptr @strerror(i32 %636)
+  %639 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.903", ptr %638)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
-  %646 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
-  %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %646, i64 1023)
-  %647 = icmp sgt i64 %646, 0
-  br i1 %647, label %then2.i.i.i97.i.i, label %"$printable.clean.exit.i95.i.i"
+  %640 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
+  %spec.select.i.i.i94.i.i = call i64 @llvm.smin.i64(i64 %640, i64 1023)
+  %641 = icmp sgt i64 %640, 0
+  br i1 %641, label %then2.i.i.i97.i.i, label %"$printable.clean.exit.i95.i.i"
 
 then2.i.i.i97.i.i:                                ; preds = %then5.i93.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i88.i.i, ptr nonnull align 1 %3, i64 %spec.select.i.i.i94.i.i, i1 false)
   br label %"$printable.clean.exit.i95.i.i"
 
 "$printable.clean.exit.i95.i.i":                  ; preds = %then2.i.i.i97.i.i, %then5.i93.i.i
-  %648 = getelementptr i8, ptr %raw.i.i88.i.i, i64 %spec.select.i.i.i94.i.i
-  store i8 0, ptr %648, align 1
-  %649 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i88.i.i)
-  %650 = ptrtoint ptr %raw.i.i88.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %650, i64 %649)
+  %642 = getelementptr i8, ptr %raw.i.i88.i.i, i64 %spec.select.i.i.i94.i.i
+  store i8 0, ptr %642, align 1
+  %643 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i88.i.i)
+  %644 = ptrtoint ptr %raw.i.i88.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %3, i64 1024, i64 %644, i64 %643)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i88.i.i)
   br label %"$Loop.start.exit.i.i"
 
 merge1.i.i.i:                                     ; preds = %merge.i89.i.i
-  store i8 1, ptr %636, align 1
+  store i8 1, ptr %630, align 1
   br label %merge20.i.i
 
 "$Loop.start.exit.i.i":                           ; preds = %"$printable.clean.exit.i95.i.i", %then2.i91.i.i
@@ -57120,70 +57164,70 @@ merge1.i.i.i:                                     ; preds = %merge.i89.i.i
 merge20.i.i:                                      ; preds = %merge1.i.i.i, %merge11.i34.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %previous.i.i.i)
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %all.i.i.i)
-  %651 = getelementptr i8, ptr %25, i64 9992
-  %652 = load i64, ptr %651, align 8
-  store i64 %652, ptr %calloc.i.i.i, align 8
-  %653 = add i64 %652, 1
-  store i64 %653, ptr %651, align 8
-  %654 = getelementptr i8, ptr %25, i64 9864
-  %655 = load ptr, ptr %654, align 8
-  %656 = getelementptr i8, ptr %25, i64 9872
-  %657 = load i64, ptr %656, align 8
-  %658 = getelementptr ptr, ptr %655, i64 %657
+  %645 = getelementptr i8, ptr %25, i64 9992
+  %646 = load i64, ptr %645, align 8
+  store i64 %646, ptr %calloc.i.i.i, align 8
+  %647 = add i64 %646, 1
+  store i64 %647, ptr %645, align 8
+  %648 = getelementptr i8, ptr %25, i64 9864
+  %649 = load ptr, ptr %648, align 8
+  %650 = getelementptr i8, ptr %25, i64 9872
+  %651 = load i64, ptr %650, align 8
+  %652 = getelementptr ptr, ptr %649, i64 %651
+  store ptr %calloc.i.i.i, ptr %652, align 8
+  %653 = load i64, ptr %650, align 8
+  %654 = add i64 %653, 1
+  store i64 %654, ptr %650, align 8
+  %655 = getelementptr i8, ptr %25, i64 9888
+  %656 = load ptr, ptr %655, align 8
+  %657 = load i64, ptr %595, align 8
+  %658 = getelementptr ptr, ptr %656, i64 %657
   store ptr %calloc.i.i.i, ptr %658, align 8
-  %659 = load i64, ptr %656, align 8
+  %659 = load i64, ptr %595, align 8
   %660 = add i64 %659, 1
-  store i64 %660, ptr %656, align 8
-  %661 = getelementptr i8, ptr %25, i64 9888
-  %662 = load ptr, ptr %661, align 8
-  %663 = load i64, ptr %601, align 8
-  %664 = getelementptr ptr, ptr %662, i64 %663
-  store ptr %calloc.i.i.i, ptr %664, align 8
-  %665 = load i64, ptr %601, align 8
-  %666 = add i64 %665, 1
-  store i64 %666, ptr %601, align 8
-  %667 = getelementptr i8, ptr %calloc.i.i.i, i64 400
-  %.val.i.i = load i64, ptr %667, align 8
-  %668 = icmp sgt i64 %.val.i.i, 0
-  br i1 %668, label %then25.i.i, label %"$Loop.enqueue.exit.i"
+  store i64 %660, ptr %595, align 8
+  %661 = getelementptr i8, ptr %calloc.i.i.i, i64 400
+  %.val.i.i = load i64, ptr %661, align 8
+  %662 = icmp sgt i64 %.val.i.i, 0
+  br i1 %662, label %then25.i.i, label %"$Loop.enqueue.exit.i"
 
 then25.i.i:                                       ; preds = %merge20.i.i
-  %669 = getelementptr i8, ptr %25, i64 9912
-  %670 = load ptr, ptr %669, align 8
-  %671 = getelementptr i8, ptr %25, i64 9920
-  %672 = load i64, ptr %671, align 8
-  %673 = getelementptr ptr, ptr %670, i64 %672
-  store ptr %calloc.i.i.i, ptr %673, align 8
-  %674 = load i64, ptr %671, align 8
-  %675 = add i64 %674, 1
-  store i64 %675, ptr %671, align 8
+  %663 = getelementptr i8, ptr %25, i64 9912
+  %664 = load ptr, ptr %663, align 8
+  %665 = getelementptr i8, ptr %25, i64 9920
+  %666 = load i64, ptr %665, align 8
+  %667 = getelementptr ptr, ptr %664, i64 %666
+  store ptr %calloc.i.i.i, ptr %667, align 8
+  %668 = load i64, ptr %665, align 8
+  %669 = add i64 %668, 1
+  store i64 %669, ptr %665, align 8
   br label %"$Loop.enqueue.exit.i"
 
 "$Loop.enqueue.exit.i":                           ; preds = %then25.i.i, %merge20.i.i
-  %676 = getelementptr i8, ptr %25, i64 8728
-  %677 = call i32 @pthread_cond_signal(ptr %676)
+  %670 = getelementptr i8, ptr %25, i64 8728
+  %671 = call i32 @pthread_cond_signal(ptr %670)
   %.not22.i = icmp eq ptr %2, null
   br i1 %.not22.i, label %merge2.thread.i, label %then3.i
 
 then3.i:                                          ; preds = %"$Loop.enqueue.exit.i"
-  %678 = load i64, ptr %calloc.i.i.i, align 8
-  store i64 %678, ptr %2, align 8
+  %672 = load i64, ptr %calloc.i.i.i, align 8
+  store i64 %672, ptr %2, align 8
   br label %merge2.thread.i
 
 merge2.thread.i:                                  ; preds = %then3.i, %"$Loop.enqueue.exit.i"
-  %679 = call i32 @pthread_mutex_unlock(ptr %37)
+  %673 = call i32 @pthread_mutex_unlock(ptr %37)
   br label %"$Loop.submit.exit"
 
 then6.i:                                          ; preds = %"$Loop.start.exit.i.i", %"$printable.clean.exit.i86.i.i", %then2.i84.i.i, %"$printable.clean.exit.i78.i.i", %then.i75.i.i, %"$printable.clean.exit.i71.i.i", %then.i67.i.i, %"$printable.clean.exit.i.i30.i", %then.i.i26.i
   %common.ret.op.i31.ph.i = phi i32 [ 10, %"$printable.clean.exit.i78.i.i" ], [ 10, %then.i75.i.i ], [ 3, %"$printable.clean.exit.i71.i.i" ], [ 3, %then.i67.i.i ], [ 7, %"$printable.clean.exit.i.i30.i" ], [ 7, %then.i.i26.i ], [ 3, %"$printable.clean.exit.i86.i.i" ], [ 3, %then2.i84.i.i ], [ 11, %"$Loop.start.exit.i.i" ]
-  %680 = call i32 @pthread_mutex_unlock(ptr %37)
+  %674 = call i32 @pthread_mutex_unlock(ptr %37)
   call fastcc void @"$Sequence.free"(ptr nonnull %calloc.i.i.i)
   call void @free(ptr nonnull %calloc.i.i.i)
   br label %"$Loop.submit.exit"
 
 "$Loop.submit.exit":                              ; preds = %then.i.i.i14, %"$printable.clean.exit.i.i.i", %then5.i.i.i, %"$printable.clean.exit144.i.i.i", %merge4.i.i.i, %then2.i.i.i.i, %"$printable.clean.exit.i.i.i.i", %then9.i.i.i.i, %"$printable.clean.exit99.i.i.i.i", %then17.i.i.i.i, %"$printable.clean.exit103.i.i.i.i", %then25.i.i.i.i, %then29.i.i.i.i, %then33.i.i.i.i, %then37.i.i.i.i, %then.i.i.i.i.i, %"$printable.clean.exit.i.i.i.i.i", %merge12.i.i.i, %then22.i.i.i, %then26.i.i.i, %then30.i.i.i, %then34.i.i.i, %merge29.i.i.i, %merge38.i.i.i, %then48.i.i.i, %then52.i.i.i, %merge47.i.i.i, %merge56.i.i.i, %"$request.check.exit.i.i", %merge4.i.i, %"$printable.clean.exit.i.i", %then12.i.i, %"$printable.clean.exit62.i.i", %merge2.thread.i, %then6.i
   %common.ret.op.i = phi i32 [ %common.ret.op.i31.ph.i, %then6.i ], [ 0, %merge2.thread.i ], [ 1, %then.i.i.i14 ], [ 1, %"$printable.clean.exit.i.i.i" ], [ 1, %then5.i.i.i ], [ 1, %"$printable.clean.exit144.i.i.i" ], [ 1, %then22.i.i.i ], [ 1, %then26.i.i.i ], [ 1, %then30.i.i.i ], [ 1, %then34.i.i.i ], [ 1, %then48.i.i.i ], [ 1, %then52.i.i.i ], [ 1, %merge12.i.i.i ], [ 1, %merge29.i.i.i ], [ 1, %merge38.i.i.i ], [ 1, %merge47.i.i.i ], [ 1, %merge56.i.i.i ], [ 3, %"$printable.clean.exit.i.i.i.i.i" ], [ 3, %then.i.i.i.i.i ], [ 1, %merge4.i.i.i ], [ 1, %then37.i.i.i.i ], [ 1, %then33.i.i.i.i ], [ 1, %then29.i.i.i.i ], [ 1, %then25.i.i.i.i ], [ 1, %"$printable.clean.exit103.i.i.i.i" ], [ 1, %then17.i.i.i.i ], [ 1, %"$printable.clean.exit99.i.i.i.i" ], [ 1, %then9.i.i.i.i ], [ 1, %"$printable.clean.exit.i.i.i.i" ], [ 1, %then2.i.i.i.i ], [ 1, %"$request.check.exit.i.i" ], [ 1, %"$printable.clean.exit62.i.i" ], [ 1, %then12.i.i ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %merge4.i.i ]
-  call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i)
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %limits.i)
   br label %common.ret
 }
 
@@ -57200,7 +57244,7 @@ then:                                             ; preds = %entry
   br i1 %.not28, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.852", i32 %1)
+  %5 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.854", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %6 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %6, i64 1023)
@@ -57225,7 +57269,7 @@ common.ret:                                       ; preds = %"$printable.clean.e
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %entry
-  %11 = getelementptr i8, ptr %2, i64 4
+  %11 = getelementptr i8, ptr %2, i64 8
   %12 = load i32, ptr %11, align 4
   %13 = icmp slt i32 %12, %1
   br i1 %13, label %then5, label %merge4
@@ -57235,7 +57279,7 @@ then5:                                            ; preds = %merge
   br i1 %.not, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.853", i32 %1, i32 %12)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %3, i64 1024, ptr nonnull @"$string.855", i32 %1, i32 %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i29)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %3)
   %spec.select.i.i30 = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -57280,7 +57324,7 @@ then:                                             ; preds = %entry
 
 then2:                                            ; preds = %then
   %6 = fpext float %2 to double
-  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.860", double %6)
+  %7 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.862", double %6)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %8 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %8, i64 1023)
@@ -57318,7 +57362,7 @@ then.i:                                           ; preds = %merge
 
 then2.i:                                          ; preds = %then.i
   %17 = fpext float %14 to double
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.861", ptr nonnull @"$string.862", double %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.863", ptr nonnull @"$string.864", double %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -57352,7 +57396,7 @@ then.i108:                                        ; preds = %merge4
 
 then2.i110:                                       ; preds = %then.i108
   %28 = fpext float %25 to double
-  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.861", ptr nonnull @"$string.863", double %28)
+  %29 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.863", ptr nonnull @"$string.865", double %28)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i105)
   %30 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i111 = tail call i64 @llvm.smin.i64(i64 %30, i64 1023)
@@ -57383,7 +57427,7 @@ then14:                                           ; preds = %merge9
   br i1 %.not104, label %common.ret, label %then18
 
 then18:                                           ; preds = %then14
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.864", i32 %36)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.866", i32 %36)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -57402,7 +57446,7 @@ then22:                                           ; preds = %merge13
 
 then27:                                           ; preds = %then22
   %44 = fpext float %40 to double
-  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.865", double %44)
+  %45 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.867", double %44)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -57419,7 +57463,7 @@ then31:                                           ; preds = %merge21
 
 then35:                                           ; preds = %then31
   %50 = fpext float %47 to double
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.866", double %50)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.868", double %50)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -57436,7 +57480,7 @@ then39:                                           ; preds = %merge30
 
 then43:                                           ; preds = %then39
   %56 = fpext float %53 to double
-  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.867", double %56)
+  %57 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.869", double %56)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 
@@ -57452,7 +57496,7 @@ then47:                                           ; preds = %merge38
   br i1 %.not103, label %common.ret, label %then51
 
 then51:                                           ; preds = %then47
-  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.868", i32 %59, i32 20)
+  %61 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.870", i32 %59, i32 20)
   tail call fastcc void @"$printable.clean"(ptr nonnull %1, i64 1024)
   br label %common.ret
 }
@@ -57475,7 +57519,7 @@ then:                                             ; preds = %entry
   br i1 %.not73, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.872", ptr %0, i32 %3, i32 %4)
+  %9 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.874", ptr %0, i32 %3, i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %10 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %10, i64 1023)
@@ -57513,7 +57557,7 @@ then9:                                            ; preds = %merge4
 
 then13:                                           ; preds = %then9
   %17 = add nuw nsw i32 %3, 1
-  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.873", ptr %0, i32 %17)
+  %18 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.875", ptr %0, i32 %17)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i74)
   %19 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i75 = tail call i64 @llvm.smin.i64(i64 %19, i64 1023)
@@ -57547,7 +57591,7 @@ then17:                                           ; preds = %merge8
   br i1 %.not71, label %common.ret, label %then21
 
 then21:                                           ; preds = %then17
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.874", ptr %0, i32 %24)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.876", ptr %0, i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i78)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i79 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -57587,7 +57631,7 @@ then26:                                           ; preds = %forbody
 
 then30:                                           ; preds = %then26
   %36 = trunc nuw nsw i64 %indvars.iv to i32
-  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.875", ptr %0, i32 %36, i32 %34)
+  %37 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.877", ptr %0, i32 %36, i32 %34)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %38 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %38, i64 1023)
@@ -57608,7 +57652,7 @@ then2.i.i84:                                      ; preds = %then30
   br label %common.ret
 
 merge24:                                          ; preds = %forcond
-  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.876", ptr %0)
+  %43 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %tokens_name, i64 64, ptr nonnull @"$string.878", ptr %0)
   %44 = getelementptr i32, ptr %1, i64 %wide.trip.count
   %45 = load i32, ptr %44, align 4
   %46 = load i32, ptr %5, align 4
@@ -57632,7 +57676,7 @@ then:                                             ; preds = %entry
   br i1 %.not34, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.880", i32 %4)
+  %6 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.882", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %7 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %7, i64 1023)
@@ -57660,7 +57704,7 @@ merge:                                            ; preds = %entry
   %12 = getelementptr i8, ptr %0, i64 160
   %13 = load ptr, ptr %12, align 8
   %14 = load i32, ptr %1, align 4
-  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.881", ptr %13, i32 %4, i32 %14, ptr %2)
+  %15 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.883", ptr %13, i32 %4, i32 %14, ptr %2)
   %.not = icmp eq i32 %15, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -57671,7 +57715,7 @@ merge4:                                           ; preds = %merge
   %19 = load ptr, ptr %18, align 8
   %20 = getelementptr i8, ptr %0, i64 156
   %21 = load i32, ptr %20, align 4
-  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.882", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
+  %22 = tail call fastcc i32 @"$check_sequences"(ptr nonnull @"$string.884", ptr %17, ptr %19, i32 %21, i32 4096, ptr nonnull %1, ptr %2)
   %.not33 = icmp eq i32 %22, 0
   br i1 %.not33, label %merge9, label %common.ret
 
@@ -57686,7 +57730,7 @@ then.i:                                           ; preds = %merge9
   br i1 %.not36.i, label %common.ret, label %then2.i
 
 then2.i:                                          ; preds = %then.i
-  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.883", i32 %24)
+  %26 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.885", i32 %24)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -57727,7 +57771,7 @@ or.lhs.false.i:                                   ; preds = %merge4.i
 
 then13.i:                                         ; preds = %then9.i
   %37 = load i32, ptr %1, align 4
-  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.884", i32 %34, i32 %37)
+  %38 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.886", i32 %34, i32 %37)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i37.i)
   %39 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i38.i = tail call i64 @llvm.smin.i64(i64 %39, i64 1023)
@@ -57749,7 +57793,7 @@ then2.i.i39.i:                                    ; preds = %then13.i
 
 merge8.i:                                         ; preds = %or.lhs.false.i
   %44 = getelementptr i8, ptr %0, i64 196
-  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.885", ptr %44, i32 1, i32 %36, ptr %2)
+  %45 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.887", ptr %44, i32 1, i32 %36, ptr %2)
   br label %common.ret
 }
 
@@ -57759,7 +57803,7 @@ entry:
   %raw.i86 = alloca [1024 x i8], align 1
   %raw.i82 = alloca [1024 x i8], align 1
   %raw.i = alloca [1024 x i8], align 1
-  %3 = getelementptr i8, ptr %1, i64 8
+  %3 = getelementptr i8, ptr %1, i64 12
   %4 = load i32, ptr %3, align 4
   %5 = tail call i32 @llvm.smin.i32(i32 %4, i32 1024)
   %6 = getelementptr i8, ptr %0, i64 84
@@ -57774,7 +57818,7 @@ then:                                             ; preds = %entry
   br i1 %.not81, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.886", i32 %7, i32 %5)
+  %10 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.888", i32 %7, i32 %5)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -57802,7 +57846,7 @@ merge:                                            ; preds = %entry
   %16 = getelementptr i8, ptr %0, i64 104
   %17 = load ptr, ptr %16, align 8
   %18 = load i32, ptr %1, align 4
-  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.887", ptr %17, i32 %7, i32 %18, ptr %2)
+  %19 = tail call fastcc i32 @"$request.check_tokens"(ptr nonnull @"$string.889", ptr %17, i32 %7, i32 %18, ptr %2)
   %.not = icmp eq i32 %19, 0
   br i1 %.not, label %merge4, label %common.ret
 
@@ -57822,7 +57866,7 @@ and.lhs.true:                                     ; preds = %merge4
   br i1 %24, label %then9, label %forbody.lr.ph
 
 then13:                                           ; preds = %then9
-  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.888", i32 %20)
+  %25 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.890", i32 %20)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i82)
   %26 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i83 = tail call i64 @llvm.smin.i64(i64 %26, i64 1023)
@@ -57873,7 +57917,7 @@ then18:                                           ; preds = %forbody
 then22:                                           ; preds = %then18
   %40 = trunc nuw nsw i64 %indvars.iv102 to i32
   %41 = fpext float %34 to double
-  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.889", i32 %40, double %41)
+  %42 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.891", i32 %40, double %41)
   tail call fastcc void @"$printable.clean"(ptr nonnull %2, i64 1024)
   br label %common.ret
 
@@ -57895,7 +57939,7 @@ then29:                                           ; preds = %forbody26
 
 then33:                                           ; preds = %then29
   %46 = trunc nuw nsw i64 %indvars.iv102 to i32
-  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.890", i32 %46, i32 %39)
+  %47 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.892", i32 %46, i32 %39)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i86)
   %48 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i87 = tail call i64 @llvm.smin.i64(i64 %48, i64 1023)
@@ -59246,7 +59290,7 @@ forbody.lr.ph.i.i.i:                              ; preds = %merge.i.i.i
   br label %forbody.i.i.i
 
 forbody.i.i.i:                                    ; preds = %"$Sequence.next_length.exit.i.i.i", %forbody.lr.ph.i.i.i
-  %i.020.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %67, %"$Sequence.next_length.exit.i.i.i" ]
+  %i.020.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %68, %"$Sequence.next_length.exit.i.i.i" ]
   %missing.019.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i ], [ %spec.select.i.i.i, %"$Sequence.next_length.exit.i.i.i" ]
   %33 = getelementptr ptr, ptr %30, i64 %i.020.i.i.i
   %34 = load ptr, ptr %33, align 8
@@ -59278,808 +59322,843 @@ or.lhs.false.i.i.i.i:                             ; preds = %"$Sequence.awaits_i
 
 and.rhs.i6.i.i.i.i:                               ; preds = %or.lhs.false.i.i.i.i
   %47 = getelementptr i8, ptr %34, i64 400
-  %.val.i2.i.i.i.i.i.i = load i64, ptr %47, align 8
-  %48 = icmp sgt i64 %.val.i2.i.i.i.i.i.i, 0
-  br i1 %48, label %"$Sequence.sits_out.exit.i.i.i.i", label %merge.i.i.i.i
+  %.val5.i.i.i.i.i.i = load i64, ptr %47, align 8
+  %48 = icmp sgt i64 %.val5.i.i.i.i.i.i, 0
+  br i1 %48, label %and.rhs.i.i.i.i.i.i, label %merge.i.i.i.i
 
-"$Sequence.sits_out.exit.i.i.i.i":                ; preds = %and.rhs.i6.i.i.i.i
+and.rhs.i.i.i.i.i.i:                              ; preds = %and.rhs.i6.i.i.i.i
   %49 = getelementptr i8, ptr %34, i64 56
-  %.val2.i.i.i.i.i.i.i = load i32, ptr %49, align 4
-  %50 = getelementptr i8, ptr %34, i64 24
-  %.val.i.i.i.i.i.i.i = load i64, ptr %50, align 8
-  %51 = trunc i64 %.val.i.i.i.i.i.i.i to i32
-  %52 = sub i32 %.val2.i.i.i.i.i.i.i, %.val.i.i.i.i.i
-  %53 = add i32 %52, %51
-  %54 = getelementptr i8, ptr %34, i64 424
-  %55 = load i32, ptr %54, align 4
-  %.not7.i.i.i.i = icmp sgt i32 %55, %53
-  br i1 %.not7.i.i.i.i, label %merge.i.i.i.i, label %"$Sequence.next_length.exit.i.i.i"
+  %50 = load i32, ptr %49, align 4
+  %51 = icmp sgt i32 %50, 0
+  br i1 %51, label %"$Sequence.next_length.exit.i.i.i", label %"$Sequence.sits_out.exit.i.i.i.i"
+
+"$Sequence.sits_out.exit.i.i.i.i":                ; preds = %and.rhs.i.i.i.i.i.i
+  %52 = getelementptr i8, ptr %34, i64 24
+  %.val.i.i7.i.i.i.i = load i64, ptr %52, align 8
+  %53 = trunc i64 %.val.i.i7.i.i.i.i to i32
+  %54 = sub i32 %53, %.val.i.i.i.i.i
+  %55 = getelementptr i8, ptr %34, i64 424
+  %56 = load i32, ptr %55, align 4
+  %.not9.i.i.i.i = icmp sgt i32 %56, %54
+  br i1 %.not9.i.i.i.i, label %merge.i.i.i.i, label %"$Sequence.next_length.exit.i.i.i"
 
 merge.i.i.i.i:                                    ; preds = %"$Sequence.sits_out.exit.i.i.i.i", %and.rhs.i6.i.i.i.i, %or.lhs.false.i.i.i.i
-  %56 = getelementptr i8, ptr %34, i64 24
-  %.val.i17.i.i.i = load i64, ptr %56, align 8
-  %57 = getelementptr i8, ptr %34, i64 56
-  %.val5.i.i.i.i = load i32, ptr %57, align 4
-  %58 = trunc i64 %.val.i17.i.i.i to i32
-  %59 = add i32 %.val5.i.i.i.i, %58
+  %57 = getelementptr i8, ptr %34, i64 24
+  %.val.i17.i.i.i = load i64, ptr %57, align 8
+  %58 = getelementptr i8, ptr %34, i64 56
+  %.val5.i.i.i.i = load i32, ptr %58, align 4
+  %59 = trunc i64 %.val.i17.i.i.i to i32
+  %60 = add i32 %.val5.i.i.i.i, %59
   br label %"$Sequence.next_length.exit.i.i.i"
 
-"$Sequence.next_length.exit.i.i.i":               ; preds = %merge.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i.i", %"$Sequence.awaits_its_end.exit.i.i.i.i"
-  %common.ret.op.i.i.i.i = phi i32 [ %59, %merge.i.i.i.i ], [ %.val3.i.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i.i" ], [ %.val3.i.i.i.i.i, %"$Sequence.awaits_its_end.exit.i.i.i.i" ]
-  %60 = add i32 %32, %common.ret.op.i.i.i.i
-  %61 = sdiv i32 %60, %.val.i.i.i
-  %62 = sext i32 %61 to i64
-  %63 = getelementptr i8, ptr %34, i64 112
-  %64 = load i64, ptr %63, align 8
-  %65 = sub i64 %62, %64
-  %66 = call i64 @llvm.smax.i64(i64 %65, i64 0)
-  %spec.select.i.i.i = add i64 %66, %missing.019.i.i.i
-  %67 = add nuw nsw i64 %i.020.i.i.i, 1
-  %exitcond.not.i.i.i = icmp eq i64 %67, %27
+"$Sequence.next_length.exit.i.i.i":               ; preds = %merge.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i.i", %and.rhs.i.i.i.i.i.i, %"$Sequence.awaits_its_end.exit.i.i.i.i"
+  %common.ret.op.i.i.i.i = phi i32 [ %60, %merge.i.i.i.i ], [ %.val3.i.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i.i" ], [ %.val3.i.i.i.i.i, %"$Sequence.awaits_its_end.exit.i.i.i.i" ], [ %.val3.i.i.i.i.i, %and.rhs.i.i.i.i.i.i ]
+  %61 = add i32 %32, %common.ret.op.i.i.i.i
+  %62 = sdiv i32 %61, %.val.i.i.i
+  %63 = sext i32 %62 to i64
+  %64 = getelementptr i8, ptr %34, i64 112
+  %65 = load i64, ptr %64, align 8
+  %66 = sub i64 %63, %65
+  %67 = call i64 @llvm.smax.i64(i64 %66, i64 0)
+  %spec.select.i.i.i = add i64 %67, %missing.019.i.i.i
+  %68 = add nuw nsw i64 %i.020.i.i.i, 1
+  %exitcond.not.i.i.i = icmp eq i64 %68, %27
   br i1 %exitcond.not.i.i.i, label %"$Scheduler.can_plan_ahead.exit.i.i", label %forbody.i.i.i
 
 "$Scheduler.can_plan_ahead.exit.i.i":             ; preds = %"$Sequence.next_length.exit.i.i.i", %merge.i.i.i
   %missing.0.lcssa.i.i.i = phi i64 [ 0, %merge.i.i.i ], [ %spec.select.i.i.i, %"$Sequence.next_length.exit.i.i.i" ]
-  %68 = getelementptr i8, ptr %0, i64 964
-  %.val14.i.i.i = load i32, ptr %68, align 4
-  %69 = getelementptr i8, ptr %0, i64 972
-  %.val15.i.i.i = load i32, ptr %69, align 4
-  %70 = add i32 %.val15.i.i.i, %.val14.i.i.i
-  %71 = sext i32 %70 to i64
-  %.not.i.i = icmp sgt i64 %missing.0.lcssa.i.i.i, %71
+  %69 = getelementptr i8, ptr %0, i64 964
+  %.val14.i.i.i = load i32, ptr %69, align 4
+  %70 = getelementptr i8, ptr %0, i64 972
+  %.val15.i.i.i = load i32, ptr %70, align 4
+  %71 = add i32 %.val15.i.i.i, %.val14.i.i.i
+  %72 = sext i32 %71 to i64
+  %.not.i.i = icmp sgt i64 %missing.0.lcssa.i.i.i, %72
   br i1 %.not.i.i, label %"$Loop.plan.exit", label %merge.i.i
 
 merge.i.i:                                        ; preds = %"$Scheduler.can_plan_ahead.exit.i.i", %entry.merge_crit_edge.i.i
-  %72 = phi i64 [ %.pre.i.i, %entry.merge_crit_edge.i.i ], [ %27, %"$Scheduler.can_plan_ahead.exit.i.i" ]
-  %73 = load i64, ptr %2, align 8
-  %74 = getelementptr i8, ptr %0, i64 1208
-  %75 = icmp sgt i64 %72, 0
-  br i1 %75, label %whilebody.lr.ph.i.i.i, label %"$Scheduler.choose_drafts.exit.thread.i.i"
+  %73 = phi i64 [ %.pre.i.i, %entry.merge_crit_edge.i.i ], [ %27, %"$Scheduler.can_plan_ahead.exit.i.i" ]
+  %74 = load i64, ptr %2, align 8
+  %75 = getelementptr i8, ptr %0, i64 1208
+  %76 = icmp sgt i64 %73, 0
+  br i1 %76, label %whilebody.lr.ph.i.i.i, label %"$Scheduler.choose_drafts.exit.thread.i.i"
 
 whilebody.lr.ph.i.i.i:                            ; preds = %merge.i.i
-  %76 = getelementptr i8, ptr %0, i64 1200
-  %77 = getelementptr i8, ptr %0, i64 208
-  %78 = getelementptr i8, ptr %0, i64 952
-  %79 = getelementptr i8, ptr %0, i64 964
-  %80 = getelementptr i8, ptr %0, i64 972
-  %81 = getelementptr i8, ptr %0, i64 1032
-  %82 = getelementptr i8, ptr %0, i64 1016
-  %83 = getelementptr i8, ptr %0, i64 968
-  %84 = getelementptr i8, ptr %0, i64 1168
-  %85 = getelementptr i8, ptr %0, i64 1488
-  %86 = getelementptr i8, ptr %0, i64 1492
-  %87 = getelementptr i8, ptr %0, i64 984
-  %88 = getelementptr i8, ptr %0, i64 980
-  %89 = getelementptr i8, ptr %0, i64 976
-  %90 = getelementptr i8, ptr %0, i64 1040
-  %91 = getelementptr i8, ptr %0, i64 1008
+  %77 = getelementptr i8, ptr %0, i64 1200
+  %78 = getelementptr i8, ptr %0, i64 208
+  %79 = getelementptr i8, ptr %0, i64 952
+  %80 = getelementptr i8, ptr %0, i64 964
+  %81 = getelementptr i8, ptr %0, i64 972
+  %82 = getelementptr i8, ptr %0, i64 1032
+  %83 = getelementptr i8, ptr %0, i64 1016
+  %84 = getelementptr i8, ptr %0, i64 968
+  %85 = getelementptr i8, ptr %0, i64 1168
+  %86 = getelementptr i8, ptr %0, i64 1488
+  %87 = getelementptr i8, ptr %0, i64 1492
+  %88 = getelementptr i8, ptr %0, i64 984
+  %89 = getelementptr i8, ptr %0, i64 980
+  %90 = getelementptr i8, ptr %0, i64 976
+  %91 = getelementptr i8, ptr %0, i64 1040
+  %92 = getelementptr i8, ptr %0, i64 1008
   br label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %"$Scheduler.prepare_decode_page.exit.i.i.i", %whilebody.lr.ph.i.i.i
-  %92 = phi i64 [ 0, %whilebody.lr.ph.i.i.i ], [ %211, %"$Scheduler.prepare_decode_page.exit.i.i.i" ]
-  %i.012.i.i.i = phi i32 [ 0, %whilebody.lr.ph.i.i.i ], [ %spec.select.i20.i.i, %"$Scheduler.prepare_decode_page.exit.i.i.i" ]
-  %93 = load ptr, ptr %76, align 8
-  %94 = getelementptr ptr, ptr %93, i64 %92
-  %95 = load ptr, ptr %94, align 8
-  %96 = getelementptr i8, ptr %95, i64 112
-  %97 = getelementptr i8, ptr %95, i64 40
-  %98 = getelementptr i8, ptr %95, i64 52
-  %99 = getelementptr i8, ptr %95, i64 24
-  %100 = getelementptr i8, ptr %95, i64 56
-  %101 = getelementptr i8, ptr %95, i64 44
-  %102 = getelementptr i8, ptr %95, i64 448
-  %103 = getelementptr i8, ptr %95, i64 400
-  %104 = getelementptr i8, ptr %95, i64 424
-  %105 = getelementptr i8, ptr %95, i64 104
-  %106 = getelementptr i8, ptr %95, i64 100
+  %93 = phi i64 [ 0, %whilebody.lr.ph.i.i.i ], [ %212, %"$Scheduler.prepare_decode_page.exit.i.i.i" ]
+  %i.012.i.i.i = phi i32 [ 0, %whilebody.lr.ph.i.i.i ], [ %spec.select.i18.i.i, %"$Scheduler.prepare_decode_page.exit.i.i.i" ]
+  %94 = load ptr, ptr %77, align 8
+  %95 = getelementptr ptr, ptr %94, i64 %93
+  %96 = load ptr, ptr %95, align 8
+  %97 = getelementptr i8, ptr %96, i64 112
+  %98 = getelementptr i8, ptr %96, i64 40
+  %99 = getelementptr i8, ptr %96, i64 52
+  %100 = getelementptr i8, ptr %96, i64 24
+  %101 = getelementptr i8, ptr %96, i64 56
+  %102 = getelementptr i8, ptr %96, i64 44
+  %103 = getelementptr i8, ptr %96, i64 448
+  %104 = getelementptr i8, ptr %96, i64 400
+  %105 = getelementptr i8, ptr %96, i64 424
+  %106 = getelementptr i8, ptr %96, i64 104
+  %107 = getelementptr i8, ptr %96, i64 100
   br label %condition.i.i.i.i
 
 condition.i.i.i.i:                                ; preds = %condition.i.i.i.i.backedge, %whilebody.i.i.i
-  %107 = load i64, ptr %96, align 8
-  %108 = load i32, ptr %77, align 4
-  %109 = sext i32 %108 to i64
-  %110 = mul i64 %107, %109
-  %.val.i.i.i.i13.i.i = load i32, ptr %97, align 4
-  %.val3.i.i.i.i.i.i = load i32, ptr %98, align 4
+  %108 = load i64, ptr %97, align 8
+  %109 = load i32, ptr %78, align 4
+  %110 = sext i32 %109 to i64
+  %111 = mul i64 %108, %110
+  %.val.i.i.i.i13.i.i = load i32, ptr %98, align 4
+  %.val3.i.i.i.i.i.i = load i32, ptr %99, align 4
   %.not.i.i.i.i.i.i = icmp slt i32 %.val3.i.i.i.i.i.i, %.val.i.i.i.i13.i.i
   br i1 %.not.i.i.i.i.i.i, label %or.lhs.false.i.i.i.i.i, label %"$Sequence.awaits_its_end.exit.i.i.i.i.i"
 
 "$Sequence.awaits_its_end.exit.i.i.i.i.i":        ; preds = %condition.i.i.i.i
-  %.val.i.i.i.i.i14.i.i = load i64, ptr %99, align 8
-  %.val2.i.i.i.i.i15.i.i = load i32, ptr %100, align 4
-  %111 = trunc i64 %.val.i.i.i.i.i14.i.i to i32
-  %112 = sub i32 %111, %.val.i.i.i.i13.i.i
-  %113 = add i32 %112, %.val2.i.i.i.i.i15.i.i
-  %114 = load i32, ptr %101, align 4
-  %.not.i.i.i16.i.i = icmp slt i32 %113, %114
-  br i1 %.not.i.i.i16.i.i, label %or.lhs.false.i.i.i.i.i, label %"$Sequence.next_length.exit.i.i.i.i"
+  %.val.i.i.i.i.i.i.i = load i64, ptr %100, align 8
+  %.val2.i.i.i.i.i.i.i = load i32, ptr %101, align 4
+  %112 = trunc i64 %.val.i.i.i.i.i.i.i to i32
+  %113 = sub i32 %112, %.val.i.i.i.i13.i.i
+  %114 = add i32 %113, %.val2.i.i.i.i.i.i.i
+  %115 = load i32, ptr %102, align 4
+  %.not.i.i.i14.i.i = icmp slt i32 %114, %115
+  br i1 %.not.i.i.i14.i.i, label %or.lhs.false.i.i.i.i.i, label %"$Sequence.next_length.exit.i.i.i.i"
 
 or.lhs.false.i.i.i.i.i:                           ; preds = %"$Sequence.awaits_its_end.exit.i.i.i.i.i", %condition.i.i.i.i
-  %115 = load i8, ptr %102, align 1
-  %116 = trunc i8 %115 to i1
-  br i1 %116, label %and.rhs.i6.i.i.i.i.i, label %or.lhs.false.i.merge.i_crit_edge.i.i.i.i
+  %116 = load i8, ptr %103, align 1
+  %117 = trunc i8 %116 to i1
+  br i1 %117, label %and.rhs.i6.i.i.i.i.i, label %or.lhs.false.i.merge.i_crit_edge.i.i.i.i
 
 or.lhs.false.i.merge.i_crit_edge.i.i.i.i:         ; preds = %or.lhs.false.i.i.i.i.i
-  %.val.i.pre.i.i.i.i = load i64, ptr %99, align 8
-  %.val5.i.pre.i.i.i.i = load i32, ptr %100, align 4
+  %.val5.i.pre.i.i.i.i = load i32, ptr %101, align 4
   br label %merge.i.i.i.i.i
 
 and.rhs.i6.i.i.i.i.i:                             ; preds = %or.lhs.false.i.i.i.i.i
-  %.val.i2.i.i.i.i.i.i.i = load i64, ptr %103, align 8
-  %117 = icmp sgt i64 %.val.i2.i.i.i.i.i.i.i, 0
-  %.val.i.pre23.i.i.i.i = load i64, ptr %99, align 8
-  %.val5.i.pre25.i.i.i.i = load i32, ptr %100, align 4
-  br i1 %117, label %"$Sequence.sits_out.exit.i.i.i.i.i", label %merge.i.i.i.i.i
+  %.val5.i.i.i.i.i.i.i = load i64, ptr %104, align 8
+  %118 = icmp sgt i64 %.val5.i.i.i.i.i.i.i, 0
+  %.val5.i.pre23.i.i.i.i = load i32, ptr %101, align 4
+  br i1 %118, label %and.rhs.i.i.i.i.i.i.i, label %merge.i.i.i.i.i
 
-"$Sequence.sits_out.exit.i.i.i.i.i":              ; preds = %and.rhs.i6.i.i.i.i.i
-  %118 = trunc i64 %.val.i.pre23.i.i.i.i to i32
-  %119 = sub i32 %.val5.i.pre25.i.i.i.i, %.val.i.i.i.i13.i.i
-  %120 = add i32 %119, %118
-  %121 = load i32, ptr %104, align 4
-  %.not7.i.i.i.i.i = icmp sgt i32 %121, %120
-  br i1 %.not7.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Sequence.next_length.exit.i.i.i.i"
+and.rhs.i.i.i.i.i.i.i:                            ; preds = %and.rhs.i6.i.i.i.i.i
+  %119 = icmp sgt i32 %.val5.i.pre23.i.i.i.i, 0
+  br i1 %119, label %"$Sequence.next_length.exit.i.i.i.i", label %"$Sequence.sits_out.exit.i.i.i.i.i"
+
+"$Sequence.sits_out.exit.i.i.i.i.i":              ; preds = %and.rhs.i.i.i.i.i.i.i
+  %.val.i.i7.i.i.i.i.i = load i64, ptr %100, align 8
+  %120 = trunc i64 %.val.i.i7.i.i.i.i.i to i32
+  %121 = sub i32 %120, %.val.i.i.i.i13.i.i
+  %122 = load i32, ptr %105, align 4
+  %.not9.i.i.i.i.i = icmp sgt i32 %122, %121
+  br i1 %.not9.i.i.i.i.i, label %merge.i.i.i.i.i, label %"$Sequence.next_length.exit.i.i.i.i"
 
 merge.i.i.i.i.i:                                  ; preds = %"$Sequence.sits_out.exit.i.i.i.i.i", %and.rhs.i6.i.i.i.i.i, %or.lhs.false.i.merge.i_crit_edge.i.i.i.i
-  %.val5.i.i.i.i.i = phi i32 [ %.val5.i.pre.i.i.i.i, %or.lhs.false.i.merge.i_crit_edge.i.i.i.i ], [ %.val5.i.pre25.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i.i.i" ], [ %.val5.i.pre25.i.i.i.i, %and.rhs.i6.i.i.i.i.i ]
-  %.val.i.i.i21.i.i = phi i64 [ %.val.i.pre.i.i.i.i, %or.lhs.false.i.merge.i_crit_edge.i.i.i.i ], [ %.val.i.pre23.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i.i.i" ], [ %.val.i.pre23.i.i.i.i, %and.rhs.i6.i.i.i.i.i ]
-  %122 = trunc i64 %.val.i.i.i21.i.i to i32
-  %123 = add i32 %.val5.i.i.i.i.i, %122
+  %.val5.i.i.i.i.i = phi i32 [ %.val5.i.pre.i.i.i.i, %or.lhs.false.i.merge.i_crit_edge.i.i.i.i ], [ %.val5.i.pre23.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i.i.i" ], [ %.val5.i.pre23.i.i.i.i, %and.rhs.i6.i.i.i.i.i ]
+  %.val.i.i.i19.i.i = load i64, ptr %100, align 8
+  %123 = trunc i64 %.val.i.i.i19.i.i to i32
+  %124 = add i32 %.val5.i.i.i.i.i, %123
   br label %"$Sequence.next_length.exit.i.i.i.i"
 
-"$Sequence.next_length.exit.i.i.i.i":             ; preds = %merge.i.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i.i.i", %"$Sequence.awaits_its_end.exit.i.i.i.i.i"
-  %common.ret.op.i.i.i.i.i = phi i32 [ %123, %merge.i.i.i.i.i ], [ %.val3.i.i.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i.i.i" ], [ %.val3.i.i.i.i.i.i, %"$Sequence.awaits_its_end.exit.i.i.i.i.i" ]
-  %124 = sext i32 %common.ret.op.i.i.i.i.i to i64
-  %.not27.i.not.not.i.not.i.not.i.not = icmp sge i64 %110, %124
-  br i1 %.not27.i.not.not.i.not.i.not.i.not, label %"$Scheduler.prepare_decode_page.exit.i.i.i", label %whilebody.i.i.i.i
+"$Sequence.next_length.exit.i.i.i.i":             ; preds = %merge.i.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i.i.i", %and.rhs.i.i.i.i.i.i.i, %"$Sequence.awaits_its_end.exit.i.i.i.i.i"
+  %common.ret.op.i.i.i.i.i = phi i32 [ %124, %merge.i.i.i.i.i ], [ %.val3.i.i.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i.i.i" ], [ %.val3.i.i.i.i.i.i, %"$Sequence.awaits_its_end.exit.i.i.i.i.i" ], [ %.val3.i.i.i.i.i.i, %and.rhs.i.i.i.i.i.i.i ]
+  %125 = sext i32 %common.ret.op.i.i.i.i.i to i64
+  %.not25.i.not.not.i.not.i.not.i.not = icmp sge i64 %111, %125
+  br i1 %.not25.i.not.not.i.not.i.not.i.not, label %"$Scheduler.prepare_decode_page.exit.i.i.i", label %whilebody.i.i.i.i
 
 whilebody.i.i.i.i:                                ; preds = %"$Sequence.next_length.exit.i.i.i.i"
-  %125 = load i32, ptr %79, align 4
-  %126 = icmp eq i32 %125, 0
-  br i1 %126, label %then.i.i.i.i.i, label %"$PagePool.acquire.exit.i.i.i.i"
+  %126 = load i32, ptr %80, align 4
+  %127 = icmp eq i32 %126, 0
+  br i1 %127, label %then.i.i.i.i.i, label %"$PagePool.acquire.exit.i.i.i.i"
 
 then.i.i.i.i.i:                                   ; preds = %whilebody.i.i.i.i
-  %127 = load i32, ptr %80, align 4
-  %128 = icmp eq i32 %127, 0
-  br i1 %128, label %else.i.i.i.i, label %merge1.i.i.i.i.i
+  %128 = load i32, ptr %81, align 4
+  %129 = icmp eq i32 %128, 0
+  br i1 %129, label %else.i.i.i.i, label %merge1.i.i.i.i.i
 
 merge1.i.i.i.i.i:                                 ; preds = %then.i.i.i.i.i
-  %129 = load i32, ptr %87, align 4
-  %.val.i.i8.i.i.i = load ptr, ptr %82, align 8
-  %130 = sext i32 %129 to i64
-  %131 = getelementptr %12, ptr %.val.i.i8.i.i.i, i64 %130
-  %132 = getelementptr i8, ptr %131, i64 16
-  %133 = load i32, ptr %132, align 4
-  %134 = icmp eq i32 %133, -1
-  %135 = getelementptr i8, ptr %131, i64 20
-  %136 = load i32, ptr %135, align 4
-  %137 = sext i32 %133 to i64
-  %138 = getelementptr %12, ptr %.val.i.i8.i.i.i, i64 %137, i32 6
-  %.sink.i.i.i.i.i = select i1 %134, ptr %88, ptr %138
-  store i32 %136, ptr %.sink.i.i.i.i.i, align 4
-  %139 = icmp eq i32 %136, -1
-  %140 = load i32, ptr %132, align 4
-  br i1 %139, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
+  %130 = load i32, ptr %88, align 4
+  %.val.i.i8.i.i.i = load ptr, ptr %83, align 8
+  %131 = sext i32 %130 to i64
+  %132 = getelementptr %12, ptr %.val.i.i8.i.i.i, i64 %131
+  %133 = getelementptr i8, ptr %132, i64 16
+  %134 = load i32, ptr %133, align 4
+  %135 = icmp eq i32 %134, -1
+  %136 = getelementptr i8, ptr %132, i64 20
+  %137 = load i32, ptr %136, align 4
+  %138 = sext i32 %134 to i64
+  %139 = getelementptr %12, ptr %.val.i.i8.i.i.i, i64 %138, i32 6
+  %.sink.i.i.i.i.i = select i1 %135, ptr %89, ptr %139
+  store i32 %137, ptr %.sink.i.i.i.i.i, align 4
+  %140 = icmp eq i32 %137, -1
+  %141 = load i32, ptr %133, align 4
+  br i1 %140, label %"$PagePool.remove_cached.exit.i.i.i.i", label %else4.i.i.i.i.i
 
 else4.i.i.i.i.i:                                  ; preds = %merge1.i.i.i.i.i
-  %141 = load ptr, ptr %82, align 8
-  %142 = sext i32 %136 to i64
-  %143 = getelementptr %12, ptr %141, i64 %142, i32 5
+  %142 = load ptr, ptr %83, align 8
+  %143 = sext i32 %137 to i64
+  %144 = getelementptr %12, ptr %142, i64 %143, i32 5
   br label %"$PagePool.remove_cached.exit.i.i.i.i"
 
 "$PagePool.remove_cached.exit.i.i.i.i":           ; preds = %else4.i.i.i.i.i, %merge1.i.i.i.i.i
-  %.sink19.i.i.i.i.i = phi ptr [ %143, %else4.i.i.i.i.i ], [ %87, %merge1.i.i.i.i.i ]
-  store i32 %140, ptr %.sink19.i.i.i.i.i, align 4
-  %144 = load i32, ptr %80, align 4
-  %145 = add i32 %144, -1
-  store i32 %145, ptr %80, align 4
-  %.val19.i.i.i.i.i = load ptr, ptr %82, align 8
-  %146 = getelementptr %12, ptr %.val19.i.i.i.i.i, i64 %130
-  %147 = getelementptr i8, ptr %146, i64 32
-  %148 = load i64, ptr %147, align 8
-  %.val20.i.i.i.i.i = load i32, ptr %89, align 4
-  %.val21.i.i.i.i.i = load ptr, ptr %90, align 8
-  %149 = add i32 %.val20.i.i.i.i.i, -1
-  %150 = sext i32 %149 to i64
-  %151 = and i64 %148, %150
-  %152 = getelementptr i32, ptr %.val21.i.i.i.i.i, i64 %151
-  %153 = load i32, ptr %152, align 4
-  %.not22.i.i.i.i.i = icmp eq i32 %153, %129
+  %.sink19.i.i.i.i.i = phi ptr [ %144, %else4.i.i.i.i.i ], [ %88, %merge1.i.i.i.i.i ]
+  store i32 %141, ptr %.sink19.i.i.i.i.i, align 4
+  %145 = load i32, ptr %81, align 4
+  %146 = add i32 %145, -1
+  store i32 %146, ptr %81, align 4
+  %.val19.i.i.i.i.i = load ptr, ptr %83, align 8
+  %147 = getelementptr %12, ptr %.val19.i.i.i.i.i, i64 %131
+  %148 = getelementptr i8, ptr %147, i64 32
+  %149 = load i64, ptr %148, align 8
+  %.val20.i.i.i.i.i = load i32, ptr %90, align 4
+  %.val21.i.i.i.i.i = load ptr, ptr %91, align 8
+  %150 = add i32 %.val20.i.i.i.i.i, -1
+  %151 = sext i32 %150 to i64
+  %152 = and i64 %149, %151
+  %153 = getelementptr i32, ptr %.val21.i.i.i.i.i, i64 %152
+  %154 = load i32, ptr %153, align 4
+  %.not22.i.i.i.i.i = icmp eq i32 %154, %130
   br i1 %.not22.i.i.i.i.i, label %merge.i.i10.i.i.i, label %whilebody.i.i.i.i.i
 
 whilebody.i.i.i.i.i:                              ; preds = %"$PagePool.remove_cached.exit.i.i.i.i", %whilebody.i.i.i.i.i
-  %154 = phi i32 [ %157, %whilebody.i.i.i.i.i ], [ %153, %"$PagePool.remove_cached.exit.i.i.i.i" ]
-  %155 = sext i32 %154 to i64
-  %156 = getelementptr %12, ptr %.val19.i.i.i.i.i, i64 %155, i32 7
-  %157 = load i32, ptr %156, align 4
-  %.not.i.i9.i.i.i = icmp eq i32 %157, %129
+  %155 = phi i32 [ %158, %whilebody.i.i.i.i.i ], [ %154, %"$PagePool.remove_cached.exit.i.i.i.i" ]
+  %156 = sext i32 %155 to i64
+  %157 = getelementptr %12, ptr %.val19.i.i.i.i.i, i64 %156, i32 7
+  %158 = load i32, ptr %157, align 4
+  %.not.i.i9.i.i.i = icmp eq i32 %158, %130
   br i1 %.not.i.i9.i.i.i, label %merge.i.i10.i.i.i, label %whilebody.i.i.i.i.i
 
 merge.i.i10.i.i.i:                                ; preds = %whilebody.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i"
-  %link.0.lcssa.i.i.i.i.i = phi ptr [ %152, %"$PagePool.remove_cached.exit.i.i.i.i" ], [ %156, %whilebody.i.i.i.i.i ]
-  %158 = getelementptr i8, ptr %146, i64 24
-  %159 = load i32, ptr %158, align 4
-  store i32 %159, ptr %link.0.lcssa.i.i.i.i.i, align 4
-  %160 = getelementptr i8, ptr %146, i64 8
-  %161 = load i32, ptr %160, align 4
-  %.not18.i.i.i.i.i = icmp eq i32 %161, -1
+  %link.0.lcssa.i.i.i.i.i = phi ptr [ %153, %"$PagePool.remove_cached.exit.i.i.i.i" ], [ %157, %whilebody.i.i.i.i.i ]
+  %159 = getelementptr i8, ptr %147, i64 24
+  %160 = load i32, ptr %159, align 4
+  store i32 %160, ptr %link.0.lcssa.i.i.i.i.i, align 4
+  %161 = getelementptr i8, ptr %147, i64 8
+  %162 = load i32, ptr %161, align 4
+  %.not18.i.i.i.i.i = icmp eq i32 %162, -1
   br i1 %.not18.i.i.i.i.i, label %"$PagePool.evict_oldest.exit.i.i.i", label %then.i.i11.i.i.i
 
 then.i.i11.i.i.i:                                 ; preds = %merge.i.i10.i.i.i
-  %.val.i8.i.i.i.i = load ptr, ptr %82, align 8
-  %162 = sext i32 %161 to i64
-  %163 = getelementptr %12, ptr %.val.i8.i.i.i.i, i64 %162, i32 4
-  %164 = load i32, ptr %163, align 4
-  %165 = add i32 %164, -1
-  store i32 %165, ptr %163, align 4
+  %.val.i8.i.i.i.i = load ptr, ptr %83, align 8
+  %163 = sext i32 %162 to i64
+  %164 = getelementptr %12, ptr %.val.i8.i.i.i.i, i64 %163, i32 4
+  %165 = load i32, ptr %164, align 4
+  %166 = add i32 %165, -1
+  store i32 %166, ptr %164, align 4
   br label %"$PagePool.evict_oldest.exit.i.i.i"
 
 "$PagePool.evict_oldest.exit.i.i.i":              ; preds = %then.i.i11.i.i.i, %merge.i.i10.i.i.i
-  %166 = getelementptr i8, ptr %146, i64 4
-  store i8 0, ptr %166, align 1
-  call fastcc void @"$PagePool.tell"(ptr %78, i32 2, i32 %129)
-  %167 = load ptr, ptr %81, align 8
-  %168 = load i32, ptr %79, align 4
-  %169 = sext i32 %168 to i64
-  %170 = getelementptr i32, ptr %167, i64 %169
-  store i32 %129, ptr %170, align 4
-  %171 = load i32, ptr %79, align 4
-  %172 = add i32 %171, 1
-  %173 = load i64, ptr %91, align 8
-  %174 = add i64 %173, 1
-  store i64 %174, ptr %91, align 8
+  %167 = getelementptr i8, ptr %147, i64 4
+  store i8 0, ptr %167, align 1
+  call fastcc void @"$PagePool.tell"(ptr %79, i32 2, i32 %130)
+  %168 = load ptr, ptr %82, align 8
+  %169 = load i32, ptr %80, align 4
+  %170 = sext i32 %169 to i64
+  %171 = getelementptr i32, ptr %168, i64 %170
+  store i32 %130, ptr %171, align 4
+  %172 = load i32, ptr %80, align 4
+  %173 = add i32 %172, 1
+  %174 = load i64, ptr %92, align 8
+  %175 = add i64 %174, 1
+  store i64 %175, ptr %92, align 8
   br label %"$PagePool.acquire.exit.i.i.i.i"
 
 "$PagePool.acquire.exit.i.i.i.i":                 ; preds = %"$PagePool.evict_oldest.exit.i.i.i", %whilebody.i.i.i.i
-  %175 = phi i32 [ %125, %whilebody.i.i.i.i ], [ %172, %"$PagePool.evict_oldest.exit.i.i.i" ]
-  %176 = add i32 %175, -1
-  store i32 %176, ptr %79, align 4
-  %177 = load ptr, ptr %81, align 8
-  %178 = sext i32 %176 to i64
-  %179 = getelementptr i32, ptr %177, i64 %178
-  %180 = load i32, ptr %179, align 4
-  %.val.i17.i.i.i.i = load ptr, ptr %82, align 8
-  %181 = sext i32 %180 to i64
-  %182 = getelementptr %12, ptr %.val.i17.i.i.i.i, i64 %181
-  store i32 1, ptr %182, align 4
-  %183 = load i32, ptr %83, align 4
-  %184 = add i32 %183, 1
-  store i32 %184, ptr %83, align 4
-  %.not.i.i17.i.i = icmp eq i32 %180, -1
-  br i1 %.not.i.i17.i.i, label %else.i.i.i.i, label %then.i.i.i.i
+  %176 = phi i32 [ %126, %whilebody.i.i.i.i ], [ %173, %"$PagePool.evict_oldest.exit.i.i.i" ]
+  %177 = add i32 %176, -1
+  store i32 %177, ptr %80, align 4
+  %178 = load ptr, ptr %82, align 8
+  %179 = sext i32 %177 to i64
+  %180 = getelementptr i32, ptr %178, i64 %179
+  %181 = load i32, ptr %180, align 4
+  %.val.i17.i.i.i.i = load ptr, ptr %83, align 8
+  %182 = sext i32 %181 to i64
+  %183 = getelementptr %12, ptr %.val.i17.i.i.i.i, i64 %182
+  store i32 1, ptr %183, align 4
+  %184 = load i32, ptr %84, align 4
+  %185 = add i32 %184, 1
+  store i32 %185, ptr %84, align 4
+  %.not.i.i15.i.i = icmp eq i32 %181, -1
+  br i1 %.not.i.i15.i.i, label %else.i.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %"$PagePool.acquire.exit.i.i.i.i"
-  %185 = load ptr, ptr %105, align 8
-  %186 = load i64, ptr %96, align 8
-  %187 = getelementptr i32, ptr %185, i64 %186
-  store i32 %180, ptr %187, align 4
-  %188 = load i64, ptr %96, align 8
-  %189 = add i64 %188, 1
-  store i64 %189, ptr %96, align 8
-  %190 = load ptr, ptr %84, align 8
-  %191 = load i32, ptr %106, align 4
-  %192 = getelementptr i8, ptr %190, i64 60
-  %.val.i.i19.i.i.i.i = load i32, ptr %192, align 4
-  %193 = getelementptr i8, ptr %190, i64 296
-  %.val3.i.i20.i.i.i.i = load ptr, ptr %193, align 8
-  %194 = sext i32 %191 to i64
-  %195 = sext i32 %.val.i.i19.i.i.i.i to i64
-  %196 = mul nsw i64 %195, %194
-  %197 = getelementptr i32, ptr %.val3.i.i20.i.i.i.i, i64 %196
-  %sext.i.i.i.i.i = shl i64 %188, 32
-  %198 = ashr exact i64 %sext.i.i.i.i.i, 30
-  %199 = getelementptr i8, ptr %197, i64 %198
-  store i32 %180, ptr %199, align 4
-  %200 = load i32, ptr %106, align 4
-  %201 = load i32, ptr %85, align 4
-  %202 = call i32 @llvm.smin.i32(i32 %201, i32 %200)
-  store i32 %202, ptr %85, align 4
-  %203 = add i32 %200, 1
-  %204 = load i32, ptr %86, align 4
-  %205 = call i32 @llvm.smax.i32(i32 %203, i32 %204)
-  store i32 %205, ptr %86, align 4
+  %186 = load ptr, ptr %106, align 8
+  %187 = load i64, ptr %97, align 8
+  %188 = getelementptr i32, ptr %186, i64 %187
+  store i32 %181, ptr %188, align 4
+  %189 = load i64, ptr %97, align 8
+  %190 = add i64 %189, 1
+  store i64 %190, ptr %97, align 8
+  %191 = load ptr, ptr %85, align 8
+  %192 = load i32, ptr %107, align 4
+  %193 = getelementptr i8, ptr %191, i64 60
+  %.val.i.i19.i.i.i.i = load i32, ptr %193, align 4
+  %194 = getelementptr i8, ptr %191, i64 296
+  %.val3.i.i20.i.i.i.i = load ptr, ptr %194, align 8
+  %195 = sext i32 %192 to i64
+  %196 = sext i32 %.val.i.i19.i.i.i.i to i64
+  %197 = mul nsw i64 %196, %195
+  %198 = getelementptr i32, ptr %.val3.i.i20.i.i.i.i, i64 %197
+  %sext.i.i.i.i.i = shl i64 %189, 32
+  %199 = ashr exact i64 %sext.i.i.i.i.i, 30
+  %200 = getelementptr i8, ptr %198, i64 %199
+  store i32 %181, ptr %200, align 4
+  %201 = load i32, ptr %107, align 4
+  %202 = load i32, ptr %86, align 4
+  %203 = call i32 @llvm.smin.i32(i32 %202, i32 %201)
+  store i32 %203, ptr %86, align 4
+  %204 = add i32 %201, 1
+  %205 = load i32, ptr %87, align 4
+  %206 = call i32 @llvm.smax.i32(i32 %204, i32 %205)
+  store i32 %206, ptr %87, align 4
   br label %condition.i.i.i.i.backedge
 
 else.i.i.i.i:                                     ; preds = %"$PagePool.acquire.exit.i.i.i.i", %then.i.i.i.i.i
-  %.val.i.i19.i.i = load ptr, ptr %76, align 8
-  %.val15.i.i.i.i = load i64, ptr %74, align 8
-  %206 = getelementptr ptr, ptr %.val.i.i19.i.i, i64 %.val15.i.i.i.i
-  %207 = getelementptr i8, ptr %206, i64 -8
-  %208 = load ptr, ptr %207, align 8
-  call fastcc void @"$Scheduler.preempt"(ptr nonnull %1, ptr %208)
-  %209 = icmp eq ptr %208, %95
-  br i1 %209, label %"$Scheduler.prepare_decode_page.exit.i.i.i", label %condition.i.i.i.i.backedge
+  %.val.i.i17.i.i = load ptr, ptr %77, align 8
+  %.val15.i.i.i.i = load i64, ptr %75, align 8
+  %207 = getelementptr ptr, ptr %.val.i.i17.i.i, i64 %.val15.i.i.i.i
+  %208 = getelementptr i8, ptr %207, i64 -8
+  %209 = load ptr, ptr %208, align 8
+  call fastcc void @"$Scheduler.preempt"(ptr nonnull %1, ptr %209)
+  %210 = icmp eq ptr %209, %96
+  br i1 %210, label %"$Scheduler.prepare_decode_page.exit.i.i.i", label %condition.i.i.i.i.backedge
 
 condition.i.i.i.i.backedge:                       ; preds = %else.i.i.i.i, %then.i.i.i.i
   br label %condition.i.i.i.i
 
 "$Scheduler.prepare_decode_page.exit.i.i.i":      ; preds = %else.i.i.i.i, %"$Sequence.next_length.exit.i.i.i.i"
-  %210 = zext i1 %.not27.i.not.not.i.not.i.not.i.not to i32
-  %spec.select.i20.i.i = add i32 %i.012.i.i.i, %210
-  %211 = sext i32 %spec.select.i20.i.i to i64
-  %212 = load i64, ptr %74, align 8
-  %213 = icmp sgt i64 %212, %211
-  br i1 %213, label %whilebody.i.i.i, label %"$Scheduler.prepare_running.exit.i.i"
+  %211 = zext i1 %.not25.i.not.not.i.not.i.not.i.not to i32
+  %spec.select.i18.i.i = add i32 %i.012.i.i.i, %211
+  %212 = sext i32 %spec.select.i18.i.i to i64
+  %213 = load i64, ptr %75, align 8
+  %214 = icmp sgt i64 %213, %212
+  br i1 %214, label %whilebody.i.i.i, label %"$Scheduler.prepare_running.exit.i.i"
 
 "$Scheduler.prepare_running.exit.i.i":            ; preds = %"$Scheduler.prepare_decode_page.exit.i.i.i"
   %.pre.i.i.i = load i64, ptr %2, align 8
-  %214 = icmp sgt i64 %.pre.i.i.i, %73
-  %215 = icmp sgt i64 %212, 0
-  br i1 %215, label %forbody.lr.ph.i23.i.i, label %"$Scheduler.choose_drafts.exit.i.i"
+  %215 = icmp sgt i64 %.pre.i.i.i, %74
+  %216 = icmp sgt i64 %213, 0
+  br i1 %216, label %forbody.lr.ph.i21.i.i, label %"$Scheduler.choose_drafts.exit.i.i"
 
-forbody.lr.ph.i23.i.i:                            ; preds = %"$Scheduler.prepare_running.exit.i.i"
-  %216 = load ptr, ptr %84, align 8
-  %217 = getelementptr i8, ptr %216, i64 56
-  %218 = load i32, ptr %217, align 4
-  %219 = getelementptr i8, ptr %216, i64 64
-  %220 = load i32, ptr %219, align 4
-  %221 = call i32 @llvm.smin.i32(i32 %218, i32 %220)
-  %222 = getelementptr i8, ptr %216, i64 44
-  %223 = load i32, ptr %222, align 4
-  %224 = call i32 @llvm.smin.i32(i32 %221, i32 %223)
-  %225 = getelementptr i8, ptr %0, i64 1184
-  %226 = load i64, ptr %225, align 8
-  %227 = trunc i64 %226 to i32
-  %228 = getelementptr i8, ptr %0, i64 1376
-  %229 = load i64, ptr %228, align 8
-  %230 = trunc i64 %229 to i32
-  %231 = call i32 @llvm.smin.i32(i32 %227, i32 %230)
-  %232 = trunc i64 %212 to i32
-  %233 = add i32 %231, %232
-  %234 = sub i32 %224, %233
-  %235 = call i32 @llvm.smax.i32(i32 %234, i32 0)
-  br label %forbody.i24.i.i
+forbody.lr.ph.i21.i.i:                            ; preds = %"$Scheduler.prepare_running.exit.i.i"
+  %217 = load ptr, ptr %85, align 8
+  %218 = getelementptr i8, ptr %217, i64 56
+  %219 = load i32, ptr %218, align 4
+  %220 = getelementptr i8, ptr %217, i64 64
+  %221 = load i32, ptr %220, align 4
+  %222 = call i32 @llvm.smin.i32(i32 %219, i32 %221)
+  %223 = getelementptr i8, ptr %217, i64 44
+  %224 = load i32, ptr %223, align 4
+  %225 = call i32 @llvm.smin.i32(i32 %222, i32 %224)
+  %226 = getelementptr i8, ptr %0, i64 1184
+  %227 = load i64, ptr %226, align 8
+  %228 = trunc i64 %227 to i32
+  %229 = getelementptr i8, ptr %0, i64 1376
+  %230 = load i64, ptr %229, align 8
+  %231 = trunc i64 %230 to i32
+  %232 = call i32 @llvm.smin.i32(i32 %228, i32 %231)
+  %233 = trunc i64 %213 to i32
+  %234 = add i32 %232, %233
+  %235 = sub i32 %225, %234
+  %236 = call i32 @llvm.smax.i32(i32 %235, i32 0)
+  br label %forbody.i22.i.i
 
-forbody.i24.i.i:                                  ; preds = %merge1.i31.i.i, %forbody.lr.ph.i23.i.i
-  %i.033.i.i.i = phi i64 [ 0, %forbody.lr.ph.i23.i.i ], [ %356, %merge1.i31.i.i ]
-  %spare.032.i.i.i = phi i32 [ %235, %forbody.lr.ph.i23.i.i ], [ %spare.1.i.i.i, %merge1.i31.i.i ]
-  %236 = load ptr, ptr %76, align 8
-  %237 = getelementptr ptr, ptr %236, i64 %i.033.i.i.i
-  %238 = load ptr, ptr %237, align 8
-  %239 = getelementptr i8, ptr %238, i64 184
-  %240 = load float, ptr %239, align 4
-  %241 = fcmp une float %240, 1.000000e+00
-  br i1 %241, label %"$Sequence.most_drafts.exit.i.i.i", label %or.lhs.false.i.i.i25.i.i
+forbody.i22.i.i:                                  ; preds = %merge1.i28.i.i, %forbody.lr.ph.i21.i.i
+  %i.033.i.i.i = phi i64 [ 0, %forbody.lr.ph.i21.i.i ], [ %367, %merge1.i28.i.i ]
+  %spare.032.i.i.i = phi i32 [ %236, %forbody.lr.ph.i21.i.i ], [ %spare.1.i.i.i, %merge1.i28.i.i ]
+  %237 = load ptr, ptr %77, align 8
+  %238 = getelementptr ptr, ptr %237, i64 %i.033.i.i.i
+  %239 = load ptr, ptr %238, align 8
+  %240 = getelementptr i8, ptr %239, i64 184
+  %241 = load float, ptr %240, align 4
+  %242 = fcmp une float %241, 1.000000e+00
+  br i1 %242, label %"$Sequence.most_drafts.exit.i.i.i", label %or.lhs.false.i.i.i23.i.i
 
-or.lhs.false.i.i.i25.i.i:                         ; preds = %forbody.i24.i.i
-  %242 = getelementptr i8, ptr %238, i64 188
-  %243 = load float, ptr %242, align 4
-  %244 = fcmp une float %243, 0.000000e+00
-  br i1 %244, label %"$Sequence.most_drafts.exit.i.i.i", label %"$Sequence.has_penalties.exit.i.i.i.i"
+or.lhs.false.i.i.i23.i.i:                         ; preds = %forbody.i22.i.i
+  %243 = getelementptr i8, ptr %239, i64 188
+  %244 = load float, ptr %243, align 4
+  %245 = fcmp une float %244, 0.000000e+00
+  br i1 %245, label %"$Sequence.most_drafts.exit.i.i.i", label %"$Sequence.has_penalties.exit.i.i.i.i"
 
-"$Sequence.has_penalties.exit.i.i.i.i":           ; preds = %or.lhs.false.i.i.i25.i.i
-  %245 = getelementptr i8, ptr %238, i64 192
-  %246 = load float, ptr %245, align 4
-  %247 = fcmp une float %246, 0.000000e+00
-  br i1 %247, label %"$Sequence.most_drafts.exit.i.i.i", label %or.lhs.false1.i.i.i.i
+"$Sequence.has_penalties.exit.i.i.i.i":           ; preds = %or.lhs.false.i.i.i23.i.i
+  %246 = getelementptr i8, ptr %239, i64 192
+  %247 = load float, ptr %246, align 4
+  %248 = fcmp une float %247, 0.000000e+00
+  br i1 %248, label %"$Sequence.most_drafts.exit.i.i.i", label %or.lhs.false1.i.i.i.i
 
-or.lhs.false.i.i27.i.i:                           ; preds = %or.lhs.false1.i.i.i.i
-  %248 = getelementptr i8, ptr %238, i64 56
-  %249 = load i32, ptr %248, align 4
-  %250 = icmp sgt i32 %249, 0
-  br i1 %250, label %and.lhs.true.i.i62.i.i, label %merge.i.i28.i.i
+or.lhs.false.i.i25.i.i:                           ; preds = %or.lhs.false1.i.i.i.i
+  br i1 %253, label %and.lhs.true.i.i61.i.i, label %merge.i.i26.i.i
 
 or.lhs.false1.i.i.i.i:                            ; preds = %"$Sequence.has_penalties.exit.i.i.i.i"
-  %251 = getelementptr i8, ptr %238, i64 400
-  %.val.i.i26.i.i = load i64, ptr %251, align 8
-  %252 = icmp sgt i64 %.val.i.i26.i.i, 0
-  br i1 %252, label %"$Sequence.most_drafts.exit.i.i.i", label %or.lhs.false.i.i27.i.i
+  %249 = getelementptr i8, ptr %239, i64 400
+  %.val5.i.i.i24.i.i = load i64, ptr %249, align 8
+  %250 = icmp sgt i64 %.val5.i.i.i24.i.i, 0
+  %251 = getelementptr i8, ptr %239, i64 56
+  %252 = load i32, ptr %251, align 4
+  %253 = icmp sgt i32 %252, 0
+  br i1 %250, label %and.rhs.i.i.i.i.i, label %or.lhs.false.i.i25.i.i
 
-and.lhs.true.i.i62.i.i:                           ; preds = %or.lhs.false.i.i27.i.i
-  %253 = getelementptr i8, ptr %238, i64 464
-  %.val10.i.i.i.i = load ptr, ptr %253, align 8
-  %.not.i.i63.i.i = icmp eq ptr %.val10.i.i.i.i, null
-  br i1 %.not.i.i63.i.i, label %merge.i.i28.i.i, label %"$Sequence.most_drafts.exit.i.i.i"
+and.rhs.i.i.i.i.i:                                ; preds = %or.lhs.false1.i.i.i.i
+  br i1 %253, label %"$Sequence.most_drafts.exit.i.i.i", label %"$Sequence.awaits_its_mask.exit.i.i.i.i"
 
-merge.i.i28.i.i:                                  ; preds = %and.lhs.true.i.i62.i.i, %or.lhs.false.i.i27.i.i
-  %254 = getelementptr i8, ptr %238, i64 24
-  %.val.i.i.i29.i.i = load i64, ptr %254, align 8
-  %255 = trunc i64 %.val.i.i.i29.i.i to i32
-  %256 = add i32 %249, %255
-  %257 = getelementptr i8, ptr %238, i64 40
-  %258 = load i32, ptr %257, align 4
-  %259 = sub i32 %256, %258
-  %260 = getelementptr i8, ptr %238, i64 72
-  %261 = load i64, ptr %260, align 8
-  %262 = trunc i64 %261 to i32
-  %263 = sub i32 %262, %259
-  %264 = getelementptr i8, ptr %238, i64 44
+"$Sequence.awaits_its_mask.exit.i.i.i.i":         ; preds = %and.rhs.i.i.i.i.i
+  %254 = getelementptr i8, ptr %239, i64 24
+  %.val.i.i.i62.i.i = load i64, ptr %254, align 8
+  %255 = getelementptr i8, ptr %239, i64 40
+  %.val4.i.i.i.i.i = load i32, ptr %255, align 4
+  %256 = trunc i64 %.val.i.i.i62.i.i to i32
+  %257 = sub i32 %256, %.val4.i.i.i.i.i
+  %258 = getelementptr i8, ptr %239, i64 424
+  %259 = load i32, ptr %258, align 4
+  %.not.i.i63.i.i = icmp sgt i32 %259, %257
+  br i1 %.not.i.i63.i.i, label %merge.i.i26.i.i, label %"$Sequence.most_drafts.exit.i.i.i"
+
+and.lhs.true.i.i61.i.i:                           ; preds = %or.lhs.false.i.i25.i.i
+  %260 = getelementptr i8, ptr %239, i64 464
+  %.val18.i.i.i.i = load ptr, ptr %260, align 8
+  %.not21.i.i.i.i = icmp eq ptr %.val18.i.i.i.i, null
+  br i1 %.not21.i.i.i.i, label %merge.i.i26.i.i, label %"$Sequence.most_drafts.exit.i.i.i"
+
+merge.i.i26.i.i:                                  ; preds = %and.lhs.true.i.i61.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i", %or.lhs.false.i.i25.i.i
+  %261 = getelementptr i8, ptr %239, i64 24
+  %.val.i19.i.i.i.i = load i64, ptr %261, align 8
+  %262 = trunc i64 %.val.i19.i.i.i.i to i32
+  %263 = add i32 %252, %262
+  %264 = getelementptr i8, ptr %239, i64 40
   %265 = load i32, ptr %264, align 4
-  %266 = xor i32 %259, -1
-  %267 = add i32 %265, %266
-  %268 = call i32 @llvm.smin.i32(i32 %263, i32 %267)
+  %266 = sub i32 %263, %265
+  %267 = getelementptr i8, ptr %239, i64 72
+  %268 = load i64, ptr %267, align 8
+  %269 = trunc i64 %268 to i32
+  %270 = sub i32 %269, %266
+  %271 = getelementptr i8, ptr %239, i64 44
+  %272 = load i32, ptr %271, align 4
+  %273 = xor i32 %266, -1
+  %274 = add i32 %272, %273
+  %275 = call i32 @llvm.smin.i32(i32 %270, i32 %274)
+  br i1 %250, label %then3.i.i.i.i, label %"$Sequence.most_drafts.exit.i.i.i"
+
+then3.i.i.i.i:                                    ; preds = %merge.i.i26.i.i
+  %276 = getelementptr i8, ptr %239, i64 424
+  %277 = load i32, ptr %276, align 4
+  %278 = add i32 %277, %273
+  %279 = call i32 @llvm.smin.i32(i32 %275, i32 %278)
   br label %"$Sequence.most_drafts.exit.i.i.i"
 
-"$Sequence.most_drafts.exit.i.i.i":               ; preds = %merge.i.i28.i.i, %and.lhs.true.i.i62.i.i, %or.lhs.false1.i.i.i.i, %"$Sequence.has_penalties.exit.i.i.i.i", %or.lhs.false.i.i.i25.i.i, %forbody.i24.i.i
-  %common.ret.op.i.i30.i.i = phi i32 [ %268, %merge.i.i28.i.i ], [ 0, %and.lhs.true.i.i62.i.i ], [ 0, %or.lhs.false1.i.i.i.i ], [ 0, %"$Sequence.has_penalties.exit.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i25.i.i ], [ 0, %forbody.i24.i.i ]
-  %269 = load ptr, ptr %84, align 8
-  %270 = getelementptr i8, ptr %269, i64 52
-  %271 = load i32, ptr %270, align 4
-  %272 = add i32 %271, -1
-  %273 = call i32 @llvm.smin.i32(i32 %common.ret.op.i.i30.i.i, i32 %272)
-  %274 = call i32 @llvm.smin.i32(i32 %273, i32 %spare.032.i.i.i)
-  %275 = getelementptr i8, ptr %238, i64 88
-  store i32 0, ptr %275, align 4
-  %276 = icmp sgt i32 %274, 0
-  br i1 %276, label %and.lhs.true.i.i.i, label %merge1.i31.i.i
+"$Sequence.most_drafts.exit.i.i.i":               ; preds = %then3.i.i.i.i, %merge.i.i26.i.i, %and.lhs.true.i.i61.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i", %and.rhs.i.i.i.i.i, %"$Sequence.has_penalties.exit.i.i.i.i", %or.lhs.false.i.i.i23.i.i, %forbody.i22.i.i
+  %common.ret.op.i.i27.i.i = phi i32 [ %279, %then3.i.i.i.i ], [ 0, %and.lhs.true.i.i61.i.i ], [ 0, %"$Sequence.awaits_its_mask.exit.i.i.i.i" ], [ 0, %"$Sequence.has_penalties.exit.i.i.i.i" ], [ %275, %merge.i.i26.i.i ], [ 0, %or.lhs.false.i.i.i23.i.i ], [ 0, %forbody.i22.i.i ], [ 0, %and.rhs.i.i.i.i.i ]
+  %280 = load ptr, ptr %85, align 8
+  %281 = getelementptr i8, ptr %280, i64 52
+  %282 = load i32, ptr %281, align 4
+  %283 = add i32 %282, -1
+  %284 = call i32 @llvm.smin.i32(i32 %common.ret.op.i.i27.i.i, i32 %283)
+  %285 = call i32 @llvm.smin.i32(i32 %284, i32 %spare.032.i.i.i)
+  %286 = getelementptr i8, ptr %239, i64 88
+  store i32 0, ptr %286, align 4
+  %287 = icmp sgt i32 %285, 0
+  br i1 %287, label %and.lhs.true.i.i.i, label %merge1.i28.i.i
 
-then.i.i.i:                                       ; preds = %"$Scheduler.wants_decode_row.exit.i.i.i", %and.rhs.i.i.i.i.i, %and.rhs.i.i.i.i
-  %277 = load i32, ptr %77, align 4
-  %278 = getelementptr i8, ptr %238, i64 112
-  %279 = sext i32 %277 to i64
-  %280 = getelementptr i8, ptr %238, i64 400
-  %281 = getelementptr i8, ptr %238, i64 424
-  %282 = getelementptr i8, ptr %238, i64 104
-  %283 = getelementptr i8, ptr %238, i64 100
-  br label %condition.i.i35.i.i
+then.i.i.i:                                       ; preds = %"$Scheduler.wants_decode_row.exit.i.i.i", %and.rhs.i.i20.i.i.i, %and.rhs.i.i.i.i
+  %288 = load i32, ptr %78, align 4
+  %289 = getelementptr i8, ptr %239, i64 112
+  %290 = sext i32 %288 to i64
+  %291 = getelementptr i8, ptr %239, i64 400
+  %292 = getelementptr i8, ptr %239, i64 424
+  %293 = getelementptr i8, ptr %239, i64 104
+  %294 = getelementptr i8, ptr %239, i64 100
+  br label %condition.i.i33.i.i
 
-condition.i.i35.i.i:                              ; preds = %merge1.i.i47.i.i, %then.i.i.i
-  %.val3.i.i.i.i36.i.i = phi i32 [ %.val3.i.i.i.pre.i.i.i, %merge1.i.i47.i.i ], [ %.val3.i.i.i.i, %then.i.i.i ]
-  %.val.i.i.i.i37.i.i = phi i32 [ %.val.i.i.i.pre.i.i.i, %merge1.i.i47.i.i ], [ %.val.i18.i.i.i, %then.i.i.i ]
-  %284 = load i64, ptr %278, align 8
-  %285 = mul i64 %284, %279
-  %.not.i.i.i.i38.i.i = icmp slt i32 %.val3.i.i.i.i36.i.i, %.val.i.i.i.i37.i.i
-  br i1 %.not.i.i.i.i38.i.i, label %or.lhs.false.i.i16.i.i.i, label %"$Sequence.awaits_its_end.exit.i.i.i39.i.i"
+condition.i.i33.i.i:                              ; preds = %merge1.i.i45.i.i, %then.i.i.i
+  %.val3.i.i.i.i34.i.i = phi i32 [ %.val3.i.i.i.pre.i.i.i, %merge1.i.i45.i.i ], [ %.val3.i.i.i.i, %then.i.i.i ]
+  %.val.i.i.i.i35.i.i = phi i32 [ %.val.i.i.i.pre.i.i.i, %merge1.i.i45.i.i ], [ %.val.i.i30.i.i, %then.i.i.i ]
+  %295 = load i64, ptr %289, align 8
+  %296 = mul i64 %295, %290
+  %.not.i.i.i.i36.i.i = icmp slt i32 %.val3.i.i.i.i34.i.i, %.val.i.i.i.i35.i.i
+  br i1 %.not.i.i.i.i36.i.i, label %or.lhs.false.i.i16.i.i.i, label %"$Sequence.awaits_its_end.exit.i.i.i37.i.i"
 
-"$Sequence.awaits_its_end.exit.i.i.i39.i.i":      ; preds = %condition.i.i35.i.i
-  %.val.i.i.i.i.i40.i.i = load i64, ptr %364, align 8
-  %.val2.i.i.i.i.i41.i.i = load i32, ptr %365, align 4
-  %286 = trunc i64 %.val.i.i.i.i.i40.i.i to i32
-  %287 = sub i32 %286, %.val.i.i.i.i37.i.i
-  %288 = add i32 %287, %.val2.i.i.i.i.i41.i.i
-  %289 = load i32, ptr %369, align 4
-  %.not.i.i.i42.i.i = icmp slt i32 %288, %289
-  br i1 %.not.i.i.i42.i.i, label %or.lhs.false.i.i16.i.i.i, label %"$Sequence.next_length.exit.i.i43.i.i"
+"$Sequence.awaits_its_end.exit.i.i.i37.i.i":      ; preds = %condition.i.i33.i.i
+  %.val.i.i.i.i.i38.i.i = load i64, ptr %376, align 8
+  %.val2.i.i.i.i.i39.i.i = load i32, ptr %377, align 4
+  %297 = trunc i64 %.val.i.i.i.i.i38.i.i to i32
+  %298 = sub i32 %297, %.val.i.i.i.i35.i.i
+  %299 = add i32 %298, %.val2.i.i.i.i.i39.i.i
+  %300 = load i32, ptr %381, align 4
+  %.not.i.i.i40.i.i = icmp slt i32 %299, %300
+  br i1 %.not.i.i.i40.i.i, label %or.lhs.false.i.i16.i.i.i, label %"$Sequence.next_length.exit.i.i41.i.i"
 
-or.lhs.false.i.i16.i.i.i:                         ; preds = %"$Sequence.awaits_its_end.exit.i.i.i39.i.i", %condition.i.i35.i.i
-  %290 = load i8, ptr %359, align 1
-  %291 = trunc i8 %290 to i1
-  br i1 %291, label %and.rhs.i6.i.i.i57.i.i, label %or.lhs.false.i.merge.i_crit_edge.i.i52.i.i
+or.lhs.false.i.i16.i.i.i:                         ; preds = %"$Sequence.awaits_its_end.exit.i.i.i37.i.i", %condition.i.i33.i.i
+  %301 = load i8, ptr %370, align 1
+  %302 = trunc i8 %301 to i1
+  br i1 %302, label %and.rhs.i6.i.i.i53.i.i, label %or.lhs.false.i.merge.i_crit_edge.i.i50.i.i
 
-or.lhs.false.i.merge.i_crit_edge.i.i52.i.i:       ; preds = %or.lhs.false.i.i16.i.i.i
-  %.val.i.pre.i.i53.i.i = load i64, ptr %364, align 8
-  %.val5.i.pre.i.i54.i.i = load i32, ptr %365, align 4
-  br label %merge.i.i.i55.i.i
+or.lhs.false.i.merge.i_crit_edge.i.i50.i.i:       ; preds = %or.lhs.false.i.i16.i.i.i
+  %.val5.i.pre.i.i51.i.i = load i32, ptr %377, align 4
+  br label %merge.i.i.i52.i.i
 
-and.rhs.i6.i.i.i57.i.i:                           ; preds = %or.lhs.false.i.i16.i.i.i
-  %.val.i2.i.i.i.i.i58.i.i = load i64, ptr %280, align 8
-  %292 = icmp sgt i64 %.val.i2.i.i.i.i.i58.i.i, 0
-  %.val.i.pre43.i.i.i.i = load i64, ptr %364, align 8
-  %.val5.i.pre45.i.i.i.i = load i32, ptr %365, align 4
-  br i1 %292, label %"$Sequence.sits_out.exit.i.i.i59.i.i", label %merge.i.i.i55.i.i
+and.rhs.i6.i.i.i53.i.i:                           ; preds = %or.lhs.false.i.i16.i.i.i
+  %.val5.i.i.i.i.i54.i.i = load i64, ptr %291, align 8
+  %303 = icmp sgt i64 %.val5.i.i.i.i.i54.i.i, 0
+  %.val5.i.pre43.i.i.i.i = load i32, ptr %377, align 4
+  br i1 %303, label %and.rhs.i.i.i.i.i55.i.i, label %merge.i.i.i52.i.i
 
-"$Sequence.sits_out.exit.i.i.i59.i.i":            ; preds = %and.rhs.i6.i.i.i57.i.i
-  %293 = trunc i64 %.val.i.pre43.i.i.i.i to i32
-  %294 = sub i32 %.val5.i.pre45.i.i.i.i, %.val.i.i.i.i37.i.i
-  %295 = add i32 %294, %293
-  %296 = load i32, ptr %281, align 4
-  %.not7.i.i.i60.i.i = icmp sgt i32 %296, %295
-  br i1 %.not7.i.i.i60.i.i, label %merge.i.i.i55.i.i, label %"$Sequence.next_length.exit.i.i43.i.i"
+and.rhs.i.i.i.i.i55.i.i:                          ; preds = %and.rhs.i6.i.i.i53.i.i
+  %304 = icmp sgt i32 %.val5.i.pre43.i.i.i.i, 0
+  br i1 %304, label %"$Sequence.next_length.exit.i.i41.i.i", label %"$Sequence.sits_out.exit.i.i.i56.i.i"
 
-merge.i.i.i55.i.i:                                ; preds = %"$Sequence.sits_out.exit.i.i.i59.i.i", %and.rhs.i6.i.i.i57.i.i, %or.lhs.false.i.merge.i_crit_edge.i.i52.i.i
-  %.val5.i.i.i56.i.i = phi i32 [ %.val5.i.pre.i.i54.i.i, %or.lhs.false.i.merge.i_crit_edge.i.i52.i.i ], [ %.val5.i.pre45.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i59.i.i" ], [ %.val5.i.pre45.i.i.i.i, %and.rhs.i6.i.i.i57.i.i ]
-  %.val.i.i17.i.i.i = phi i64 [ %.val.i.pre.i.i53.i.i, %or.lhs.false.i.merge.i_crit_edge.i.i52.i.i ], [ %.val.i.pre43.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i59.i.i" ], [ %.val.i.pre43.i.i.i.i, %and.rhs.i6.i.i.i57.i.i ]
-  %297 = trunc i64 %.val.i.i17.i.i.i to i32
-  %298 = add i32 %.val5.i.i.i56.i.i, %297
-  br label %"$Sequence.next_length.exit.i.i43.i.i"
+"$Sequence.sits_out.exit.i.i.i56.i.i":            ; preds = %and.rhs.i.i.i.i.i55.i.i
+  %.val.i.i7.i.i.i57.i.i = load i64, ptr %376, align 8
+  %305 = trunc i64 %.val.i.i7.i.i.i57.i.i to i32
+  %306 = sub i32 %305, %.val.i.i.i.i35.i.i
+  %307 = load i32, ptr %292, align 4
+  %.not9.i.i.i58.i.i = icmp sgt i32 %307, %306
+  br i1 %.not9.i.i.i58.i.i, label %merge.i.i.i52.i.i, label %"$Sequence.next_length.exit.i.i41.i.i"
 
-"$Sequence.next_length.exit.i.i43.i.i":           ; preds = %merge.i.i.i55.i.i, %"$Sequence.sits_out.exit.i.i.i59.i.i", %"$Sequence.awaits_its_end.exit.i.i.i39.i.i"
-  %common.ret.op.i.i.i44.i.i = phi i32 [ %298, %merge.i.i.i55.i.i ], [ %.val3.i.i.i.i36.i.i, %"$Sequence.sits_out.exit.i.i.i59.i.i" ], [ %.val3.i.i.i.i36.i.i, %"$Sequence.awaits_its_end.exit.i.i.i39.i.i" ]
-  %299 = add i32 %common.ret.op.i.i.i44.i.i, %274
-  %300 = sext i32 %299 to i64
-  %301 = icmp slt i64 %285, %300
-  br i1 %301, label %whilebody.i.i45.i.i, label %"$Scheduler.own_pages_for_drafts.exit.i.i.i"
+merge.i.i.i52.i.i:                                ; preds = %"$Sequence.sits_out.exit.i.i.i56.i.i", %and.rhs.i6.i.i.i53.i.i, %or.lhs.false.i.merge.i_crit_edge.i.i50.i.i
+  %.val5.i.i17.i.i.i = phi i32 [ %.val5.i.pre.i.i51.i.i, %or.lhs.false.i.merge.i_crit_edge.i.i50.i.i ], [ %.val5.i.pre43.i.i.i.i, %"$Sequence.sits_out.exit.i.i.i56.i.i" ], [ %.val5.i.pre43.i.i.i.i, %and.rhs.i6.i.i.i53.i.i ]
+  %.val.i.i18.i.i.i = load i64, ptr %376, align 8
+  %308 = trunc i64 %.val.i.i18.i.i.i to i32
+  %309 = add i32 %.val5.i.i17.i.i.i, %308
+  br label %"$Sequence.next_length.exit.i.i41.i.i"
 
-whilebody.i.i45.i.i:                              ; preds = %"$Sequence.next_length.exit.i.i43.i.i"
-  %302 = load i32, ptr %79, align 4
-  %303 = icmp eq i32 %302, 0
-  br i1 %303, label %then.i.i.i50.i.i, label %"$PagePool.acquire.exit.i.i46.i.i"
+"$Sequence.next_length.exit.i.i41.i.i":           ; preds = %merge.i.i.i52.i.i, %"$Sequence.sits_out.exit.i.i.i56.i.i", %and.rhs.i.i.i.i.i55.i.i, %"$Sequence.awaits_its_end.exit.i.i.i37.i.i"
+  %common.ret.op.i.i.i42.i.i = phi i32 [ %309, %merge.i.i.i52.i.i ], [ %.val3.i.i.i.i34.i.i, %"$Sequence.sits_out.exit.i.i.i56.i.i" ], [ %.val3.i.i.i.i34.i.i, %"$Sequence.awaits_its_end.exit.i.i.i37.i.i" ], [ %.val3.i.i.i.i34.i.i, %and.rhs.i.i.i.i.i55.i.i ]
+  %310 = add i32 %common.ret.op.i.i.i42.i.i, %285
+  %311 = sext i32 %310 to i64
+  %312 = icmp slt i64 %296, %311
+  br i1 %312, label %whilebody.i.i43.i.i, label %"$Scheduler.own_pages_for_drafts.exit.i.i.i"
 
-then.i.i.i50.i.i:                                 ; preds = %whilebody.i.i45.i.i
-  %304 = load i32, ptr %80, align 4
-  %305 = icmp eq i32 %304, 0
-  br i1 %305, label %then.i.i49.i.i, label %merge1.i.i.i51.i.i
+whilebody.i.i43.i.i:                              ; preds = %"$Sequence.next_length.exit.i.i41.i.i"
+  %313 = load i32, ptr %80, align 4
+  %314 = icmp eq i32 %313, 0
+  br i1 %314, label %then.i.i.i48.i.i, label %"$PagePool.acquire.exit.i.i44.i.i"
 
-merge1.i.i.i51.i.i:                               ; preds = %then.i.i.i50.i.i
-  call fastcc void @"$PagePool.evict_oldest"(ptr nonnull %78)
-  %.pre.i.i.i.i.i = load i32, ptr %79, align 4
-  br label %"$PagePool.acquire.exit.i.i46.i.i"
+then.i.i.i48.i.i:                                 ; preds = %whilebody.i.i43.i.i
+  %315 = load i32, ptr %81, align 4
+  %316 = icmp eq i32 %315, 0
+  br i1 %316, label %then.i.i47.i.i, label %merge1.i.i.i49.i.i
 
-"$PagePool.acquire.exit.i.i46.i.i":               ; preds = %merge1.i.i.i51.i.i, %whilebody.i.i45.i.i
-  %306 = phi i32 [ %302, %whilebody.i.i45.i.i ], [ %.pre.i.i.i.i.i, %merge1.i.i.i51.i.i ]
-  %307 = add i32 %306, -1
-  store i32 %307, ptr %79, align 4
-  %308 = load ptr, ptr %81, align 8
-  %309 = sext i32 %307 to i64
-  %310 = getelementptr i32, ptr %308, i64 %309
-  %311 = load i32, ptr %310, align 4
-  %.val.i14.i.i.i.i = load ptr, ptr %82, align 8
-  %312 = sext i32 %311 to i64
-  %313 = getelementptr %12, ptr %.val.i14.i.i.i.i, i64 %312
-  store i32 1, ptr %313, align 4
-  %314 = load i32, ptr %83, align 4
-  %315 = add i32 %314, 1
-  store i32 %315, ptr %83, align 4
-  %316 = icmp eq i32 %311, -1
-  %.pre.i.i.i.i = load i64, ptr %278, align 8
-  br i1 %316, label %"$PagePool.acquire.exit.then_crit_edge.i.i.i.i", label %merge1.i.i47.i.i
+merge1.i.i.i49.i.i:                               ; preds = %then.i.i.i48.i.i
+  call fastcc void @"$PagePool.evict_oldest"(ptr nonnull %79)
+  %.pre.i.i.i.i.i = load i32, ptr %80, align 4
+  br label %"$PagePool.acquire.exit.i.i44.i.i"
 
-"$PagePool.acquire.exit.then_crit_edge.i.i.i.i":  ; preds = %"$PagePool.acquire.exit.i.i46.i.i"
-  %.val.i.i16.pre.i.i.i.i = load i32, ptr %357, align 4
-  %.val3.i.i17.pre.i.i.i.i = load i32, ptr %358, align 4
-  br label %then.i.i49.i.i
+"$PagePool.acquire.exit.i.i44.i.i":               ; preds = %merge1.i.i.i49.i.i, %whilebody.i.i43.i.i
+  %317 = phi i32 [ %313, %whilebody.i.i43.i.i ], [ %.pre.i.i.i.i.i, %merge1.i.i.i49.i.i ]
+  %318 = add i32 %317, -1
+  store i32 %318, ptr %80, align 4
+  %319 = load ptr, ptr %82, align 8
+  %320 = sext i32 %318 to i64
+  %321 = getelementptr i32, ptr %319, i64 %320
+  %322 = load i32, ptr %321, align 4
+  %.val.i14.i.i.i.i = load ptr, ptr %83, align 8
+  %323 = sext i32 %322 to i64
+  %324 = getelementptr %12, ptr %.val.i14.i.i.i.i, i64 %323
+  store i32 1, ptr %324, align 4
+  %325 = load i32, ptr %84, align 4
+  %326 = add i32 %325, 1
+  store i32 %326, ptr %84, align 4
+  %327 = icmp eq i32 %322, -1
+  %.pre.i.i.i.i = load i64, ptr %289, align 8
+  br i1 %327, label %"$PagePool.acquire.exit.then_crit_edge.i.i.i.i", label %merge1.i.i45.i.i
 
-then.i.i49.i.i:                                   ; preds = %then.i.i.i50.i.i, %"$PagePool.acquire.exit.then_crit_edge.i.i.i.i"
-  %.val3.i.i17.i.i.i.i = phi i32 [ %.val3.i.i17.pre.i.i.i.i, %"$PagePool.acquire.exit.then_crit_edge.i.i.i.i" ], [ %.val3.i.i.i.i36.i.i, %then.i.i.i50.i.i ]
-  %.val.i.i16.i.i.i.i = phi i32 [ %.val.i.i16.pre.i.i.i.i, %"$PagePool.acquire.exit.then_crit_edge.i.i.i.i" ], [ %.val.i.i.i.i37.i.i, %then.i.i.i50.i.i ]
-  %317 = phi i64 [ %.pre.i.i.i.i, %"$PagePool.acquire.exit.then_crit_edge.i.i.i.i" ], [ %284, %then.i.i.i50.i.i ]
-  %318 = trunc i64 %317 to i32
-  %319 = mul i32 %277, %318
+"$PagePool.acquire.exit.then_crit_edge.i.i.i.i":  ; preds = %"$PagePool.acquire.exit.i.i44.i.i"
+  %.val.i.i16.pre.i.i.i.i = load i32, ptr %368, align 4
+  %.val3.i.i17.pre.i.i.i.i = load i32, ptr %369, align 4
+  br label %then.i.i47.i.i
+
+then.i.i47.i.i:                                   ; preds = %then.i.i.i48.i.i, %"$PagePool.acquire.exit.then_crit_edge.i.i.i.i"
+  %.val3.i.i17.i.i.i.i = phi i32 [ %.val3.i.i17.pre.i.i.i.i, %"$PagePool.acquire.exit.then_crit_edge.i.i.i.i" ], [ %.val3.i.i.i.i34.i.i, %then.i.i.i48.i.i ]
+  %.val.i.i16.i.i.i.i = phi i32 [ %.val.i.i16.pre.i.i.i.i, %"$PagePool.acquire.exit.then_crit_edge.i.i.i.i" ], [ %.val.i.i.i.i35.i.i, %then.i.i.i48.i.i ]
+  %328 = phi i64 [ %.pre.i.i.i.i, %"$PagePool.acquire.exit.then_crit_edge.i.i.i.i" ], [ %295, %then.i.i.i48.i.i ]
+  %329 = trunc i64 %328 to i32
+  %330 = mul i32 %288, %329
   %.not.i.i18.i.i.i.i = icmp slt i32 %.val3.i.i17.i.i.i.i, %.val.i.i16.i.i.i.i
   br i1 %.not.i.i18.i.i.i.i, label %or.lhs.false.i24.i.i.i.i, label %"$Sequence.awaits_its_end.exit.i19.i.i.i.i"
 
-"$Sequence.awaits_its_end.exit.i19.i.i.i.i":      ; preds = %then.i.i49.i.i
-  %.val.i.i.i20.i.i.i.i = load i64, ptr %364, align 8
-  %.val2.i.i.i21.i.i.i.i = load i32, ptr %365, align 4
-  %320 = trunc i64 %.val.i.i.i20.i.i.i.i to i32
-  %321 = sub i32 %320, %.val.i.i16.i.i.i.i
-  %322 = add i32 %321, %.val2.i.i.i21.i.i.i.i
-  %323 = load i32, ptr %369, align 4
-  %.not.i22.i.i.i.i = icmp slt i32 %322, %323
+"$Sequence.awaits_its_end.exit.i19.i.i.i.i":      ; preds = %then.i.i47.i.i
+  %.val.i.i.i20.i.i.i.i = load i64, ptr %376, align 8
+  %.val2.i.i.i21.i.i.i.i = load i32, ptr %377, align 4
+  %331 = trunc i64 %.val.i.i.i20.i.i.i.i to i32
+  %332 = sub i32 %331, %.val.i.i16.i.i.i.i
+  %333 = add i32 %332, %.val2.i.i.i21.i.i.i.i
+  %334 = load i32, ptr %381, align 4
+  %.not.i22.i.i.i.i = icmp slt i32 %333, %334
   br i1 %.not.i22.i.i.i.i, label %or.lhs.false.i24.i.i.i.i, label %"$Sequence.next_length.exit34.i.i.i.i"
 
-or.lhs.false.i24.i.i.i.i:                         ; preds = %"$Sequence.awaits_its_end.exit.i19.i.i.i.i", %then.i.i49.i.i
-  %324 = load i8, ptr %359, align 1
-  %325 = trunc i8 %324 to i1
-  br i1 %325, label %and.rhs.i6.i28.i.i.i.i, label %or.lhs.false.i24.merge.i25_crit_edge.i.i.i.i
+or.lhs.false.i24.i.i.i.i:                         ; preds = %"$Sequence.awaits_its_end.exit.i19.i.i.i.i", %then.i.i47.i.i
+  %335 = load i8, ptr %370, align 1
+  %336 = trunc i8 %335 to i1
+  br i1 %336, label %and.rhs.i6.i28.i.i.i.i, label %or.lhs.false.i24.merge.i25_crit_edge.i.i.i.i
 
 or.lhs.false.i24.merge.i25_crit_edge.i.i.i.i:     ; preds = %or.lhs.false.i24.i.i.i.i
-  %.val.i26.pre.i.i.i.i = load i64, ptr %364, align 8
-  %.val5.i27.pre.i.i.i.i = load i32, ptr %365, align 4
+  %.val5.i27.pre.i.i.i.i = load i32, ptr %377, align 4
   br label %merge.i25.i.i.i.i
 
 and.rhs.i6.i28.i.i.i.i:                           ; preds = %or.lhs.false.i24.i.i.i.i
-  %.val.i2.i.i.i29.i.i.i.i = load i64, ptr %280, align 8
-  %326 = icmp sgt i64 %.val.i2.i.i.i29.i.i.i.i, 0
-  %.val.i26.pre49.i.i.i.i = load i64, ptr %364, align 8
-  %.val5.i27.pre51.i.i.i.i = load i32, ptr %365, align 4
-  br i1 %326, label %"$Sequence.sits_out.exit.i30.i.i.i.i", label %merge.i25.i.i.i.i
+  %.val5.i.i.i29.i.i.i.i = load i64, ptr %291, align 8
+  %337 = icmp sgt i64 %.val5.i.i.i29.i.i.i.i, 0
+  %.val5.i27.pre47.i.i.i.i = load i32, ptr %377, align 4
+  br i1 %337, label %and.rhs.i.i.i30.i.i.i.i, label %merge.i25.i.i.i.i
 
-"$Sequence.sits_out.exit.i30.i.i.i.i":            ; preds = %and.rhs.i6.i28.i.i.i.i
-  %327 = trunc i64 %.val.i26.pre49.i.i.i.i to i32
-  %328 = sub i32 %.val5.i27.pre51.i.i.i.i, %.val.i.i16.i.i.i.i
-  %329 = add i32 %328, %327
-  %330 = load i32, ptr %281, align 4
-  %.not7.i33.i.i.i.i = icmp sgt i32 %330, %329
-  br i1 %.not7.i33.i.i.i.i, label %merge.i25.i.i.i.i, label %"$Sequence.next_length.exit34.i.i.i.i"
+and.rhs.i.i.i30.i.i.i.i:                          ; preds = %and.rhs.i6.i28.i.i.i.i
+  %338 = icmp sgt i32 %.val5.i27.pre47.i.i.i.i, 0
+  br i1 %338, label %"$Sequence.next_length.exit34.i.i.i.i", label %"$Sequence.sits_out.exit.i31.i.i.i.i"
 
-merge.i25.i.i.i.i:                                ; preds = %"$Sequence.sits_out.exit.i30.i.i.i.i", %and.rhs.i6.i28.i.i.i.i, %or.lhs.false.i24.merge.i25_crit_edge.i.i.i.i
-  %.val5.i27.i.i.i.i = phi i32 [ %.val5.i27.pre.i.i.i.i, %or.lhs.false.i24.merge.i25_crit_edge.i.i.i.i ], [ %.val5.i27.pre51.i.i.i.i, %"$Sequence.sits_out.exit.i30.i.i.i.i" ], [ %.val5.i27.pre51.i.i.i.i, %and.rhs.i6.i28.i.i.i.i ]
-  %.val.i26.i.i.i.i = phi i64 [ %.val.i26.pre.i.i.i.i, %or.lhs.false.i24.merge.i25_crit_edge.i.i.i.i ], [ %.val.i26.pre49.i.i.i.i, %"$Sequence.sits_out.exit.i30.i.i.i.i" ], [ %.val.i26.pre49.i.i.i.i, %and.rhs.i6.i28.i.i.i.i ]
-  %331 = trunc i64 %.val.i26.i.i.i.i to i32
-  %332 = add i32 %.val5.i27.i.i.i.i, %331
+"$Sequence.sits_out.exit.i31.i.i.i.i":            ; preds = %and.rhs.i.i.i30.i.i.i.i
+  %.val.i.i7.i32.i.i.i.i = load i64, ptr %376, align 8
+  %339 = trunc i64 %.val.i.i7.i32.i.i.i.i to i32
+  %340 = sub i32 %339, %.val.i.i16.i.i.i.i
+  %341 = load i32, ptr %292, align 4
+  %.not9.i33.i.i.i.i = icmp sgt i32 %341, %340
+  br i1 %.not9.i33.i.i.i.i, label %merge.i25.i.i.i.i, label %"$Sequence.next_length.exit34.i.i.i.i"
+
+merge.i25.i.i.i.i:                                ; preds = %"$Sequence.sits_out.exit.i31.i.i.i.i", %and.rhs.i6.i28.i.i.i.i, %or.lhs.false.i24.merge.i25_crit_edge.i.i.i.i
+  %.val5.i27.i.i.i.i = phi i32 [ %.val5.i27.pre.i.i.i.i, %or.lhs.false.i24.merge.i25_crit_edge.i.i.i.i ], [ %.val5.i27.pre47.i.i.i.i, %"$Sequence.sits_out.exit.i31.i.i.i.i" ], [ %.val5.i27.pre47.i.i.i.i, %and.rhs.i6.i28.i.i.i.i ]
+  %.val.i26.i.i.i.i = load i64, ptr %376, align 8
+  %342 = trunc i64 %.val.i26.i.i.i.i to i32
+  %343 = add i32 %.val5.i27.i.i.i.i, %342
   br label %"$Sequence.next_length.exit34.i.i.i.i"
 
-"$Sequence.next_length.exit34.i.i.i.i":           ; preds = %merge.i25.i.i.i.i, %"$Sequence.sits_out.exit.i30.i.i.i.i", %"$Sequence.awaits_its_end.exit.i19.i.i.i.i"
-  %common.ret.op.i23.i.i.i.i = phi i32 [ %332, %merge.i25.i.i.i.i ], [ %.val3.i.i17.i.i.i.i, %"$Sequence.sits_out.exit.i30.i.i.i.i" ], [ %.val3.i.i17.i.i.i.i, %"$Sequence.awaits_its_end.exit.i19.i.i.i.i" ]
-  %333 = sub i32 %319, %common.ret.op.i23.i.i.i.i
-  %334 = call i32 @llvm.smin.i32(i32 %274, i32 %333)
+"$Sequence.next_length.exit34.i.i.i.i":           ; preds = %merge.i25.i.i.i.i, %"$Sequence.sits_out.exit.i31.i.i.i.i", %and.rhs.i.i.i30.i.i.i.i, %"$Sequence.awaits_its_end.exit.i19.i.i.i.i"
+  %common.ret.op.i23.i.i.i.i = phi i32 [ %343, %merge.i25.i.i.i.i ], [ %.val3.i.i17.i.i.i.i, %"$Sequence.sits_out.exit.i31.i.i.i.i" ], [ %.val3.i.i17.i.i.i.i, %"$Sequence.awaits_its_end.exit.i19.i.i.i.i" ], [ %.val3.i.i17.i.i.i.i, %and.rhs.i.i.i30.i.i.i.i ]
+  %344 = sub i32 %330, %common.ret.op.i23.i.i.i.i
+  %345 = call i32 @llvm.smin.i32(i32 %285, i32 %344)
   br label %"$Scheduler.own_pages_for_drafts.exit.i.i.i"
 
-merge1.i.i47.i.i:                                 ; preds = %"$PagePool.acquire.exit.i.i46.i.i"
-  %335 = load ptr, ptr %282, align 8
-  %336 = getelementptr i32, ptr %335, i64 %.pre.i.i.i.i
-  store i32 %311, ptr %336, align 4
-  %337 = load i64, ptr %278, align 8
-  %338 = add i64 %337, 1
-  store i64 %338, ptr %278, align 8
-  %339 = load ptr, ptr %84, align 8
-  %340 = load i32, ptr %283, align 4
-  %341 = getelementptr i8, ptr %339, i64 60
-  %.val.i.i35.i.i.i.i = load i32, ptr %341, align 4
-  %342 = getelementptr i8, ptr %339, i64 296
-  %.val3.i.i36.i.i.i.i = load ptr, ptr %342, align 8
-  %343 = sext i32 %340 to i64
-  %344 = sext i32 %.val.i.i35.i.i.i.i to i64
-  %345 = mul nsw i64 %344, %343
-  %346 = getelementptr i32, ptr %.val3.i.i36.i.i.i.i, i64 %345
-  %sext.i.i.i48.i.i = shl i64 %337, 32
-  %347 = ashr exact i64 %sext.i.i.i48.i.i, 30
-  %348 = getelementptr i8, ptr %346, i64 %347
-  store i32 %311, ptr %348, align 4
-  %349 = load i32, ptr %283, align 4
-  %350 = load i32, ptr %85, align 4
-  %351 = call i32 @llvm.smin.i32(i32 %350, i32 %349)
-  store i32 %351, ptr %85, align 4
-  %352 = add i32 %349, 1
-  %353 = load i32, ptr %86, align 4
-  %354 = call i32 @llvm.smax.i32(i32 %352, i32 %353)
-  store i32 %354, ptr %86, align 4
-  %.val.i.i.i.pre.i.i.i = load i32, ptr %357, align 4
-  %.val3.i.i.i.pre.i.i.i = load i32, ptr %358, align 4
-  br label %condition.i.i35.i.i
+merge1.i.i45.i.i:                                 ; preds = %"$PagePool.acquire.exit.i.i44.i.i"
+  %346 = load ptr, ptr %293, align 8
+  %347 = getelementptr i32, ptr %346, i64 %.pre.i.i.i.i
+  store i32 %322, ptr %347, align 4
+  %348 = load i64, ptr %289, align 8
+  %349 = add i64 %348, 1
+  store i64 %349, ptr %289, align 8
+  %350 = load ptr, ptr %85, align 8
+  %351 = load i32, ptr %294, align 4
+  %352 = getelementptr i8, ptr %350, i64 60
+  %.val.i.i35.i.i.i.i = load i32, ptr %352, align 4
+  %353 = getelementptr i8, ptr %350, i64 296
+  %.val3.i.i36.i.i.i.i = load ptr, ptr %353, align 8
+  %354 = sext i32 %351 to i64
+  %355 = sext i32 %.val.i.i35.i.i.i.i to i64
+  %356 = mul nsw i64 %355, %354
+  %357 = getelementptr i32, ptr %.val3.i.i36.i.i.i.i, i64 %356
+  %sext.i.i.i46.i.i = shl i64 %348, 32
+  %358 = ashr exact i64 %sext.i.i.i46.i.i, 30
+  %359 = getelementptr i8, ptr %357, i64 %358
+  store i32 %322, ptr %359, align 4
+  %360 = load i32, ptr %294, align 4
+  %361 = load i32, ptr %86, align 4
+  %362 = call i32 @llvm.smin.i32(i32 %361, i32 %360)
+  store i32 %362, ptr %86, align 4
+  %363 = add i32 %360, 1
+  %364 = load i32, ptr %87, align 4
+  %365 = call i32 @llvm.smax.i32(i32 %363, i32 %364)
+  store i32 %365, ptr %87, align 4
+  %.val.i.i.i.pre.i.i.i = load i32, ptr %368, align 4
+  %.val3.i.i.i.pre.i.i.i = load i32, ptr %369, align 4
+  br label %condition.i.i33.i.i
 
-"$Scheduler.own_pages_for_drafts.exit.i.i.i":     ; preds = %"$Sequence.next_length.exit.i.i43.i.i", %"$Sequence.next_length.exit34.i.i.i.i"
-  %common.ret.op.i15.i.i.i = phi i32 [ %334, %"$Sequence.next_length.exit34.i.i.i.i" ], [ %274, %"$Sequence.next_length.exit.i.i43.i.i" ]
-  store i32 %common.ret.op.i15.i.i.i, ptr %275, align 4
-  %355 = sub i32 %spare.032.i.i.i, %common.ret.op.i15.i.i.i
-  br label %merge1.i31.i.i
+"$Scheduler.own_pages_for_drafts.exit.i.i.i":     ; preds = %"$Sequence.next_length.exit.i.i41.i.i", %"$Sequence.next_length.exit34.i.i.i.i"
+  %common.ret.op.i15.i.i.i = phi i32 [ %345, %"$Sequence.next_length.exit34.i.i.i.i" ], [ %285, %"$Sequence.next_length.exit.i.i41.i.i" ]
+  store i32 %common.ret.op.i15.i.i.i, ptr %286, align 4
+  %366 = sub i32 %spare.032.i.i.i, %common.ret.op.i15.i.i.i
+  br label %merge1.i28.i.i
 
-merge1.i31.i.i:                                   ; preds = %"$Scheduler.wants_decode_row.exit.i.i.i", %"$Sequence.awaits_its_end.exit.i.i33.i.i", %and.lhs.true.i.i.i, %"$Scheduler.own_pages_for_drafts.exit.i.i.i", %"$Sequence.most_drafts.exit.i.i.i"
-  %spare.1.i.i.i = phi i32 [ %355, %"$Scheduler.own_pages_for_drafts.exit.i.i.i" ], [ %spare.032.i.i.i, %"$Scheduler.wants_decode_row.exit.i.i.i" ], [ %spare.032.i.i.i, %"$Sequence.most_drafts.exit.i.i.i" ], [ %spare.032.i.i.i, %"$Sequence.awaits_its_end.exit.i.i33.i.i" ], [ %spare.032.i.i.i, %and.lhs.true.i.i.i ]
-  %356 = add nuw nsw i64 %i.033.i.i.i, 1
-  %exitcond.not.i32.i.i = icmp eq i64 %356, %212
-  br i1 %exitcond.not.i32.i.i, label %"$Scheduler.choose_drafts.exit.i.i", label %forbody.i24.i.i
+merge1.i28.i.i:                                   ; preds = %"$Scheduler.wants_decode_row.exit.i.i.i", %"$Sequence.awaits_its_end.exit.i.i31.i.i", %and.rhs.i.i.i.i60.i.i, %and.lhs.true.i.i.i, %"$Scheduler.own_pages_for_drafts.exit.i.i.i", %"$Sequence.most_drafts.exit.i.i.i"
+  %spare.1.i.i.i = phi i32 [ %366, %"$Scheduler.own_pages_for_drafts.exit.i.i.i" ], [ %spare.032.i.i.i, %"$Scheduler.wants_decode_row.exit.i.i.i" ], [ %spare.032.i.i.i, %"$Sequence.most_drafts.exit.i.i.i" ], [ %spare.032.i.i.i, %"$Sequence.awaits_its_end.exit.i.i31.i.i" ], [ %spare.032.i.i.i, %and.lhs.true.i.i.i ], [ %spare.032.i.i.i, %and.rhs.i.i.i.i60.i.i ]
+  %367 = add nuw nsw i64 %i.033.i.i.i, 1
+  %exitcond.not.i29.i.i = icmp eq i64 %367, %213
+  br i1 %exitcond.not.i29.i.i, label %"$Scheduler.choose_drafts.exit.i.i", label %forbody.i22.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %"$Sequence.most_drafts.exit.i.i.i"
-  %357 = getelementptr i8, ptr %238, i64 40
-  %.val.i18.i.i.i = load i32, ptr %357, align 4
-  %358 = getelementptr i8, ptr %238, i64 52
-  %.val3.i.i.i.i = load i32, ptr %358, align 4
-  %.not.i19.i.i.i = icmp slt i32 %.val3.i.i.i.i, %.val.i18.i.i.i
-  br i1 %.not.i19.i.i.i, label %merge1.i31.i.i, label %"$Sequence.awaits_its_end.exit.i.i33.i.i"
+  %368 = getelementptr i8, ptr %239, i64 40
+  %.val.i.i30.i.i = load i32, ptr %368, align 4
+  %369 = getelementptr i8, ptr %239, i64 52
+  %.val3.i.i.i.i = load i32, ptr %369, align 4
+  %.not.i19.i.i.i = icmp slt i32 %.val3.i.i.i.i, %.val.i.i30.i.i
+  br i1 %.not.i19.i.i.i, label %merge1.i28.i.i, label %"$Sequence.awaits_its_end.exit.i.i31.i.i"
 
-and.rhs.i.i.i.i:                                  ; preds = %"$Sequence.awaits_its_end.exit.i.i33.i.i"
-  %359 = getelementptr i8, ptr %238, i64 448
-  %360 = load i8, ptr %359, align 1
-  %361 = trunc i8 %360 to i1
-  br i1 %361, label %and.rhs.i.i.i.i.i, label %then.i.i.i
+and.rhs.i.i.i.i:                                  ; preds = %"$Sequence.awaits_its_end.exit.i.i31.i.i"
+  %370 = getelementptr i8, ptr %239, i64 448
+  %371 = load i8, ptr %370, align 1
+  %372 = trunc i8 %371 to i1
+  br i1 %372, label %and.rhs.i.i20.i.i.i, label %then.i.i.i
 
-and.rhs.i.i.i.i.i:                                ; preds = %and.rhs.i.i.i.i
-  %362 = getelementptr i8, ptr %238, i64 400
-  %.val.i2.i.i.i.i61.i.i = load i64, ptr %362, align 8
-  %363 = icmp sgt i64 %.val.i2.i.i.i.i61.i.i, 0
-  br i1 %363, label %"$Scheduler.wants_decode_row.exit.i.i.i", label %then.i.i.i
+and.rhs.i.i20.i.i.i:                              ; preds = %and.rhs.i.i.i.i
+  %373 = getelementptr i8, ptr %239, i64 400
+  %.val5.i.i.i.i59.i.i = load i64, ptr %373, align 8
+  %374 = icmp sgt i64 %.val5.i.i.i.i59.i.i, 0
+  br i1 %374, label %and.rhs.i.i.i.i60.i.i, label %then.i.i.i
 
-"$Sequence.awaits_its_end.exit.i.i33.i.i":        ; preds = %and.lhs.true.i.i.i
-  %364 = getelementptr i8, ptr %238, i64 24
-  %.val.i.i.i20.i.i.i = load i64, ptr %364, align 8
-  %365 = getelementptr i8, ptr %238, i64 56
-  %.val2.i.i.i.i34.i.i = load i32, ptr %365, align 4
-  %366 = trunc i64 %.val.i.i.i20.i.i.i to i32
-  %367 = sub i32 %366, %.val.i18.i.i.i
-  %368 = add i32 %367, %.val2.i.i.i.i34.i.i
-  %369 = getelementptr i8, ptr %238, i64 44
-  %370 = load i32, ptr %369, align 4
-  %.not1.i.i.i.i = icmp slt i32 %368, %370
-  br i1 %.not1.i.i.i.i, label %and.rhs.i.i.i.i, label %merge1.i31.i.i
+and.rhs.i.i.i.i60.i.i:                            ; preds = %and.rhs.i.i20.i.i.i
+  %375 = icmp sgt i32 %.val2.i.i.i.i32.i.i, 0
+  br i1 %375, label %merge1.i28.i.i, label %"$Scheduler.wants_decode_row.exit.i.i.i"
 
-"$Scheduler.wants_decode_row.exit.i.i.i":         ; preds = %and.rhs.i.i.i.i.i
-  %371 = sub i32 %.val2.i.i.i.i34.i.i, %.val.i18.i.i.i
-  %372 = add i32 %371, %366
-  %373 = getelementptr i8, ptr %238, i64 424
-  %374 = load i32, ptr %373, align 4
-  %375 = icmp sgt i32 %374, %372
-  br i1 %375, label %then.i.i.i, label %merge1.i31.i.i
+"$Sequence.awaits_its_end.exit.i.i31.i.i":        ; preds = %and.lhs.true.i.i.i
+  %376 = getelementptr i8, ptr %239, i64 24
+  %.val.i.i5.i.i.i.i = load i64, ptr %376, align 8
+  %377 = getelementptr i8, ptr %239, i64 56
+  %.val2.i.i.i.i32.i.i = load i32, ptr %377, align 4
+  %378 = trunc i64 %.val.i.i5.i.i.i.i to i32
+  %379 = sub i32 %378, %.val.i.i30.i.i
+  %380 = add i32 %379, %.val2.i.i.i.i32.i.i
+  %381 = getelementptr i8, ptr %239, i64 44
+  %382 = load i32, ptr %381, align 4
+  %.not1.i.i.i.i = icmp slt i32 %380, %382
+  br i1 %.not1.i.i.i.i, label %and.rhs.i.i.i.i, label %merge1.i28.i.i
 
-"$Scheduler.choose_drafts.exit.i.i":              ; preds = %merge1.i31.i.i, %"$Scheduler.prepare_running.exit.i.i"
-  %376 = getelementptr i8, ptr %0, i64 328
-  %.val25.i.i.i = load i64, ptr %376, align 8
-  %377 = icmp sgt i64 %.val25.i.i.i, 0
-  br i1 %377, label %merge.i64.i.i, label %"$Scheduler.open_budget.exit.thread.i.i"
+"$Scheduler.wants_decode_row.exit.i.i.i":         ; preds = %and.rhs.i.i.i.i60.i.i
+  %383 = getelementptr i8, ptr %239, i64 424
+  %384 = load i32, ptr %383, align 4
+  %385 = icmp sgt i32 %384, %379
+  br i1 %385, label %then.i.i.i, label %merge1.i28.i.i
+
+"$Scheduler.choose_drafts.exit.i.i":              ; preds = %merge1.i28.i.i, %"$Scheduler.prepare_running.exit.i.i"
+  %386 = getelementptr i8, ptr %0, i64 328
+  %.val25.i.i.i = load i64, ptr %386, align 8
+  %387 = icmp sgt i64 %.val25.i.i.i, 0
+  br i1 %387, label %merge.i64.i.i, label %"$Scheduler.open_budget.exit.thread.i.i"
 
 "$Scheduler.choose_drafts.exit.thread.i.i":       ; preds = %merge.i.i
-  %378 = getelementptr i8, ptr %0, i64 1168
-  %379 = getelementptr i8, ptr %0, i64 1200
-  %380 = getelementptr i8, ptr %0, i64 328
-  %.val25.i179.i.i = load i64, ptr %380, align 8
-  %381 = icmp sgt i64 %.val25.i179.i.i, 0
-  br i1 %381, label %"$Scheduler.open_budget.exit.i.i", label %then2.thread.i.i
+  %388 = getelementptr i8, ptr %0, i64 1168
+  %389 = getelementptr i8, ptr %0, i64 1200
+  %390 = getelementptr i8, ptr %0, i64 328
+  %.val25.i182.i.i = load i64, ptr %390, align 8
+  %391 = icmp sgt i64 %.val25.i182.i.i, 0
+  br i1 %391, label %"$Scheduler.open_budget.exit.i.i", label %then2.thread.i.i
 
 merge.i64.i.i:                                    ; preds = %"$Scheduler.choose_drafts.exit.i.i"
-  %.pre230.i.i = load i64, ptr %74, align 8
-  %382 = icmp sgt i64 %.pre230.i.i, 0
-  br i1 %382, label %forbody.lr.ph.i66.i.i, label %"$Scheduler.open_budget.exit.i.i"
+  %.pre229.i.i = load i64, ptr %75, align 8
+  %392 = icmp sgt i64 %.pre229.i.i, 0
+  br i1 %392, label %forbody.lr.ph.i66.i.i, label %"$Scheduler.open_budget.exit.i.i"
 
 forbody.lr.ph.i66.i.i:                            ; preds = %merge.i64.i.i
-  %383 = load ptr, ptr %76, align 8
+  %393 = load ptr, ptr %77, align 8
   br label %forbody.i67.i.i
 
 forbody.i67.i.i:                                  ; preds = %merge2.i.i.i, %forbody.lr.ph.i66.i.i
-  %i.034.i.i.i = phi i64 [ 0, %forbody.lr.ph.i66.i.i ], [ %414, %merge2.i.i.i ]
+  %i.034.i.i.i = phi i64 [ 0, %forbody.lr.ph.i66.i.i ], [ %423, %merge2.i.i.i ]
   %context.033.i.i.i = phi i64 [ 0, %forbody.lr.ph.i66.i.i ], [ %context.1.i.i.i, %merge2.i.i.i ]
   %rows.032.i.i.i = phi i32 [ 0, %forbody.lr.ph.i66.i.i ], [ %rows.1.i.i.i, %merge2.i.i.i ]
-  %384 = getelementptr ptr, ptr %383, i64 %i.034.i.i.i
-  %385 = load ptr, ptr %384, align 8
-  %386 = getelementptr i8, ptr %385, i64 40
-  %.val.i.i68.i.i = load i32, ptr %386, align 4
-  %387 = getelementptr i8, ptr %385, i64 52
-  %.val3.i.i69.i.i = load i32, ptr %387, align 4
+  %394 = getelementptr ptr, ptr %393, i64 %i.034.i.i.i
+  %395 = load ptr, ptr %394, align 8
+  %396 = getelementptr i8, ptr %395, i64 40
+  %.val.i.i68.i.i = load i32, ptr %396, align 4
+  %397 = getelementptr i8, ptr %395, i64 52
+  %.val3.i.i69.i.i = load i32, ptr %397, align 4
   %.not.i.i70.i.i = icmp slt i32 %.val3.i.i69.i.i, %.val.i.i68.i.i
   br i1 %.not.i.i70.i.i, label %merge2.i.i.i, label %"$Sequence.awaits_its_end.exit.i.i71.i.i"
 
 and.rhs.i.i80.i.i:                                ; preds = %"$Sequence.awaits_its_end.exit.i.i71.i.i"
-  %388 = getelementptr i8, ptr %385, i64 448
-  %389 = load i8, ptr %388, align 1
-  %390 = trunc i8 %389 to i1
-  br i1 %390, label %and.rhs.i.i.i81.i.i, label %then3.i.i.i
+  %398 = getelementptr i8, ptr %395, i64 448
+  %399 = load i8, ptr %398, align 1
+  %400 = trunc i8 %399 to i1
+  br i1 %400, label %and.rhs.i.i.i81.i.i, label %then3.i.i.i
 
 and.rhs.i.i.i81.i.i:                              ; preds = %and.rhs.i.i80.i.i
-  %391 = getelementptr i8, ptr %385, i64 400
-  %.val.i2.i.i.i.i82.i.i = load i64, ptr %391, align 8
-  %392 = icmp sgt i64 %.val.i2.i.i.i.i82.i.i, 0
-  br i1 %392, label %"$Scheduler.wants_decode_row.exit.i83.i.i", label %then3.i.i.i
+  %401 = getelementptr i8, ptr %395, i64 400
+  %.val5.i.i.i.i82.i.i = load i64, ptr %401, align 8
+  %402 = icmp sgt i64 %.val5.i.i.i.i82.i.i, 0
+  br i1 %402, label %and.rhs.i.i.i.i83.i.i, label %then3.i.i.i
+
+and.rhs.i.i.i.i83.i.i:                            ; preds = %and.rhs.i.i.i81.i.i
+  %403 = icmp sgt i32 %.val2.i.i.i.i73.i.i, 0
+  br i1 %403, label %merge2.i.i.i, label %"$Scheduler.wants_decode_row.exit.i84.i.i"
 
 "$Sequence.awaits_its_end.exit.i.i71.i.i":        ; preds = %forbody.i67.i.i
-  %393 = getelementptr i8, ptr %385, i64 24
-  %.val.i.i.i.i72.i.i = load i64, ptr %393, align 8
-  %394 = getelementptr i8, ptr %385, i64 56
-  %.val2.i.i.i.i73.i.i = load i32, ptr %394, align 4
-  %395 = trunc i64 %.val.i.i.i.i72.i.i to i32
-  %396 = sub i32 %395, %.val.i.i68.i.i
-  %397 = add i32 %396, %.val2.i.i.i.i73.i.i
-  %398 = getelementptr i8, ptr %385, i64 44
-  %399 = load i32, ptr %398, align 4
-  %.not1.i.i74.i.i = icmp slt i32 %397, %399
+  %404 = getelementptr i8, ptr %395, i64 24
+  %.val.i.i5.i.i72.i.i = load i64, ptr %404, align 8
+  %405 = getelementptr i8, ptr %395, i64 56
+  %.val2.i.i.i.i73.i.i = load i32, ptr %405, align 4
+  %406 = trunc i64 %.val.i.i5.i.i72.i.i to i32
+  %407 = sub i32 %406, %.val.i.i68.i.i
+  %408 = add i32 %407, %.val2.i.i.i.i73.i.i
+  %409 = getelementptr i8, ptr %395, i64 44
+  %410 = load i32, ptr %409, align 4
+  %.not1.i.i74.i.i = icmp slt i32 %408, %410
   br i1 %.not1.i.i74.i.i, label %and.rhs.i.i80.i.i, label %merge2.i.i.i
 
-"$Scheduler.wants_decode_row.exit.i83.i.i":       ; preds = %and.rhs.i.i.i81.i.i
-  %400 = sub i32 %.val2.i.i.i.i73.i.i, %.val.i.i68.i.i
-  %401 = add i32 %400, %395
-  %402 = getelementptr i8, ptr %385, i64 424
-  %403 = load i32, ptr %402, align 4
-  %404 = icmp sgt i32 %403, %401
-  br i1 %404, label %then3.i.i.i, label %merge2.i.i.i
+"$Scheduler.wants_decode_row.exit.i84.i.i":       ; preds = %and.rhs.i.i.i.i83.i.i
+  %411 = getelementptr i8, ptr %395, i64 424
+  %412 = load i32, ptr %411, align 4
+  %413 = icmp sgt i32 %412, %407
+  br i1 %413, label %then3.i.i.i, label %merge2.i.i.i
 
-then3.i.i.i:                                      ; preds = %"$Scheduler.wants_decode_row.exit.i83.i.i", %and.rhs.i.i.i81.i.i, %and.rhs.i.i80.i.i
-  %405 = add i32 %rows.032.i.i.i, 1
-  %406 = getelementptr i8, ptr %385, i64 88
-  %407 = load i32, ptr %406, align 4
-  %408 = add i32 %405, %407
-  %409 = add i32 %407, 1
-  %410 = add i32 %.val2.i.i.i.i73.i.i, %395
-  %411 = mul i32 %409, %410
-  %412 = sext i32 %411 to i64
-  %413 = add i64 %context.033.i.i.i, %412
+then3.i.i.i:                                      ; preds = %"$Scheduler.wants_decode_row.exit.i84.i.i", %and.rhs.i.i.i81.i.i, %and.rhs.i.i80.i.i
+  %414 = add i32 %rows.032.i.i.i, 1
+  %415 = getelementptr i8, ptr %395, i64 88
+  %416 = load i32, ptr %415, align 4
+  %417 = add i32 %414, %416
+  %418 = add i32 %416, 1
+  %419 = add i32 %.val2.i.i.i.i73.i.i, %406
+  %420 = mul i32 %418, %419
+  %421 = sext i32 %420 to i64
+  %422 = add i64 %context.033.i.i.i, %421
   br label %merge2.i.i.i
 
-merge2.i.i.i:                                     ; preds = %then3.i.i.i, %"$Scheduler.wants_decode_row.exit.i83.i.i", %"$Sequence.awaits_its_end.exit.i.i71.i.i", %forbody.i67.i.i
-  %rows.1.i.i.i = phi i32 [ %408, %then3.i.i.i ], [ %rows.032.i.i.i, %"$Scheduler.wants_decode_row.exit.i83.i.i" ], [ %rows.032.i.i.i, %"$Sequence.awaits_its_end.exit.i.i71.i.i" ], [ %rows.032.i.i.i, %forbody.i67.i.i ]
-  %context.1.i.i.i = phi i64 [ %413, %then3.i.i.i ], [ %context.033.i.i.i, %"$Scheduler.wants_decode_row.exit.i83.i.i" ], [ %context.033.i.i.i, %"$Sequence.awaits_its_end.exit.i.i71.i.i" ], [ %context.033.i.i.i, %forbody.i67.i.i ]
-  %414 = add nuw nsw i64 %i.034.i.i.i, 1
-  %exitcond.not.i75.i.i = icmp eq i64 %414, %.pre230.i.i
+merge2.i.i.i:                                     ; preds = %then3.i.i.i, %"$Scheduler.wants_decode_row.exit.i84.i.i", %"$Sequence.awaits_its_end.exit.i.i71.i.i", %and.rhs.i.i.i.i83.i.i, %forbody.i67.i.i
+  %rows.1.i.i.i = phi i32 [ %417, %then3.i.i.i ], [ %rows.032.i.i.i, %"$Scheduler.wants_decode_row.exit.i84.i.i" ], [ %rows.032.i.i.i, %"$Sequence.awaits_its_end.exit.i.i71.i.i" ], [ %rows.032.i.i.i, %forbody.i67.i.i ], [ %rows.032.i.i.i, %and.rhs.i.i.i.i83.i.i ]
+  %context.1.i.i.i = phi i64 [ %422, %then3.i.i.i ], [ %context.033.i.i.i, %"$Scheduler.wants_decode_row.exit.i84.i.i" ], [ %context.033.i.i.i, %"$Sequence.awaits_its_end.exit.i.i71.i.i" ], [ %context.033.i.i.i, %forbody.i67.i.i ], [ %context.033.i.i.i, %and.rhs.i.i.i.i83.i.i ]
+  %423 = add nuw nsw i64 %i.034.i.i.i, 1
+  %exitcond.not.i75.i.i = icmp eq i64 %423, %.pre229.i.i
   br i1 %exitcond.not.i75.i.i, label %merge1.i76.i.i, label %forbody.i67.i.i
 
 merge1.i76.i.i:                                   ; preds = %merge2.i.i.i
-  %415 = sext i32 %rows.1.i.i.i to i64
-  %416 = icmp slt i32 %rows.1.i.i.i, 1
-  br i1 %416, label %"$Scheduler.open_budget.exit.i.i", label %or.lhs.false.i.i.i77.i.i
+  %424 = sext i32 %rows.1.i.i.i to i64
+  %425 = icmp slt i32 %rows.1.i.i.i, 1
+  br i1 %425, label %"$Scheduler.open_budget.exit.i.i", label %or.lhs.false.i.i.i77.i.i
 
 or.lhs.false.i.i.i77.i.i:                         ; preds = %merge1.i76.i.i
-  %417 = getelementptr i8, ptr %0, i64 352
-  %418 = load i32, ptr %417, align 4
-  %419 = icmp eq i32 %418, 0
-  br i1 %419, label %"$Scheduler.open_budget.exit.i.i", label %else.i.i.i.i.i
+  %426 = getelementptr i8, ptr %0, i64 352
+  %427 = load i32, ptr %426, align 4
+  %428 = icmp eq i32 %427, 0
+  br i1 %428, label %"$Scheduler.open_budget.exit.i.i", label %else.i.i.i.i.i
 
 else.i.i.i.i.i:                                   ; preds = %or.lhs.false.i.i.i77.i.i
-  %420 = getelementptr i8, ptr %0, i64 356
-  %421 = load i32, ptr %420, align 4
-  %422 = sext i32 %421 to i64
-  %.not.i.i.i78.i.i = icmp slt i32 %421, %rows.1.i.i.i
+  %429 = getelementptr i8, ptr %0, i64 356
+  %430 = load i32, ptr %429, align 4
+  %431 = sext i32 %430 to i64
+  %.not.i.i.i78.i.i = icmp slt i32 %430, %rows.1.i.i.i
   br i1 %.not.i.i.i78.i.i, label %else2.i.i.i.i.i, label %then1.i.i.i.i.i
 
 then1.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %423 = getelementptr i8, ptr %0, i64 552
-  %424 = load i64, ptr %423, align 8
+  %432 = getelementptr i8, ptr %0, i64 552
+  %433 = load i64, ptr %432, align 8
   br label %"$Scheduler.open_budget.exit.i.i"
 
 else2.i.i.i.i.i:                                  ; preds = %else.i.i.i.i.i
-  %425 = icmp eq i32 %418, 1
-  br i1 %425, label %then4.i.i.i.i.i, label %merge.i.i.i79.i.i
+  %434 = icmp eq i32 %427, 1
+  br i1 %434, label %then4.i.i.i.i.i, label %merge.i.i.i79.i.i
 
 then4.i.i.i.i.i:                                  ; preds = %else2.i.i.i.i.i
-  %426 = getelementptr i8, ptr %0, i64 552
-  %427 = load i64, ptr %426, align 8
-  %428 = mul i64 %427, %415
-  %429 = sdiv i64 %428, %422
+  %435 = getelementptr i8, ptr %0, i64 552
+  %436 = load i64, ptr %435, align 8
+  %437 = mul i64 %436, %424
+  %438 = sdiv i64 %437, %431
   br label %"$Scheduler.open_budget.exit.i.i"
 
 merge.i.i.i79.i.i:                                ; preds = %else2.i.i.i.i.i
-  %430 = add i32 %418, -1
-  %431 = icmp sgt i32 %430, 1
-  br i1 %431, label %and.lhs.true.preheader.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i"
+  %439 = add i32 %427, -1
+  %440 = icmp sgt i32 %439, 1
+  br i1 %440, label %and.lhs.true.preheader.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i"
 
 and.lhs.true.preheader.i.i.i.i.i.i:               ; preds = %merge.i.i.i79.i.i
-  %wide.trip.count.i.i.i.i.i.i = zext nneg i32 %430 to i64
+  %wide.trip.count.i.i.i.i.i.i = zext nneg i32 %439 to i64
   br label %and.lhs.true.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i.i
@@ -60088,348 +60167,351 @@ whilebody.i.i.i.i.i.i:                            ; preds = %and.lhs.true.i.i.i.
   br i1 %exitcond.not.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i", label %and.lhs.true.i.i.i.i.i.i
 
 merge.loopexit.split.loop.exit.i.i.i.i.i.i:       ; preds = %and.lhs.true.i.i.i.i.i.i
-  %432 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i to i32
+  %441 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i to i32
   br label %"$CostTable.interval.exit.i.i.i.i.i"
 
 and.lhs.true.i.i.i.i.i.i:                         ; preds = %whilebody.i.i.i.i.i.i, %and.lhs.true.preheader.i.i.i.i.i.i
   %indvars.iv.i.i.i.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i ]
-  %433 = getelementptr i32, ptr %420, i64 %indvars.iv.i.i.i.i.i.i
-  %434 = load i32, ptr %433, align 4
-  %435 = icmp slt i32 %434, %rows.1.i.i.i
-  br i1 %435, label %whilebody.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i
+  %442 = getelementptr i32, ptr %429, i64 %indvars.iv.i.i.i.i.i.i
+  %443 = load i32, ptr %442, align 4
+  %444 = icmp slt i32 %443, %rows.1.i.i.i
+  br i1 %444, label %whilebody.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i
 
 "$CostTable.interval.exit.i.i.i.i.i":             ; preds = %whilebody.i.i.i.i.i.i, %merge.loopexit.split.loop.exit.i.i.i.i.i.i, %merge.i.i.i79.i.i
-  %i.0.lcssa.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i79.i.i ], [ %432, %merge.loopexit.split.loop.exit.i.i.i.i.i.i ], [ %430, %whilebody.i.i.i.i.i.i ]
-  %436 = add i32 %i.0.lcssa.i.i.i.i.i.i, -1
-  %437 = sext i32 %436 to i64
-  %438 = getelementptr i32, ptr %420, i64 %437
-  %439 = load i32, ptr %438, align 4
-  %440 = sext i32 %439 to i64
-  %441 = sub nsw i64 %415, %440
-  %442 = sitofp i64 %441 to double
-  %443 = sext i32 %i.0.lcssa.i.i.i.i.i.i to i64
-  %444 = getelementptr i32, ptr %420, i64 %443
-  %445 = load i32, ptr %444, align 4
-  %446 = sub i32 %445, %439
-  %447 = sitofp i32 %446 to double
-  %448 = fdiv double %442, %447
-  %449 = getelementptr i8, ptr %0, i64 552
-  %450 = getelementptr i64, ptr %449, i64 %437
-  %451 = load i64, ptr %450, align 8
-  %452 = getelementptr i64, ptr %449, i64 %443
-  %453 = load i64, ptr %452, align 8
-  %454 = sub i64 %453, %451
-  %455 = sitofp i64 %454 to double
-  %456 = fmul double %448, %455
-  %457 = fptosi double %456 to i64
-  %458 = add i64 %451, %457
+  %i.0.lcssa.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i79.i.i ], [ %441, %merge.loopexit.split.loop.exit.i.i.i.i.i.i ], [ %439, %whilebody.i.i.i.i.i.i ]
+  %445 = add i32 %i.0.lcssa.i.i.i.i.i.i, -1
+  %446 = sext i32 %445 to i64
+  %447 = getelementptr i32, ptr %429, i64 %446
+  %448 = load i32, ptr %447, align 4
+  %449 = sext i32 %448 to i64
+  %450 = sub nsw i64 %424, %449
+  %451 = sitofp i64 %450 to double
+  %452 = sext i32 %i.0.lcssa.i.i.i.i.i.i to i64
+  %453 = getelementptr i32, ptr %429, i64 %452
+  %454 = load i32, ptr %453, align 4
+  %455 = sub i32 %454, %448
+  %456 = sitofp i32 %455 to double
+  %457 = fdiv double %451, %456
+  %458 = getelementptr i8, ptr %0, i64 552
+  %459 = getelementptr i64, ptr %458, i64 %446
+  %460 = load i64, ptr %459, align 8
+  %461 = getelementptr i64, ptr %458, i64 %452
+  %462 = load i64, ptr %461, align 8
+  %463 = sub i64 %462, %460
+  %464 = sitofp i64 %463 to double
+  %465 = fmul double %457, %464
+  %466 = fptosi double %465 to i64
+  %467 = add i64 %460, %466
   br label %"$Scheduler.open_budget.exit.i.i"
 
 "$Scheduler.open_budget.exit.i.i":                ; preds = %"$CostTable.interval.exit.i.i.i.i.i", %then4.i.i.i.i.i, %then1.i.i.i.i.i, %or.lhs.false.i.i.i77.i.i, %merge1.i76.i.i, %merge.i64.i.i, %"$Scheduler.choose_drafts.exit.thread.i.i"
-  %459 = phi ptr [ %76, %then1.i.i.i.i.i ], [ %76, %then4.i.i.i.i.i ], [ %76, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %76, %or.lhs.false.i.i.i77.i.i ], [ %76, %merge1.i76.i.i ], [ %76, %merge.i64.i.i ], [ %379, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %460 = phi ptr [ %84, %then1.i.i.i.i.i ], [ %84, %then4.i.i.i.i.i ], [ %84, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %84, %or.lhs.false.i.i.i77.i.i ], [ %84, %merge1.i76.i.i ], [ %84, %merge.i64.i.i ], [ %378, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %461 = phi i1 [ %214, %then1.i.i.i.i.i ], [ %214, %then4.i.i.i.i.i ], [ %214, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %214, %or.lhs.false.i.i.i77.i.i ], [ %214, %merge1.i76.i.i ], [ %214, %merge.i64.i.i ], [ false, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %462 = phi ptr [ %376, %then1.i.i.i.i.i ], [ %376, %then4.i.i.i.i.i ], [ %376, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %376, %or.lhs.false.i.i.i77.i.i ], [ %376, %merge1.i76.i.i ], [ %376, %merge.i64.i.i ], [ %380, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %.val25.i180236.i.i = phi i64 [ %.val25.i.i.i, %then1.i.i.i.i.i ], [ %.val25.i.i.i, %then4.i.i.i.i.i ], [ %.val25.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %.val25.i.i.i, %or.lhs.false.i.i.i77.i.i ], [ %.val25.i.i.i, %merge1.i76.i.i ], [ %.val25.i.i.i, %merge.i64.i.i ], [ %.val25.i179.i.i, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %463 = phi i64 [ %.pre230.i.i, %then1.i.i.i.i.i ], [ %.pre230.i.i, %then4.i.i.i.i.i ], [ %.pre230.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %.pre230.i.i, %or.lhs.false.i.i.i77.i.i ], [ %.pre230.i.i, %merge1.i76.i.i ], [ %.pre230.i.i, %merge.i64.i.i ], [ %72, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %468 = phi ptr [ %77, %then1.i.i.i.i.i ], [ %77, %then4.i.i.i.i.i ], [ %77, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %77, %or.lhs.false.i.i.i77.i.i ], [ %77, %merge1.i76.i.i ], [ %77, %merge.i64.i.i ], [ %389, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %469 = phi ptr [ %85, %then1.i.i.i.i.i ], [ %85, %then4.i.i.i.i.i ], [ %85, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %85, %or.lhs.false.i.i.i77.i.i ], [ %85, %merge1.i76.i.i ], [ %85, %merge.i64.i.i ], [ %388, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %470 = phi i1 [ %215, %then1.i.i.i.i.i ], [ %215, %then4.i.i.i.i.i ], [ %215, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %215, %or.lhs.false.i.i.i77.i.i ], [ %215, %merge1.i76.i.i ], [ %215, %merge.i64.i.i ], [ false, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %471 = phi ptr [ %386, %then1.i.i.i.i.i ], [ %386, %then4.i.i.i.i.i ], [ %386, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %386, %or.lhs.false.i.i.i77.i.i ], [ %386, %merge1.i76.i.i ], [ %386, %merge.i64.i.i ], [ %390, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %.val25.i183235.i.i = phi i64 [ %.val25.i.i.i, %then1.i.i.i.i.i ], [ %.val25.i.i.i, %then4.i.i.i.i.i ], [ %.val25.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %.val25.i.i.i, %or.lhs.false.i.i.i77.i.i ], [ %.val25.i.i.i, %merge1.i76.i.i ], [ %.val25.i.i.i, %merge.i64.i.i ], [ %.val25.i182.i.i, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %472 = phi i64 [ %.pre229.i.i, %then1.i.i.i.i.i ], [ %.pre229.i.i, %then4.i.i.i.i.i ], [ %.pre229.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %.pre229.i.i, %or.lhs.false.i.i.i77.i.i ], [ %.pre229.i.i, %merge1.i76.i.i ], [ %.pre229.i.i, %merge.i64.i.i ], [ %73, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
   %context.0.lcssa40.i.i.i = phi i64 [ %context.1.i.i.i, %then1.i.i.i.i.i ], [ %context.1.i.i.i, %then4.i.i.i.i.i ], [ %context.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %context.1.i.i.i, %or.lhs.false.i.i.i77.i.i ], [ %context.1.i.i.i, %merge1.i76.i.i ], [ 0, %merge.i64.i.i ], [ 0, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %464 = phi i32 [ %rows.1.i.i.i, %then1.i.i.i.i.i ], [ %rows.1.i.i.i, %then4.i.i.i.i.i ], [ %rows.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %rows.1.i.i.i, %or.lhs.false.i.i.i77.i.i ], [ %rows.1.i.i.i, %merge1.i76.i.i ], [ 0, %merge.i64.i.i ], [ 0, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %common.ret.op.i.i.i65.i.i = phi i64 [ %424, %then1.i.i.i.i.i ], [ %429, %then4.i.i.i.i.i ], [ %458, %"$CostTable.interval.exit.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i77.i.i ], [ 0, %merge1.i76.i.i ], [ 0, %merge.i64.i.i ], [ 0, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %465 = getelementptr i8, ptr %0, i64 936
-  %466 = load double, ptr %465, align 8
-  %467 = sitofp i64 %context.0.lcssa40.i.i.i to double
-  %468 = fmul double %466, %467
-  %469 = fptosi double %468 to i64
-  %470 = add i64 %common.ret.op.i.i.i65.i.i, %469
-  %471 = getelementptr i8, ptr %0, i64 944
-  %.val.i28.i.i.i = load double, ptr %471, align 8
-  %472 = fmul double %.val.i28.i.i.i, 0.000000e+00
-  %473 = fptosi double %472 to i64
-  %474 = add i64 %470, %473
-  %475 = getelementptr i8, ptr %0, i64 336
-  %.val27.i.i.i = load double, ptr %475, align 8
-  %476 = uitofp nneg i64 %.val25.i180236.i.i to double
-  %477 = fdiv double %476, %.val27.i.i.i
+  %473 = phi i32 [ %rows.1.i.i.i, %then1.i.i.i.i.i ], [ %rows.1.i.i.i, %then4.i.i.i.i.i ], [ %rows.1.i.i.i, %"$CostTable.interval.exit.i.i.i.i.i" ], [ %rows.1.i.i.i, %or.lhs.false.i.i.i77.i.i ], [ %rows.1.i.i.i, %merge1.i76.i.i ], [ 0, %merge.i64.i.i ], [ 0, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %common.ret.op.i.i.i65.i.i = phi i64 [ %433, %then1.i.i.i.i.i ], [ %438, %then4.i.i.i.i.i ], [ %467, %"$CostTable.interval.exit.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i77.i.i ], [ 0, %merge1.i76.i.i ], [ 0, %merge.i64.i.i ], [ 0, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %474 = getelementptr i8, ptr %0, i64 936
+  %475 = load double, ptr %474, align 8
+  %476 = sitofp i64 %context.0.lcssa40.i.i.i to double
+  %477 = fmul double %475, %476
   %478 = fptosi double %477 to i64
-  %479 = sdiv i64 %478, 4
-  %480 = add i64 %474, %479
-  %481 = call i64 @llvm.smax.i64(i64 %478, i64 %480)
-  %482 = getelementptr i8, ptr %0, i64 1448
-  store i32 %464, ptr %482, align 8
+  %479 = add i64 %common.ret.op.i.i.i65.i.i, %478
+  %480 = getelementptr i8, ptr %0, i64 944
+  %.val.i28.i.i.i = load double, ptr %480, align 8
+  %481 = fmul double %.val.i28.i.i.i, 0.000000e+00
+  %482 = fptosi double %481 to i64
+  %483 = add i64 %479, %482
+  %484 = getelementptr i8, ptr %0, i64 336
+  %.val27.i.i.i = load double, ptr %484, align 8
+  %485 = uitofp nneg i64 %.val25.i183235.i.i to double
+  %486 = fdiv double %485, %.val27.i.i.i
+  %487 = fptosi double %486 to i64
+  %488 = sdiv i64 %487, 4
+  %489 = add i64 %483, %488
+  %490 = call i64 @llvm.smax.i64(i64 %487, i64 %489)
+  %491 = getelementptr i8, ptr %0, i64 1448
+  store i32 %473, ptr %491, align 8
   %.sroa.222.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1456
   store i64 %context.0.lcssa40.i.i.i, ptr %.sroa.222.0..sroa_idx.i.i.i, align 8
   %.sroa.3.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1464
-  store i64 %481, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
+  store i64 %490, ptr %.sroa.3.0..sroa_idx.i.i.i, align 8
   %.sroa.423.0..sroa_idx.i.i.i = getelementptr i8, ptr %0, i64 1472
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(16) %.sroa.423.0..sroa_idx.i.i.i, i8 0, i64 16, i1 false)
-  br i1 %461, label %merge1.i.i, label %then2.i.i
+  br i1 %470, label %merge1.i.i, label %then2.i.i
 
 "$Scheduler.open_budget.exit.thread.i.i":         ; preds = %"$Scheduler.choose_drafts.exit.i.i"
-  br i1 %214, label %merge1.i.i, label %"$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i"
+  br i1 %215, label %merge1.i.i, label %"$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i"
 
 "$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i": ; preds = %"$Scheduler.open_budget.exit.thread.i.i"
-  %.pre231.pre.i.i = load i64, ptr %74, align 8
+  %.pre230.pre.i.i = load i64, ptr %75, align 8
   br label %then2.thread.i.i
 
 then2.thread.i.i:                                 ; preds = %"$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i", %"$Scheduler.choose_drafts.exit.thread.i.i"
-  %.pre231.i.i = phi i64 [ %.pre231.pre.i.i, %"$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i" ], [ %72, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %483 = phi ptr [ %76, %"$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i" ], [ %379, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %484 = phi ptr [ %84, %"$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i" ], [ %378, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %485 = phi ptr [ %376, %"$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i" ], [ %380, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
-  %486 = load ptr, ptr %484, align 8
-  %487 = getelementptr i8, ptr %486, i64 44
-  %488 = load i32, ptr %487, align 4
+  %.pre230.i.i = phi i64 [ %.pre230.pre.i.i, %"$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i" ], [ %73, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %492 = phi ptr [ %77, %"$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i" ], [ %389, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %493 = phi ptr [ %85, %"$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i" ], [ %388, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %494 = phi ptr [ %386, %"$Scheduler.open_budget.exit.thread.then2.thread_crit_edge.i.i" ], [ %390, %"$Scheduler.choose_drafts.exit.thread.i.i" ]
+  %495 = load ptr, ptr %493, align 8
+  %496 = getelementptr i8, ptr %495, i64 44
+  %497 = load i32, ptr %496, align 4
   br label %"$Scheduler.most_step_tokens.exit.i.i.i"
 
 then2.i.i:                                        ; preds = %"$Scheduler.open_budget.exit.i.i"
-  %489 = load ptr, ptr %460, align 8
-  %490 = getelementptr i8, ptr %489, i64 44
-  %491 = load i32, ptr %490, align 4
-  %492 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 0, i32 %491)
-  br i1 %492, label %"$Scheduler.piece_of.exit.i.i.i.i", label %condition.preheader.i.i.i.i.i
+  %498 = load ptr, ptr %469, align 8
+  %499 = getelementptr i8, ptr %498, i64 44
+  %500 = load i32, ptr %499, align 4
+  %501 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 0, i32 %500)
+  br i1 %501, label %"$Scheduler.piece_of.exit.i.i.i.i", label %condition.preheader.i.i.i.i.i
 
 condition.preheader.i.i.i.i.i:                    ; preds = %then2.i.i
-  %493 = icmp sgt i32 %491, 1
-  br i1 %493, label %whilebody.i.i.i120.i.i, label %merge1.i.i.i118.i.i
+  %502 = icmp sgt i32 %500, 1
+  br i1 %502, label %whilebody.i.i.i122.i.i, label %merge1.i.i.i120.i.i
 
-whilebody.i.i.i120.i.i:                           ; preds = %condition.preheader.i.i.i.i.i, %whilebody.i.i.i120.i.i
-  %too_many.028.i.i.i.i.i = phi i32 [ %too_many.0..i.i.i.i.i, %whilebody.i.i.i120.i.i ], [ %491, %condition.preheader.i.i.i.i.i ]
-  %fitting.027.i.i.i.i.i = phi i32 [ %.fitting.0.i.i.i.i.i, %whilebody.i.i.i120.i.i ], [ 0, %condition.preheader.i.i.i.i.i ]
-  %494 = add i32 %fitting.027.i.i.i.i.i, %too_many.028.i.i.i.i.i
-  %495 = sdiv i32 %494, 2
-  %496 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 0, i32 %495)
-  %.fitting.0.i.i.i.i.i = select i1 %496, i32 %495, i32 %fitting.027.i.i.i.i.i
-  %too_many.0..i.i.i.i.i = select i1 %496, i32 %too_many.028.i.i.i.i.i, i32 %495
-  %497 = sub i32 %too_many.0..i.i.i.i.i, %.fitting.0.i.i.i.i.i
-  %498 = icmp sgt i32 %497, 1
-  br i1 %498, label %whilebody.i.i.i120.i.i, label %merge1.i.i.i118.i.i
+whilebody.i.i.i122.i.i:                           ; preds = %condition.preheader.i.i.i.i.i, %whilebody.i.i.i122.i.i
+  %too_many.028.i.i.i.i.i = phi i32 [ %too_many.0..i.i.i.i.i, %whilebody.i.i.i122.i.i ], [ %500, %condition.preheader.i.i.i.i.i ]
+  %fitting.027.i.i.i.i.i = phi i32 [ %.fitting.0.i.i.i.i.i, %whilebody.i.i.i122.i.i ], [ 0, %condition.preheader.i.i.i.i.i ]
+  %503 = add i32 %fitting.027.i.i.i.i.i, %too_many.028.i.i.i.i.i
+  %504 = sdiv i32 %503, 2
+  %505 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 0, i32 %504)
+  %.fitting.0.i.i.i.i.i = select i1 %505, i32 %504, i32 %fitting.027.i.i.i.i.i
+  %too_many.0..i.i.i.i.i = select i1 %505, i32 %too_many.028.i.i.i.i.i, i32 %504
+  %506 = sub i32 %too_many.0..i.i.i.i.i, %.fitting.0.i.i.i.i.i
+  %507 = icmp sgt i32 %506, 1
+  br i1 %507, label %whilebody.i.i.i122.i.i, label %merge1.i.i.i120.i.i
 
-merge1.i.i.i118.i.i:                              ; preds = %whilebody.i.i.i120.i.i, %condition.preheader.i.i.i.i.i
-  %fitting.0.lcssa.i.i.i.i.i = phi i32 [ 0, %condition.preheader.i.i.i.i.i ], [ %.fitting.0.i.i.i.i.i, %whilebody.i.i.i120.i.i ]
-  %499 = getelementptr i8, ptr %0, i64 208
-  %500 = load i32, ptr %499, align 4
-  %501 = srem i32 %fitting.0.lcssa.i.i.i.i.i, %500
-  %502 = sub nsw i32 %fitting.0.lcssa.i.i.i.i.i, %501
-  %503 = icmp eq i32 %502, 0
-  br i1 %503, label %then6.i.i.i.i.i, label %"$Scheduler.piece_of.exit.i.i.i.i"
+merge1.i.i.i120.i.i:                              ; preds = %whilebody.i.i.i122.i.i, %condition.preheader.i.i.i.i.i
+  %fitting.0.lcssa.i.i.i.i.i = phi i32 [ 0, %condition.preheader.i.i.i.i.i ], [ %.fitting.0.i.i.i.i.i, %whilebody.i.i.i122.i.i ]
+  %508 = getelementptr i8, ptr %0, i64 208
+  %509 = load i32, ptr %508, align 4
+  %510 = srem i32 %fitting.0.lcssa.i.i.i.i.i, %509
+  %511 = sub nsw i32 %fitting.0.lcssa.i.i.i.i.i, %510
+  %512 = icmp eq i32 %511, 0
+  br i1 %512, label %then6.i.i.i.i.i, label %"$Scheduler.piece_of.exit.i.i.i.i"
 
-then6.i.i.i.i.i:                                  ; preds = %merge1.i.i.i118.i.i
-  %504 = call i32 @llvm.smin.i32(i32 %491, i32 %500)
+then6.i.i.i.i.i:                                  ; preds = %merge1.i.i.i120.i.i
+  %513 = call i32 @llvm.smin.i32(i32 %500, i32 %509)
   br label %"$Scheduler.piece_of.exit.i.i.i.i"
 
-"$Scheduler.piece_of.exit.i.i.i.i":               ; preds = %then6.i.i.i.i.i, %merge1.i.i.i118.i.i, %then2.i.i
-  %common.ret.op.i.i.i119.i.i = phi i32 [ %504, %then6.i.i.i.i.i ], [ %491, %then2.i.i ], [ %502, %merge1.i.i.i118.i.i ]
-  %505 = add i32 %common.ret.op.i.i.i119.i.i, %464
-  %506 = call i32 @llvm.smin.i32(i32 %491, i32 %505)
+"$Scheduler.piece_of.exit.i.i.i.i":               ; preds = %then6.i.i.i.i.i, %merge1.i.i.i120.i.i, %then2.i.i
+  %common.ret.op.i.i.i121.i.i = phi i32 [ %513, %then6.i.i.i.i.i ], [ %500, %then2.i.i ], [ %511, %merge1.i.i.i120.i.i ]
+  %514 = add i32 %common.ret.op.i.i.i121.i.i, %473
+  %515 = call i32 @llvm.smin.i32(i32 %500, i32 %514)
   br label %"$Scheduler.most_step_tokens.exit.i.i.i"
 
 "$Scheduler.most_step_tokens.exit.i.i.i":         ; preds = %"$Scheduler.piece_of.exit.i.i.i.i", %then2.thread.i.i
-  %507 = phi i64 [ %463, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %.pre231.i.i, %then2.thread.i.i ]
-  %508 = phi ptr [ %462, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %485, %then2.thread.i.i ]
-  %509 = phi ptr [ %460, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %484, %then2.thread.i.i ]
-  %510 = phi ptr [ %459, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %483, %then2.thread.i.i ]
-  %511 = phi ptr [ %489, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %486, %then2.thread.i.i ]
-  %common.ret.op.i.i85.i.i = phi i32 [ %506, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %488, %then2.thread.i.i ]
-  %512 = icmp sgt i64 %507, 0
-  br i1 %512, label %forbody.lr.ph.i.i106.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i"
+  %516 = phi i64 [ %472, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %.pre230.i.i, %then2.thread.i.i ]
+  %517 = phi ptr [ %471, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %494, %then2.thread.i.i ]
+  %518 = phi ptr [ %469, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %493, %then2.thread.i.i ]
+  %519 = phi ptr [ %468, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %492, %then2.thread.i.i ]
+  %520 = phi ptr [ %498, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %495, %then2.thread.i.i ]
+  %common.ret.op.i.i86.i.i = phi i32 [ %515, %"$Scheduler.piece_of.exit.i.i.i.i" ], [ %497, %then2.thread.i.i ]
+  %521 = icmp sgt i64 %516, 0
+  br i1 %521, label %forbody.lr.ph.i.i105.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i"
 
-forbody.lr.ph.i.i106.i.i:                         ; preds = %"$Scheduler.most_step_tokens.exit.i.i.i"
-  %513 = load ptr, ptr %510, align 8
-  %514 = getelementptr i8, ptr %0, i64 228
-  %515 = getelementptr i8, ptr %511, i64 64
-  br label %forbody.i.i107.i.i
+forbody.lr.ph.i.i105.i.i:                         ; preds = %"$Scheduler.most_step_tokens.exit.i.i.i"
+  %522 = load ptr, ptr %519, align 8
+  %523 = getelementptr i8, ptr %0, i64 228
+  %524 = getelementptr i8, ptr %520, i64 64
+  br label %forbody.i.i106.i.i
 
-forbody.i.i107.i.i:                               ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i", %forbody.lr.ph.i.i106.i.i
-  %i.06.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i106.i.i ], [ %546, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
-  %planned.05.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i106.i.i ], [ %545, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
-  %516 = getelementptr ptr, ptr %513, i64 %i.06.i.i.i.i
-  %517 = load ptr, ptr %516, align 8
-  %518 = getelementptr i8, ptr %517, i64 448
-  %519 = load i8, ptr %518, align 1
-  %520 = trunc i8 %519 to i1
-  br i1 %520, label %and.rhs.i.i.i.i.i.i, label %else.i.i.i108.i.i
+forbody.i.i106.i.i:                               ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i", %forbody.lr.ph.i.i105.i.i
+  %i.06.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i105.i.i ], [ %555, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
+  %planned.05.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i.i105.i.i ], [ %554, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
+  %525 = getelementptr ptr, ptr %522, i64 %i.06.i.i.i.i
+  %526 = load ptr, ptr %525, align 8
+  %527 = getelementptr i8, ptr %526, i64 448
+  %528 = load i8, ptr %527, align 1
+  %529 = trunc i8 %528 to i1
+  br i1 %529, label %and.rhs.i.i.i.i113.i.i, label %else.i.i.i107.i.i
 
-and.rhs.i.i.i.i.i.i:                              ; preds = %forbody.i.i107.i.i
-  %521 = getelementptr i8, ptr %517, i64 400
-  %.val.i2.i.i.i.i.i114.i.i = load i64, ptr %521, align 8
-  %522 = icmp sgt i64 %.val.i2.i.i.i.i.i114.i.i, 0
-  br i1 %522, label %"$Sequence.sits_out.exit.i.i.i115.i.i", label %else.i.i.i108.i.i
+and.rhs.i.i.i.i113.i.i:                           ; preds = %forbody.i.i106.i.i
+  %530 = getelementptr i8, ptr %526, i64 400
+  %.val5.i.i.i.i.i114.i.i = load i64, ptr %530, align 8
+  %531 = icmp sgt i64 %.val5.i.i.i.i.i114.i.i, 0
+  br i1 %531, label %and.rhs.i.i.i.i.i115.i.i, label %else.i.i.i107.i.i
 
-"$Sequence.sits_out.exit.i.i.i115.i.i":           ; preds = %and.rhs.i.i.i.i.i.i
-  %523 = getelementptr i8, ptr %517, i64 56
-  %.val2.i.i.i.i.i.i.i.i = load i32, ptr %523, align 4
-  %524 = getelementptr i8, ptr %517, i64 24
-  %.val.i.i.i.i.i.i.i.i = load i64, ptr %524, align 8
-  %525 = trunc i64 %.val.i.i.i.i.i.i.i.i to i32
-  %526 = add i32 %.val2.i.i.i.i.i.i.i.i, %525
-  %527 = getelementptr i8, ptr %517, i64 40
-  %528 = load i32, ptr %527, align 4
-  %529 = sub i32 %526, %528
-  %530 = getelementptr i8, ptr %517, i64 424
-  %531 = load i32, ptr %530, align 4
-  %.not.i.i.i116.i.i = icmp sgt i32 %531, %529
-  br i1 %.not.i.i.i116.i.i, label %else.i.i.i108.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i"
+and.rhs.i.i.i.i.i115.i.i:                         ; preds = %and.rhs.i.i.i.i113.i.i
+  %532 = getelementptr i8, ptr %526, i64 56
+  %533 = load i32, ptr %532, align 4
+  %534 = icmp sgt i32 %533, 0
+  br i1 %534, label %"$Scheduler.chunk_of.exit.i.i.i.i", label %"$Sequence.sits_out.exit.i.i.i116.i.i"
 
-else.i.i.i108.i.i:                                ; preds = %"$Sequence.sits_out.exit.i.i.i115.i.i", %and.rhs.i.i.i.i.i.i, %forbody.i.i107.i.i
-  %532 = getelementptr i8, ptr %517, i64 40
-  %.val.i.i.i109.i.i = load i32, ptr %532, align 4
-  %533 = getelementptr i8, ptr %517, i64 52
-  %.val21.i.i.i110.i.i = load i32, ptr %533, align 4
-  %.not23.i.i.i.i.i = icmp slt i32 %.val21.i.i.i110.i.i, %.val.i.i.i109.i.i
-  br i1 %.not23.i.i.i.i.i, label %merge.i.i.i113.i.i, label %then1.i.i.i111.i.i
+"$Sequence.sits_out.exit.i.i.i116.i.i":           ; preds = %and.rhs.i.i.i.i.i115.i.i
+  %535 = getelementptr i8, ptr %526, i64 24
+  %.val.i.i.i.i.i117.i.i = load i64, ptr %535, align 8
+  %536 = getelementptr i8, ptr %526, i64 40
+  %.val4.i.i.i.i.i.i.i = load i32, ptr %536, align 4
+  %537 = trunc i64 %.val.i.i.i.i.i117.i.i to i32
+  %538 = sub i32 %537, %.val4.i.i.i.i.i.i.i
+  %539 = getelementptr i8, ptr %526, i64 424
+  %540 = load i32, ptr %539, align 4
+  %.not.i.i.i118.i.i = icmp sgt i32 %540, %538
+  br i1 %.not.i.i.i118.i.i, label %else.i.i.i107.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i"
 
-then1.i.i.i111.i.i:                               ; preds = %else.i.i.i108.i.i
-  %534 = getelementptr i8, ptr %517, i64 88
-  %535 = load i32, ptr %534, align 4
-  %536 = add i32 %535, 1
+else.i.i.i107.i.i:                                ; preds = %"$Sequence.sits_out.exit.i.i.i116.i.i", %and.rhs.i.i.i.i113.i.i, %forbody.i.i106.i.i
+  %541 = getelementptr i8, ptr %526, i64 40
+  %.val.i.i.i108.i.i = load i32, ptr %541, align 4
+  %542 = getelementptr i8, ptr %526, i64 52
+  %.val21.i.i.i109.i.i = load i32, ptr %542, align 4
+  %.not24.i.i.i.i.i = icmp slt i32 %.val21.i.i.i109.i.i, %.val.i.i.i108.i.i
+  br i1 %.not24.i.i.i.i.i, label %merge.i.i.i112.i.i, label %then1.i.i.i110.i.i
+
+then1.i.i.i110.i.i:                               ; preds = %else.i.i.i107.i.i
+  %543 = getelementptr i8, ptr %526, i64 88
+  %544 = load i32, ptr %543, align 4
+  %545 = add i32 %544, 1
   br label %"$Scheduler.chunk_of.exit.i.i.i.i"
 
-merge.i.i.i113.i.i:                               ; preds = %else.i.i.i108.i.i
-  %537 = sub i32 %.val.i.i.i109.i.i, %.val21.i.i.i110.i.i
-  %538 = getelementptr i8, ptr %517, i64 208
-  %.val22.i.i.i.i.i = load i32, ptr %538, align 4
-  %539 = icmp sgt i32 %.val22.i.i.i.i.i, -1
-  br i1 %539, label %then5.i.i.i.i.i, label %merge4.i.i.i.i.i
+merge.i.i.i112.i.i:                               ; preds = %else.i.i.i107.i.i
+  %546 = sub i32 %.val.i.i.i108.i.i, %.val21.i.i.i109.i.i
+  %547 = getelementptr i8, ptr %526, i64 208
+  %.val22.i.i.i.i.i = load i32, ptr %547, align 4
+  %548 = icmp sgt i32 %.val22.i.i.i.i.i, -1
+  br i1 %548, label %then5.i.i.i.i.i, label %merge4.i.i.i.i.i
 
-then5.i.i.i.i.i:                                  ; preds = %merge.i.i.i113.i.i
-  %540 = load i32, ptr %515, align 4
-  %541 = call i32 @llvm.smin.i32(i32 %537, i32 %540)
+then5.i.i.i.i.i:                                  ; preds = %merge.i.i.i112.i.i
+  %549 = load i32, ptr %524, align 4
+  %550 = call i32 @llvm.smin.i32(i32 %546, i32 %549)
   br label %merge4.i.i.i.i.i
 
-merge4.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i.i, %merge.i.i.i113.i.i
-  %remaining.0.i.i.i.i.i = phi i32 [ %541, %then5.i.i.i.i.i ], [ %537, %merge.i.i.i113.i.i ]
-  %542 = load i32, ptr %514, align 4
-  %543 = icmp sgt i32 %542, 0
-  br i1 %543, label %then8.i.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i"
+merge4.i.i.i.i.i:                                 ; preds = %then5.i.i.i.i.i, %merge.i.i.i112.i.i
+  %remaining.0.i.i.i.i.i = phi i32 [ %550, %then5.i.i.i.i.i ], [ %546, %merge.i.i.i112.i.i ]
+  %551 = load i32, ptr %523, align 4
+  %552 = icmp sgt i32 %551, 0
+  br i1 %552, label %then8.i.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i.i"
 
 then8.i.i.i.i.i:                                  ; preds = %merge4.i.i.i.i.i
-  %544 = call i32 @llvm.smin.i32(i32 %remaining.0.i.i.i.i.i, i32 %542)
+  %553 = call i32 @llvm.smin.i32(i32 %remaining.0.i.i.i.i.i, i32 %551)
   br label %"$Scheduler.chunk_of.exit.i.i.i.i"
 
-"$Scheduler.chunk_of.exit.i.i.i.i":               ; preds = %then8.i.i.i.i.i, %merge4.i.i.i.i.i, %then1.i.i.i111.i.i, %"$Sequence.sits_out.exit.i.i.i115.i.i"
-  %common.ret.op.i.i14.i.i.i = phi i32 [ %536, %then1.i.i.i111.i.i ], [ %544, %then8.i.i.i.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i115.i.i" ], [ %remaining.0.i.i.i.i.i, %merge4.i.i.i.i.i ]
-  %545 = add i32 %common.ret.op.i.i14.i.i.i, %planned.05.i.i.i.i
-  %546 = add nuw nsw i64 %i.06.i.i.i.i, 1
-  %exitcond.not.i.i112.i.i = icmp eq i64 %546, %507
-  br i1 %exitcond.not.i.i112.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i", label %forbody.i.i107.i.i
+"$Scheduler.chunk_of.exit.i.i.i.i":               ; preds = %then8.i.i.i.i.i, %merge4.i.i.i.i.i, %then1.i.i.i110.i.i, %"$Sequence.sits_out.exit.i.i.i116.i.i", %and.rhs.i.i.i.i.i115.i.i
+  %common.ret.op.i.i14.i.i.i = phi i32 [ %545, %then1.i.i.i110.i.i ], [ %553, %then8.i.i.i.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i116.i.i" ], [ %remaining.0.i.i.i.i.i, %merge4.i.i.i.i.i ], [ 0, %and.rhs.i.i.i.i.i115.i.i ]
+  %554 = add i32 %common.ret.op.i.i14.i.i.i, %planned.05.i.i.i.i
+  %555 = add nuw nsw i64 %i.06.i.i.i.i, 1
+  %exitcond.not.i.i111.i.i = icmp eq i64 %555, %516
+  br i1 %exitcond.not.i.i111.i.i, label %"$Scheduler.planned_tokens.exit.i.i.i", label %forbody.i.i106.i.i
 
 "$Scheduler.planned_tokens.exit.i.i.i":           ; preds = %"$Scheduler.chunk_of.exit.i.i.i.i", %"$Scheduler.most_step_tokens.exit.i.i.i"
-  %planned.0.lcssa.i.i.i.i = phi i32 [ 0, %"$Scheduler.most_step_tokens.exit.i.i.i" ], [ %545, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
-  %547 = getelementptr i8, ptr %0, i64 1176
-  %548 = getelementptr i8, ptr %0, i64 1184
-  %549 = load i64, ptr %548, align 8
-  %550 = icmp sgt i64 %549, 0
-  br i1 %550, label %and.lhs.true1.lr.ph.i.i.i, label %merge1.i.i
+  %planned.0.lcssa.i.i.i.i = phi i32 [ 0, %"$Scheduler.most_step_tokens.exit.i.i.i" ], [ %554, %"$Scheduler.chunk_of.exit.i.i.i.i" ]
+  %556 = getelementptr i8, ptr %0, i64 1176
+  %557 = getelementptr i8, ptr %0, i64 1184
+  %558 = load i64, ptr %557, align 8
+  %559 = icmp sgt i64 %558, 0
+  br i1 %559, label %and.lhs.true1.lr.ph.i.i.i, label %merge1.i.i
 
 and.lhs.true1.lr.ph.i.i.i:                        ; preds = %"$Scheduler.planned_tokens.exit.i.i.i"
-  %551 = call i32 @llvm.smin.i32(i32 %planned.0.lcssa.i.i.i.i, i32 %common.ret.op.i.i85.i.i)
-  %552 = getelementptr i8, ptr %0, i64 1376
-  %553 = getelementptr i8, ptr %0, i64 952
-  %554 = getelementptr i8, ptr %0, i64 1000
-  %555 = getelementptr i8, ptr %0, i64 236
-  %556 = getelementptr i8, ptr %0, i64 208
-  %557 = getelementptr i8, ptr %0, i64 1016
-  %558 = getelementptr i8, ptr %0, i64 960
-  %559 = getelementptr i8, ptr %0, i64 992
-  %560 = getelementptr i8, ptr %0, i64 976
-  %561 = getelementptr i8, ptr %0, i64 1040
-  %562 = getelementptr i8, ptr %0, i64 1024
-  %563 = getelementptr i8, ptr %0, i64 964
-  %564 = getelementptr i8, ptr %0, i64 972
-  %565 = getelementptr i8, ptr %0, i64 1368
-  %566 = getelementptr i8, ptr %0, i64 1496
-  %567 = getelementptr i8, ptr %0, i64 1320
-  %568 = getelementptr i8, ptr %0, i64 1328
-  %569 = getelementptr i8, ptr %0, i64 1344
-  %570 = getelementptr i8, ptr %0, i64 1352
-  %571 = getelementptr i8, ptr %0, i64 1504
-  %572 = getelementptr i8, ptr %0, i64 980
-  %573 = getelementptr i8, ptr %0, i64 984
-  %574 = getelementptr i8, ptr %0, i64 968
-  %575 = getelementptr i8, ptr %0, i64 1488
-  %576 = getelementptr i8, ptr %0, i64 1492
-  %577 = getelementptr i8, ptr %0, i64 1536
-  %578 = getelementptr i8, ptr %0, i64 1032
-  %579 = getelementptr i8, ptr %0, i64 228
+  %560 = call i32 @llvm.smin.i32(i32 %planned.0.lcssa.i.i.i.i, i32 %common.ret.op.i.i86.i.i)
+  %561 = getelementptr i8, ptr %0, i64 1376
+  %562 = getelementptr i8, ptr %0, i64 952
+  %563 = getelementptr i8, ptr %0, i64 1000
+  %564 = getelementptr i8, ptr %0, i64 236
+  %565 = getelementptr i8, ptr %0, i64 208
+  %566 = getelementptr i8, ptr %0, i64 1016
+  %567 = getelementptr i8, ptr %0, i64 960
+  %568 = getelementptr i8, ptr %0, i64 992
+  %569 = getelementptr i8, ptr %0, i64 976
+  %570 = getelementptr i8, ptr %0, i64 1040
+  %571 = getelementptr i8, ptr %0, i64 1024
+  %572 = getelementptr i8, ptr %0, i64 964
+  %573 = getelementptr i8, ptr %0, i64 972
+  %574 = getelementptr i8, ptr %0, i64 1368
+  %575 = getelementptr i8, ptr %0, i64 1496
+  %576 = getelementptr i8, ptr %0, i64 1320
+  %577 = getelementptr i8, ptr %0, i64 1328
+  %578 = getelementptr i8, ptr %0, i64 1344
+  %579 = getelementptr i8, ptr %0, i64 1352
+  %580 = getelementptr i8, ptr %0, i64 1504
+  %581 = getelementptr i8, ptr %0, i64 980
+  %582 = getelementptr i8, ptr %0, i64 984
+  %583 = getelementptr i8, ptr %0, i64 968
+  %584 = getelementptr i8, ptr %0, i64 1488
+  %585 = getelementptr i8, ptr %0, i64 1492
+  %586 = getelementptr i8, ptr %0, i64 1536
+  %587 = getelementptr i8, ptr %0, i64 1032
+  %588 = getelementptr i8, ptr %0, i64 228
   br label %and.lhs.true1.i.i.i
 
-whilebody.i86.i.i:                                ; preds = %and.lhs.true1.i.i.i
-  %580 = load ptr, ptr %547, align 8
-  %581 = load ptr, ptr %580, align 8
-  %582 = getelementptr i8, ptr %581, i64 128
-  %583 = load i64, ptr %582, align 8
-  %584 = load i64, ptr %554, align 8
-  %585 = icmp eq i64 %583, %584
-  br i1 %585, label %merge1.i.i, label %merge.i.i87.i.i
+whilebody.i87.i.i:                                ; preds = %and.lhs.true1.i.i.i
+  %589 = load ptr, ptr %556, align 8
+  %590 = load ptr, ptr %589, align 8
+  %591 = getelementptr i8, ptr %590, i64 128
+  %592 = load i64, ptr %591, align 8
+  %593 = load i64, ptr %563, align 8
+  %594 = icmp eq i64 %592, %593
+  br i1 %594, label %merge1.i.i, label %merge.i.i88.i.i
 
-merge.i.i87.i.i:                                  ; preds = %whilebody.i86.i.i
-  %586 = getelementptr i8, ptr %581, i64 104
-  %587 = load ptr, ptr %586, align 8
-  %588 = load i32, ptr %555, align 4
-  %589 = icmp eq i32 %588, 0
-  br i1 %589, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %or.lhs.false1.i.i.i.i.i
+merge.i.i88.i.i:                                  ; preds = %whilebody.i87.i.i
+  %595 = getelementptr i8, ptr %590, i64 104
+  %596 = load ptr, ptr %595, align 8
+  %597 = load i32, ptr %564, align 4
+  %598 = icmp eq i32 %597, 0
+  br i1 %598, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %or.lhs.false1.i.i.i.i.i
 
-or.lhs.false.i.i16.i88.i.i:                       ; preds = %or.lhs.false1.i.i.i.i.i
-  %590 = getelementptr i8, ptr %581, i64 12
-  %591 = load i32, ptr %590, align 4
-  %592 = icmp eq i32 %591, 2
-  br i1 %592, label %and.lhs.true.i.i28.i.i.i, label %merge.i.i17.i.i.i
-
-or.lhs.false1.i.i.i.i.i:                          ; preds = %merge.i.i87.i.i
-  %593 = getelementptr i8, ptr %581, i64 208
-  %.val.i.i15.i.i.i = load i32, ptr %593, align 4
-  %594 = icmp sgt i32 %.val.i.i15.i.i.i, -1
-  br i1 %594, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %or.lhs.false.i.i16.i88.i.i
-
-and.lhs.true.i.i28.i.i.i:                         ; preds = %or.lhs.false.i.i16.i88.i.i
-  %595 = getelementptr i8, ptr %581, i64 52
-  %596 = load i32, ptr %595, align 4
-  %597 = icmp sgt i32 %596, 0
-  br i1 %597, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %merge.i.i17.i.i.i
-
-merge.i.i17.i.i.i:                                ; preds = %and.lhs.true.i.i28.i.i.i, %or.lhs.false.i.i16.i88.i.i
-  %598 = load i32, ptr %556, align 4
-  %599 = getelementptr i8, ptr %581, i64 40
+or.lhs.false.i.i16.i89.i.i:                       ; preds = %or.lhs.false1.i.i.i.i.i
+  %599 = getelementptr i8, ptr %590, i64 12
   %600 = load i32, ptr %599, align 4
-  %601 = add i32 %600, -1
-  %602 = sdiv i32 %601, %598
-  %603 = icmp sgt i32 %602, 0
-  br i1 %603, label %forbody.lr.ph.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
+  %601 = icmp eq i32 %600, 2
+  br i1 %601, label %and.lhs.true.i.i29.i.i.i, label %merge.i.i17.i.i.i
+
+or.lhs.false1.i.i.i.i.i:                          ; preds = %merge.i.i88.i.i
+  %602 = getelementptr i8, ptr %590, i64 208
+  %.val.i.i15.i.i.i = load i32, ptr %602, align 4
+  %603 = icmp sgt i32 %.val.i.i15.i.i.i, -1
+  br i1 %603, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %or.lhs.false.i.i16.i89.i.i
+
+and.lhs.true.i.i29.i.i.i:                         ; preds = %or.lhs.false.i.i16.i89.i.i
+  %604 = getelementptr i8, ptr %590, i64 52
+  %605 = load i32, ptr %604, align 4
+  %606 = icmp sgt i32 %605, 0
+  br i1 %606, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %merge.i.i17.i.i.i
+
+merge.i.i17.i.i.i:                                ; preds = %and.lhs.true.i.i29.i.i.i, %or.lhs.false.i.i16.i89.i.i
+  %607 = load i32, ptr %565, align 4
+  %608 = getelementptr i8, ptr %590, i64 40
+  %609 = load i32, ptr %608, align 4
+  %610 = add i32 %609, -1
+  %611 = sdiv i32 %610, %607
+  %612 = icmp sgt i32 %611, 0
+  br i1 %612, label %forbody.lr.ph.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i:                          ; preds = %merge.i.i17.i.i.i
-  %604 = getelementptr i8, ptr %581, i64 16
-  %wide.trip.count.i.i.i.i.i = zext nneg i32 %602 to i64
+  %613 = getelementptr i8, ptr %590, i64 16
+  %wide.trip.count.i.i.i.i.i = zext nneg i32 %611 to i64
   br label %forbody.i.i.i.i.i
 
 forbody.i.i.i.i.i:                                ; preds = %merge3.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i
   %indvars.iv.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i, %merge3.i.i.i.i.i ]
   %parent.026.i.i.i.i.i = phi i32 [ -1, %forbody.lr.ph.i.i.i.i.i ], [ %page.020.i.i.i.i.i.i.i, %merge3.i.i.i.i.i ]
-  %605 = load ptr, ptr %604, align 8
-  %606 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i to i32
-  %607 = mul i32 %598, %606
-  %608 = sext i32 %607 to i64
-  %609 = getelementptr i32, ptr %605, i64 %608
+  %614 = load ptr, ptr %613, align 8
+  %615 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i to i32
+  %616 = mul i32 %607, %615
+  %617 = sext i32 %616 to i64
+  %618 = getelementptr i32, ptr %614, i64 %617
   %.not.i.i.i.i.i.i.i = icmp eq i32 %parent.026.i.i.i.i.i, -1
   br i1 %.not.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i, label %then.i.i.i.i.i.i.i
 
 then.i.i.i.i.i.i.i:                               ; preds = %forbody.i.i.i.i.i
-  %.val.i.i.i.i.i105.i.i = load ptr, ptr %557, align 8
-  %610 = sext i32 %parent.026.i.i.i.i.i to i64
-  %611 = getelementptr %12, ptr %.val.i.i.i.i.i105.i.i, i64 %610, i32 8
-  %612 = load i64, ptr %611, align 8
+  %.val.i.i.i.i28.i.i.i = load ptr, ptr %566, align 8
+  %619 = sext i32 %parent.026.i.i.i.i.i to i64
+  %620 = getelementptr %12, ptr %.val.i.i.i.i28.i.i.i, i64 %619, i32 8
+  %621 = load i64, ptr %620, align 8
   br label %merge.i.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i.i.i, %forbody.i.i.i.i.i
-  %hash.0.i.i.i.i.i.i.i = phi i64 [ %612, %then.i.i.i.i.i.i.i ], [ 2611923443488327891, %forbody.i.i.i.i.i ]
-  %613 = load i32, ptr %558, align 4
-  %614 = icmp sgt i32 %613, 0
-  br i1 %614, label %forbody.preheader.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
+  %hash.0.i.i.i.i.i.i.i = phi i64 [ %621, %then.i.i.i.i.i.i.i ], [ 2611923443488327891, %forbody.i.i.i.i.i ]
+  %622 = load i32, ptr %567, align 4
+  %623 = icmp sgt i32 %622, 0
+  br i1 %623, label %forbody.preheader.i.i.i.i.i.i.i, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
 
 forbody.preheader.i.i.i.i.i.i.i:                  ; preds = %merge.i.i.i.i.i.i.i
-  %wide.trip.count.i.i.i.i.i.i.i = zext nneg i32 %613 to i64
+  %wide.trip.count.i.i.i.i.i.i.i = zext nneg i32 %622 to i64
   %xtraiter = and i64 %wide.trip.count.i.i.i.i.i.i.i, 7
-  %615 = icmp ult i32 %613, 8
-  br i1 %615, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.new
+  %624 = icmp ult i32 %622, 8
+  br i1 %624, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.preheader.i.i.i.i.i.i.i.new
 
 forbody.preheader.i.i.i.i.i.i.i.new:              ; preds = %forbody.preheader.i.i.i.i.i.i.i
   %unroll_iter = and i64 %wide.trip.count.i.i.i.i.i.i.i, 2147483640
@@ -60437,478 +60519,478 @@ forbody.preheader.i.i.i.i.i.i.i.new:              ; preds = %forbody.preheader.i
 
 forbody.i.i.i.i.i.i.i:                            ; preds = %forbody.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new
   %indvars.iv.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %indvars.iv.next.i.i.i.i.i.i.i.7, %forbody.i.i.i.i.i.i.i ]
-  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %671, %forbody.i.i.i.i.i.i.i ]
+  %hash.19.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %680, %forbody.i.i.i.i.i.i.i ]
   %niter = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i.new ], [ %niter.next.7, %forbody.i.i.i.i.i.i.i ]
-  %616 = getelementptr i32, ptr %609, i64 %indvars.iv.i.i.i.i.i.i.i
-  %617 = load i32, ptr %616, align 4
-  %618 = zext i32 %617 to i64
-  %619 = xor i64 %hash.19.i.i.i.i.i.i.i, %618
-  %620 = mul i64 %619, -7046029254386353131
-  %621 = lshr i64 %620, 32
+  %625 = getelementptr i32, ptr %618, i64 %indvars.iv.i.i.i.i.i.i.i
+  %626 = load i32, ptr %625, align 4
+  %627 = zext i32 %626 to i64
+  %628 = xor i64 %hash.19.i.i.i.i.i.i.i, %627
+  %629 = mul i64 %628, -7046029254386353131
+  %630 = lshr i64 %629, 32
   %indvars.iv.next.i.i.i.i.i.i.i = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 1
-  %622 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i
-  %623 = load i32, ptr %622, align 4
-  %624 = zext i32 %623 to i64
-  %625 = xor i64 %621, %624
-  %626 = xor i64 %625, %620
-  %627 = mul i64 %626, -7046029254386353131
-  %628 = lshr i64 %627, 32
+  %631 = getelementptr i32, ptr %618, i64 %indvars.iv.next.i.i.i.i.i.i.i
+  %632 = load i32, ptr %631, align 4
+  %633 = zext i32 %632 to i64
+  %634 = xor i64 %630, %633
+  %635 = xor i64 %634, %629
+  %636 = mul i64 %635, -7046029254386353131
+  %637 = lshr i64 %636, 32
   %indvars.iv.next.i.i.i.i.i.i.i.1 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 2
-  %629 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.1
-  %630 = load i32, ptr %629, align 4
-  %631 = zext i32 %630 to i64
-  %632 = xor i64 %628, %631
-  %633 = xor i64 %632, %627
-  %634 = mul i64 %633, -7046029254386353131
-  %635 = lshr i64 %634, 32
+  %638 = getelementptr i32, ptr %618, i64 %indvars.iv.next.i.i.i.i.i.i.i.1
+  %639 = load i32, ptr %638, align 4
+  %640 = zext i32 %639 to i64
+  %641 = xor i64 %637, %640
+  %642 = xor i64 %641, %636
+  %643 = mul i64 %642, -7046029254386353131
+  %644 = lshr i64 %643, 32
   %indvars.iv.next.i.i.i.i.i.i.i.2 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 3
-  %636 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.2
-  %637 = load i32, ptr %636, align 4
-  %638 = zext i32 %637 to i64
-  %639 = xor i64 %635, %638
-  %640 = xor i64 %639, %634
-  %641 = mul i64 %640, -7046029254386353131
-  %642 = lshr i64 %641, 32
+  %645 = getelementptr i32, ptr %618, i64 %indvars.iv.next.i.i.i.i.i.i.i.2
+  %646 = load i32, ptr %645, align 4
+  %647 = zext i32 %646 to i64
+  %648 = xor i64 %644, %647
+  %649 = xor i64 %648, %643
+  %650 = mul i64 %649, -7046029254386353131
+  %651 = lshr i64 %650, 32
   %indvars.iv.next.i.i.i.i.i.i.i.3 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 4
-  %643 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.3
-  %644 = load i32, ptr %643, align 4
-  %645 = zext i32 %644 to i64
-  %646 = xor i64 %642, %645
-  %647 = xor i64 %646, %641
-  %648 = mul i64 %647, -7046029254386353131
-  %649 = lshr i64 %648, 32
+  %652 = getelementptr i32, ptr %618, i64 %indvars.iv.next.i.i.i.i.i.i.i.3
+  %653 = load i32, ptr %652, align 4
+  %654 = zext i32 %653 to i64
+  %655 = xor i64 %651, %654
+  %656 = xor i64 %655, %650
+  %657 = mul i64 %656, -7046029254386353131
+  %658 = lshr i64 %657, 32
   %indvars.iv.next.i.i.i.i.i.i.i.4 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 5
-  %650 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.4
-  %651 = load i32, ptr %650, align 4
-  %652 = zext i32 %651 to i64
-  %653 = xor i64 %649, %652
-  %654 = xor i64 %653, %648
-  %655 = mul i64 %654, -7046029254386353131
-  %656 = lshr i64 %655, 32
+  %659 = getelementptr i32, ptr %618, i64 %indvars.iv.next.i.i.i.i.i.i.i.4
+  %660 = load i32, ptr %659, align 4
+  %661 = zext i32 %660 to i64
+  %662 = xor i64 %658, %661
+  %663 = xor i64 %662, %657
+  %664 = mul i64 %663, -7046029254386353131
+  %665 = lshr i64 %664, 32
   %indvars.iv.next.i.i.i.i.i.i.i.5 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 6
-  %657 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.5
-  %658 = load i32, ptr %657, align 4
-  %659 = zext i32 %658 to i64
-  %660 = xor i64 %656, %659
-  %661 = xor i64 %660, %655
-  %662 = mul i64 %661, -7046029254386353131
-  %663 = lshr i64 %662, 32
+  %666 = getelementptr i32, ptr %618, i64 %indvars.iv.next.i.i.i.i.i.i.i.5
+  %667 = load i32, ptr %666, align 4
+  %668 = zext i32 %667 to i64
+  %669 = xor i64 %665, %668
+  %670 = xor i64 %669, %664
+  %671 = mul i64 %670, -7046029254386353131
+  %672 = lshr i64 %671, 32
   %indvars.iv.next.i.i.i.i.i.i.i.6 = or disjoint i64 %indvars.iv.i.i.i.i.i.i.i, 7
-  %664 = getelementptr i32, ptr %609, i64 %indvars.iv.next.i.i.i.i.i.i.i.6
-  %665 = load i32, ptr %664, align 4
-  %666 = zext i32 %665 to i64
-  %667 = xor i64 %663, %666
-  %668 = xor i64 %667, %662
-  %669 = mul i64 %668, -7046029254386353131
-  %670 = lshr i64 %669, 32
-  %671 = xor i64 %670, %669
+  %673 = getelementptr i32, ptr %618, i64 %indvars.iv.next.i.i.i.i.i.i.i.6
+  %674 = load i32, ptr %673, align 4
+  %675 = zext i32 %674 to i64
+  %676 = xor i64 %672, %675
+  %677 = xor i64 %676, %671
+  %678 = mul i64 %677, -7046029254386353131
+  %679 = lshr i64 %678, 32
+  %680 = xor i64 %679, %678
   %indvars.iv.next.i.i.i.i.i.i.i.7 = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i, 8
   %niter.next.7 = add i64 %niter, 8
   %niter.ncmp.7 = icmp eq i64 %niter.next.7, %unroll_iter
   br i1 %niter.ncmp.7, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", label %forbody.i.i.i.i.i.i.i
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa": ; preds = %forbody.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i
-  %.lcssa163.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %671, %forbody.i.i.i.i.i.i.i ]
+  %.lcssa159.ph = phi i64 [ poison, %forbody.preheader.i.i.i.i.i.i.i ], [ %680, %forbody.i.i.i.i.i.i.i ]
   %indvars.iv.i.i.i.i.i.i.i.unr = phi i64 [ 0, %forbody.preheader.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.i.7, %forbody.i.i.i.i.i.i.i ]
-  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %671, %forbody.i.i.i.i.i.i.i ]
+  %hash.19.i.i.i.i.i.i.i.unr = phi i64 [ %hash.0.i.i.i.i.i.i.i, %forbody.preheader.i.i.i.i.i.i.i ], [ %680, %forbody.i.i.i.i.i.i.i ]
   %lcmp.mod.not = icmp eq i64 %xtraiter, 0
   br i1 %lcmp.mod.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil
 
 forbody.i.i.i.i.i.i.i.epil:                       ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.epil
   %indvars.iv.i.i.i.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i.i.i.i.i.i.i.epil, %forbody.i.i.i.i.i.i.i.epil ], [ %indvars.iv.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %678, %forbody.i.i.i.i.i.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
+  %hash.19.i.i.i.i.i.i.i.epil = phi i64 [ %687, %forbody.i.i.i.i.i.i.i.epil ], [ %hash.19.i.i.i.i.i.i.i.unr, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
   %epil.iter = phi i64 [ %epil.iter.next, %forbody.i.i.i.i.i.i.i.epil ], [ 0, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ]
-  %672 = getelementptr i32, ptr %609, i64 %indvars.iv.i.i.i.i.i.i.i.epil
-  %673 = load i32, ptr %672, align 4
-  %674 = zext i32 %673 to i64
-  %675 = xor i64 %hash.19.i.i.i.i.i.i.i.epil, %674
-  %676 = mul i64 %675, -7046029254386353131
-  %677 = lshr i64 %676, 32
-  %678 = xor i64 %677, %676
+  %681 = getelementptr i32, ptr %618, i64 %indvars.iv.i.i.i.i.i.i.i.epil
+  %682 = load i32, ptr %681, align 4
+  %683 = zext i32 %682 to i64
+  %684 = xor i64 %hash.19.i.i.i.i.i.i.i.epil, %683
+  %685 = mul i64 %684, -7046029254386353131
+  %686 = lshr i64 %685, 32
+  %687 = xor i64 %686, %685
   %indvars.iv.next.i.i.i.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.epil, 1
   %epil.iter.next = add i64 %epil.iter, 1
   %epil.iter.cmp.not = icmp eq i64 %epil.iter.next, %xtraiter
   br i1 %epil.iter.cmp.not, label %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", label %forbody.i.i.i.i.i.i.i.epil, !llvm.loop !128
 
 "$PagePool.prefix_hash.exit.i.i.i.i.i.i":         ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa", %forbody.i.i.i.i.i.i.i.epil, %merge.i.i.i.i.i.i.i
-  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ %.lcssa163.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %678, %forbody.i.i.i.i.i.i.i.epil ]
-  %679 = load i64, ptr %559, align 8
-  %680 = and i64 %679, %hash.1.lcssa.i.i.i.i.i.i.i
-  %.val14.i.i.i.i.i.i.i = load i32, ptr %560, align 4
-  %.val15.i.i.i.i.i.i.i = load ptr, ptr %561, align 8
-  %681 = add i32 %.val14.i.i.i.i.i.i.i, -1
-  %682 = sext i32 %681 to i64
-  %683 = and i64 %680, %682
-  %684 = getelementptr i32, ptr %.val15.i.i.i.i.i.i.i, i64 %683
-  %page.018.i.i.i.i.i.i.i = load i32, ptr %684, align 4
+  %hash.1.lcssa.i.i.i.i.i.i.i = phi i64 [ %hash.0.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i ], [ %.lcssa159.ph, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i.loopexit.unr-lcssa" ], [ %687, %forbody.i.i.i.i.i.i.i.epil ]
+  %688 = load i64, ptr %568, align 8
+  %689 = and i64 %688, %hash.1.lcssa.i.i.i.i.i.i.i
+  %.val14.i.i.i.i.i.i.i = load i32, ptr %569, align 4
+  %.val15.i.i.i.i.i.i.i = load ptr, ptr %570, align 8
+  %690 = add i32 %.val14.i.i.i.i.i.i.i, -1
+  %691 = sext i32 %690 to i64
+  %692 = and i64 %689, %691
+  %693 = getelementptr i32, ptr %.val15.i.i.i.i.i.i.i, i64 %692
+  %page.018.i.i.i.i.i.i.i = load i32, ptr %693, align 4
   %.not19.i.i.i.i.i.i.i = icmp eq i32 %page.018.i.i.i.i.i.i.i, -1
   br i1 %.not19.i.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %whilebody.lr.ph.i.i.i.i.i.i.i
 
 whilebody.lr.ph.i.i.i.i.i.i.i:                    ; preds = %"$PagePool.prefix_hash.exit.i.i.i.i.i.i"
-  %.val.i4.i.i.i.i.i.i = load ptr, ptr %557, align 8
-  %685 = sext i32 %613 to i64
-  %686 = shl nsw i64 %685, 2
+  %.val.i4.i.i.i.i.i.i = load ptr, ptr %566, align 8
+  %694 = sext i32 %622 to i64
+  %695 = shl nsw i64 %694, 2
   br label %whilebody.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i:                          ; preds = %merge2.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i
   %page.020.i.i.i.i.i.i.i = phi i32 [ %page.018.i.i.i.i.i.i.i, %whilebody.lr.ph.i.i.i.i.i.i.i ], [ %page.0.i.i.i.i.i.i.i, %merge2.i.i.i.i.i.i.i ]
-  %687 = sext i32 %page.020.i.i.i.i.i.i.i to i64
-  %688 = getelementptr %12, ptr %.val.i4.i.i.i.i.i.i, i64 %687
-  %689 = getelementptr i8, ptr %688, i64 32
-  %690 = load i64, ptr %689, align 8
-  %691 = icmp eq i64 %690, %680
-  br i1 %691, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
+  %696 = sext i32 %page.020.i.i.i.i.i.i.i to i64
+  %697 = getelementptr %12, ptr %.val.i4.i.i.i.i.i.i, i64 %696
+  %698 = getelementptr i8, ptr %697, i64 32
+  %699 = load i64, ptr %698, align 8
+  %700 = icmp eq i64 %699, %689
+  br i1 %700, label %and.lhs.true3.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
 and.lhs.true.i.i.i.i.i.i.i:                       ; preds = %and.lhs.true3.i.i.i.i.i.i.i
-  %.val17.i.i.i.i.i.i.i = load ptr, ptr %562, align 8
-  %692 = mul nsw i64 %687, %685
-  %693 = getelementptr i32, ptr %.val17.i.i.i.i.i.i.i, i64 %692
-  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr %693, ptr readonly %609, i64 %686)
-  %694 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
-  br i1 %694, label %merge3.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
+  %.val17.i.i.i.i.i.i.i = load ptr, ptr %571, align 8
+  %701 = mul nsw i64 %696, %694
+  %702 = getelementptr i32, ptr %.val17.i.i.i.i.i.i.i, i64 %701
+  %bcmp.i.i.i.i.i.i.i = call i32 @bcmp(ptr %702, ptr readonly %618, i64 %695)
+  %703 = icmp eq i32 %bcmp.i.i.i.i.i.i.i, 0
+  br i1 %703, label %merge3.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
 and.lhs.true3.i.i.i.i.i.i.i:                      ; preds = %whilebody.i.i.i.i.i.i.i
-  %695 = getelementptr i8, ptr %688, i64 8
-  %696 = load i32, ptr %695, align 4
-  %697 = icmp eq i32 %696, %parent.026.i.i.i.i.i
-  br i1 %697, label %and.lhs.true.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
+  %704 = getelementptr i8, ptr %697, i64 8
+  %705 = load i32, ptr %704, align 4
+  %706 = icmp eq i32 %705, %parent.026.i.i.i.i.i
+  br i1 %706, label %and.lhs.true.i.i.i.i.i.i.i, label %merge2.i.i.i.i.i.i.i
 
 merge2.i.i.i.i.i.i.i:                             ; preds = %and.lhs.true3.i.i.i.i.i.i.i, %and.lhs.true.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i
-  %698 = getelementptr i8, ptr %688, i64 24
-  %page.0.i.i.i.i.i.i.i = load i32, ptr %698, align 4
+  %707 = getelementptr i8, ptr %697, i64 24
+  %page.0.i.i.i.i.i.i.i = load i32, ptr %707, align 4
   %.not.i5.i.i.i.i.i.i = icmp eq i32 %page.0.i.i.i.i.i.i.i, -1
   br i1 %.not.i5.i.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %whilebody.i.i.i.i.i.i.i
 
 merge3.i.i.i.i.i:                                 ; preds = %and.lhs.true.i.i.i.i.i.i.i
-  %699 = getelementptr i32, ptr %587, i64 %indvars.iv.i.i.i.i.i
-  store i32 %page.020.i.i.i.i.i.i.i, ptr %699, align 4
+  %708 = getelementptr i32, ptr %596, i64 %indvars.iv.i.i.i.i.i
+  store i32 %page.020.i.i.i.i.i.i.i, ptr %708, align 4
   %indvars.iv.next.i.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i.i, 1
   %exitcond.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i.i, %wide.trip.count.i.i.i.i.i
   br i1 %exitcond.not.i.i.i.i.i, label %"$Scheduler.find_prefix.exit.i.i.i.i", label %forbody.i.i.i.i.i
 
-"$Scheduler.find_prefix.exit.i.i.i.i":            ; preds = %merge3.i.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", %merge2.i.i.i.i.i.i.i, %merge.i.i17.i.i.i, %and.lhs.true.i.i28.i.i.i, %or.lhs.false1.i.i.i.i.i, %merge.i.i87.i.i
-  %common.ret.op.i.i18.i.i.i = phi i32 [ 0, %and.lhs.true.i.i28.i.i.i ], [ 0, %or.lhs.false1.i.i.i.i.i ], [ 0, %merge.i.i87.i.i ], [ %602, %merge.i.i17.i.i.i ], [ %606, %merge2.i.i.i.i.i.i.i ], [ %606, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i" ], [ %602, %merge3.i.i.i.i.i ]
-  %700 = getelementptr i8, ptr %581, i64 24
-  %701 = load i64, ptr %700, align 8
-  %702 = trunc i64 %701 to i32
-  %.val.i19.i.i.i = load i32, ptr %556, align 4
-  %703 = add i32 %.val.i19.i.i.i, -1
-  %704 = add i32 %703, %702
-  %705 = sdiv i32 %704, %.val.i19.i.i.i
-  %706 = sub i32 %705, %common.ret.op.i.i18.i.i.i
-  %.val30.i.i.i.i = load i32, ptr %563, align 4
-  %.val31.i.i.i.i = load i32, ptr %564, align 4
-  %707 = add i32 %.val31.i.i.i.i, %.val30.i.i.i.i
-  %708 = icmp sgt i32 %common.ret.op.i.i18.i.i.i, 0
-  br i1 %708, label %forbody.lr.ph.i33.i.i.i.i, label %"$Scheduler.count_cached.exit.i.i.i.i"
+"$Scheduler.find_prefix.exit.i.i.i.i":            ; preds = %merge3.i.i.i.i.i, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i", %merge2.i.i.i.i.i.i.i, %merge.i.i17.i.i.i, %and.lhs.true.i.i29.i.i.i, %or.lhs.false1.i.i.i.i.i, %merge.i.i88.i.i
+  %common.ret.op.i.i18.i.i.i = phi i32 [ 0, %and.lhs.true.i.i29.i.i.i ], [ 0, %or.lhs.false1.i.i.i.i.i ], [ 0, %merge.i.i88.i.i ], [ %611, %merge.i.i17.i.i.i ], [ %615, %merge2.i.i.i.i.i.i.i ], [ %615, %"$PagePool.prefix_hash.exit.i.i.i.i.i.i" ], [ %611, %merge3.i.i.i.i.i ]
+  %709 = getelementptr i8, ptr %590, i64 24
+  %710 = load i64, ptr %709, align 8
+  %711 = trunc i64 %710 to i32
+  %.val.i19.i.i.i = load i32, ptr %565, align 4
+  %712 = add i32 %.val.i19.i.i.i, -1
+  %713 = add i32 %712, %711
+  %714 = sdiv i32 %713, %.val.i19.i.i.i
+  %715 = sub i32 %714, %common.ret.op.i.i18.i.i.i
+  %.val30.i.i.i.i = load i32, ptr %572, align 4
+  %.val31.i.i.i.i = load i32, ptr %573, align 4
+  %716 = add i32 %.val31.i.i.i.i, %.val30.i.i.i.i
+  %717 = icmp sgt i32 %common.ret.op.i.i18.i.i.i, 0
+  br i1 %717, label %forbody.lr.ph.i33.i.i.i.i, label %"$Scheduler.count_cached.exit.i.i.i.i"
 
 forbody.lr.ph.i33.i.i.i.i:                        ; preds = %"$Scheduler.find_prefix.exit.i.i.i.i"
-  %.val.i34.i.i.i.i = load ptr, ptr %557, align 8
+  %.val.i34.i.i.i.i = load ptr, ptr %566, align 8
   %wide.trip.count.i35.i.i.i.i = zext nneg i32 %common.ret.op.i.i18.i.i.i to i64
-  %xtraiter182 = and i64 %wide.trip.count.i35.i.i.i.i, 3
-  %709 = icmp ult i32 %common.ret.op.i.i18.i.i.i, 4
-  br i1 %709, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i33.i.i.i.i.new
+  %xtraiter178 = and i64 %wide.trip.count.i35.i.i.i.i, 3
+  %718 = icmp ult i32 %common.ret.op.i.i18.i.i.i, 4
+  br i1 %718, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.lr.ph.i33.i.i.i.i.new
 
 forbody.lr.ph.i33.i.i.i.i.new:                    ; preds = %forbody.lr.ph.i33.i.i.i.i
-  %unroll_iter186 = and i64 %wide.trip.count.i35.i.i.i.i, 2147483644
+  %unroll_iter182 = and i64 %wide.trip.count.i35.i.i.i.i, 2147483644
   br label %forbody.i36.i.i.i.i
 
 forbody.i36.i.i.i.i:                              ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3", %forbody.lr.ph.i33.i.i.i.i.new
   %indvars.iv.i37.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %indvars.iv.next.i38.i.i.i.i.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %count.05.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %753, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %niter187 = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %niter187.next.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %710 = getelementptr i32, ptr %587, i64 %indvars.iv.i37.i.i.i.i
-  %711 = load i32, ptr %710, align 4
-  %712 = sext i32 %711 to i64
-  %713 = getelementptr %12, ptr %.val.i34.i.i.i.i, i64 %712
-  %714 = getelementptr i8, ptr %713, i64 4
-  %715 = load i8, ptr %714, align 1
-  %716 = trunc i8 %715 to i1
-  br i1 %716, label %"$PagePool.is_cached.exit.i.i.i.i.i", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
+  %count.05.i.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %762, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
+  %niter183 = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i.new ], [ %niter183.next.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
+  %719 = getelementptr i32, ptr %596, i64 %indvars.iv.i37.i.i.i.i
+  %720 = load i32, ptr %719, align 4
+  %721 = sext i32 %720 to i64
+  %722 = getelementptr %12, ptr %.val.i34.i.i.i.i, i64 %721
+  %723 = getelementptr i8, ptr %722, i64 4
+  %724 = load i8, ptr %723, align 1
+  %725 = trunc i8 %724 to i1
+  br i1 %725, label %"$PagePool.is_cached.exit.i.i.i.i.i", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
 
 "$PagePool.is_cached.exit.i.i.i.i.i":             ; preds = %forbody.i36.i.i.i.i
-  %717 = load i32, ptr %713, align 4
-  %.fr.i.i.i.i.i = freeze i32 %717
-  %718 = icmp eq i32 %.fr.i.i.i.i.i, 0
-  %719 = zext i1 %718 to i32
-  %spec.select.i.i.i.i.i = add i32 %count.05.i.i.i.i.i, %719
+  %726 = load i32, ptr %722, align 4
+  %.fr.i.i.i.i.i = freeze i32 %726
+  %727 = icmp eq i32 %.fr.i.i.i.i.i, 0
+  %728 = zext i1 %727 to i32
+  %spec.select.i.i.i.i.i = add i32 %count.05.i.i.i.i.i, %728
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i":      ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i", %forbody.i36.i.i.i.i
-  %720 = phi i32 [ %count.05.i.i.i.i.i, %forbody.i36.i.i.i.i ], [ %spec.select.i.i.i.i.i, %"$PagePool.is_cached.exit.i.i.i.i.i" ]
+  %729 = phi i32 [ %count.05.i.i.i.i.i, %forbody.i36.i.i.i.i ], [ %spec.select.i.i.i.i.i, %"$PagePool.is_cached.exit.i.i.i.i.i" ]
   %indvars.iv.next.i38.i.i.i.i = or disjoint i64 %indvars.iv.i37.i.i.i.i, 1
-  %721 = getelementptr i32, ptr %587, i64 %indvars.iv.next.i38.i.i.i.i
-  %722 = load i32, ptr %721, align 4
-  %723 = sext i32 %722 to i64
-  %724 = getelementptr %12, ptr %.val.i34.i.i.i.i, i64 %723
-  %725 = getelementptr i8, ptr %724, i64 4
-  %726 = load i8, ptr %725, align 1
-  %727 = trunc i8 %726 to i1
-  br i1 %727, label %"$PagePool.is_cached.exit.i.i.i.i.i.1", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
+  %730 = getelementptr i32, ptr %596, i64 %indvars.iv.next.i38.i.i.i.i
+  %731 = load i32, ptr %730, align 4
+  %732 = sext i32 %731 to i64
+  %733 = getelementptr %12, ptr %.val.i34.i.i.i.i, i64 %732
+  %734 = getelementptr i8, ptr %733, i64 4
+  %735 = load i8, ptr %734, align 1
+  %736 = trunc i8 %735 to i1
+  br i1 %736, label %"$PagePool.is_cached.exit.i.i.i.i.i.1", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.1":           ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
-  %728 = load i32, ptr %724, align 4
-  %.fr.i.i.i.i.i.1 = freeze i32 %728
-  %729 = icmp eq i32 %.fr.i.i.i.i.i.1, 0
-  %730 = zext i1 %729 to i32
-  %spec.select.i.i.i.i.i.1 = add i32 %720, %730
+  %737 = load i32, ptr %733, align 4
+  %.fr.i.i.i.i.i.1 = freeze i32 %737
+  %738 = icmp eq i32 %.fr.i.i.i.i.i.1, 0
+  %739 = zext i1 %738 to i32
+  %spec.select.i.i.i.i.i.1 = add i32 %729, %739
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.1":    ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.1", %"$PagePool.is_cached.exit.thread.i.i.i.i.i"
-  %731 = phi i32 [ %720, %"$PagePool.is_cached.exit.thread.i.i.i.i.i" ], [ %spec.select.i.i.i.i.i.1, %"$PagePool.is_cached.exit.i.i.i.i.i.1" ]
+  %740 = phi i32 [ %729, %"$PagePool.is_cached.exit.thread.i.i.i.i.i" ], [ %spec.select.i.i.i.i.i.1, %"$PagePool.is_cached.exit.i.i.i.i.i.1" ]
   %indvars.iv.next.i38.i.i.i.i.1 = or disjoint i64 %indvars.iv.i37.i.i.i.i, 2
-  %732 = getelementptr i32, ptr %587, i64 %indvars.iv.next.i38.i.i.i.i.1
-  %733 = load i32, ptr %732, align 4
-  %734 = sext i32 %733 to i64
-  %735 = getelementptr %12, ptr %.val.i34.i.i.i.i, i64 %734
-  %736 = getelementptr i8, ptr %735, i64 4
-  %737 = load i8, ptr %736, align 1
-  %738 = trunc i8 %737 to i1
-  br i1 %738, label %"$PagePool.is_cached.exit.i.i.i.i.i.2", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
+  %741 = getelementptr i32, ptr %596, i64 %indvars.iv.next.i38.i.i.i.i.1
+  %742 = load i32, ptr %741, align 4
+  %743 = sext i32 %742 to i64
+  %744 = getelementptr %12, ptr %.val.i34.i.i.i.i, i64 %743
+  %745 = getelementptr i8, ptr %744, i64 4
+  %746 = load i8, ptr %745, align 1
+  %747 = trunc i8 %746 to i1
+  br i1 %747, label %"$PagePool.is_cached.exit.i.i.i.i.i.2", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.2":           ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
-  %739 = load i32, ptr %735, align 4
-  %.fr.i.i.i.i.i.2 = freeze i32 %739
-  %740 = icmp eq i32 %.fr.i.i.i.i.i.2, 0
-  %741 = zext i1 %740 to i32
-  %spec.select.i.i.i.i.i.2 = add i32 %731, %741
+  %748 = load i32, ptr %744, align 4
+  %.fr.i.i.i.i.i.2 = freeze i32 %748
+  %749 = icmp eq i32 %.fr.i.i.i.i.i.2, 0
+  %750 = zext i1 %749 to i32
+  %spec.select.i.i.i.i.i.2 = add i32 %740, %750
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.2":    ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.2", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1"
-  %742 = phi i32 [ %731, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1" ], [ %spec.select.i.i.i.i.i.2, %"$PagePool.is_cached.exit.i.i.i.i.i.2" ]
+  %751 = phi i32 [ %740, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.1" ], [ %spec.select.i.i.i.i.i.2, %"$PagePool.is_cached.exit.i.i.i.i.i.2" ]
   %indvars.iv.next.i38.i.i.i.i.2 = or disjoint i64 %indvars.iv.i37.i.i.i.i, 3
-  %743 = getelementptr i32, ptr %587, i64 %indvars.iv.next.i38.i.i.i.i.2
-  %744 = load i32, ptr %743, align 4
-  %745 = sext i32 %744 to i64
-  %746 = getelementptr %12, ptr %.val.i34.i.i.i.i, i64 %745
-  %747 = getelementptr i8, ptr %746, i64 4
-  %748 = load i8, ptr %747, align 1
-  %749 = trunc i8 %748 to i1
-  br i1 %749, label %"$PagePool.is_cached.exit.i.i.i.i.i.3", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3"
+  %752 = getelementptr i32, ptr %596, i64 %indvars.iv.next.i38.i.i.i.i.2
+  %753 = load i32, ptr %752, align 4
+  %754 = sext i32 %753 to i64
+  %755 = getelementptr %12, ptr %.val.i34.i.i.i.i, i64 %754
+  %756 = getelementptr i8, ptr %755, i64 4
+  %757 = load i8, ptr %756, align 1
+  %758 = trunc i8 %757 to i1
+  br i1 %758, label %"$PagePool.is_cached.exit.i.i.i.i.i.3", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.3":           ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
-  %750 = load i32, ptr %746, align 4
-  %.fr.i.i.i.i.i.3 = freeze i32 %750
-  %751 = icmp eq i32 %.fr.i.i.i.i.i.3, 0
-  %752 = zext i1 %751 to i32
-  %spec.select.i.i.i.i.i.3 = add i32 %742, %752
+  %759 = load i32, ptr %755, align 4
+  %.fr.i.i.i.i.i.3 = freeze i32 %759
+  %760 = icmp eq i32 %.fr.i.i.i.i.i.3, 0
+  %761 = zext i1 %760 to i32
+  %spec.select.i.i.i.i.i.3 = add i32 %751, %761
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.3":    ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.3", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2"
-  %753 = phi i32 [ %742, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2" ], [ %spec.select.i.i.i.i.i.3, %"$PagePool.is_cached.exit.i.i.i.i.i.3" ]
+  %762 = phi i32 [ %751, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.2" ], [ %spec.select.i.i.i.i.i.3, %"$PagePool.is_cached.exit.i.i.i.i.i.3" ]
   %indvars.iv.next.i38.i.i.i.i.3 = add nuw nsw i64 %indvars.iv.i37.i.i.i.i, 4
-  %niter187.next.3 = add i64 %niter187, 4
-  %niter187.ncmp.3 = icmp eq i64 %niter187.next.3, %unroll_iter186
-  br i1 %niter187.ncmp.3, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.i36.i.i.i.i
+  %niter183.next.3 = add i64 %niter183, 4
+  %niter183.ncmp.3 = icmp eq i64 %niter183.next.3, %unroll_iter182
+  br i1 %niter183.ncmp.3, label %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", label %forbody.i36.i.i.i.i
 
 "$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa": ; preds = %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3", %forbody.lr.ph.i33.i.i.i.i
-  %.lcssa167.ph = phi i32 [ poison, %forbody.lr.ph.i33.i.i.i.i ], [ %753, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
+  %.lcssa163.ph = phi i32 [ poison, %forbody.lr.ph.i33.i.i.i.i ], [ %762, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
   %indvars.iv.i37.i.i.i.i.unr = phi i64 [ 0, %forbody.lr.ph.i33.i.i.i.i ], [ %indvars.iv.next.i38.i.i.i.i.3, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %count.05.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i ], [ %753, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
-  %lcmp.mod184.not = icmp eq i64 %xtraiter182, 0
-  br i1 %lcmp.mod184.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i36.i.i.i.i.epil
+  %count.05.i.i.i.i.i.unr = phi i32 [ 0, %forbody.lr.ph.i33.i.i.i.i ], [ %762, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.3" ]
+  %lcmp.mod180.not = icmp eq i64 %xtraiter178, 0
+  br i1 %lcmp.mod180.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i36.i.i.i.i.epil
 
 forbody.i36.i.i.i.i.epil:                         ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
   %indvars.iv.i37.i.i.i.i.epil = phi i64 [ %indvars.iv.next.i38.i.i.i.i.epil, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ %indvars.iv.i37.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
-  %count.05.i.i.i.i.i.epil = phi i32 [ %764, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ %count.05.i.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
-  %epil.iter183 = phi i64 [ %epil.iter183.next, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ 0, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
-  %754 = getelementptr i32, ptr %587, i64 %indvars.iv.i37.i.i.i.i.epil
-  %755 = load i32, ptr %754, align 4
-  %756 = sext i32 %755 to i64
-  %757 = getelementptr %12, ptr %.val.i34.i.i.i.i, i64 %756
-  %758 = getelementptr i8, ptr %757, i64 4
-  %759 = load i8, ptr %758, align 1
-  %760 = trunc i8 %759 to i1
-  br i1 %760, label %"$PagePool.is_cached.exit.i.i.i.i.i.epil", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
+  %count.05.i.i.i.i.i.epil = phi i32 [ %773, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ %count.05.i.i.i.i.i.unr, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
+  %epil.iter179 = phi i64 [ %epil.iter179.next, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ], [ 0, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ]
+  %763 = getelementptr i32, ptr %596, i64 %indvars.iv.i37.i.i.i.i.epil
+  %764 = load i32, ptr %763, align 4
+  %765 = sext i32 %764 to i64
+  %766 = getelementptr %12, ptr %.val.i34.i.i.i.i, i64 %765
+  %767 = getelementptr i8, ptr %766, i64 4
+  %768 = load i8, ptr %767, align 1
+  %769 = trunc i8 %768 to i1
+  br i1 %769, label %"$PagePool.is_cached.exit.i.i.i.i.i.epil", label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
 
 "$PagePool.is_cached.exit.i.i.i.i.i.epil":        ; preds = %forbody.i36.i.i.i.i.epil
-  %761 = load i32, ptr %757, align 4
-  %.fr.i.i.i.i.i.epil = freeze i32 %761
-  %762 = icmp eq i32 %.fr.i.i.i.i.i.epil, 0
-  %763 = zext i1 %762 to i32
-  %spec.select.i.i.i.i.i.epil = add i32 %count.05.i.i.i.i.i.epil, %763
+  %770 = load i32, ptr %766, align 4
+  %.fr.i.i.i.i.i.epil = freeze i32 %770
+  %771 = icmp eq i32 %.fr.i.i.i.i.i.epil, 0
+  %772 = zext i1 %771 to i32
+  %spec.select.i.i.i.i.i.epil = add i32 %count.05.i.i.i.i.i.epil, %772
   br label %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil"
 
 "$PagePool.is_cached.exit.thread.i.i.i.i.i.epil": ; preds = %"$PagePool.is_cached.exit.i.i.i.i.i.epil", %forbody.i36.i.i.i.i.epil
-  %764 = phi i32 [ %count.05.i.i.i.i.i.epil, %forbody.i36.i.i.i.i.epil ], [ %spec.select.i.i.i.i.i.epil, %"$PagePool.is_cached.exit.i.i.i.i.i.epil" ]
+  %773 = phi i32 [ %count.05.i.i.i.i.i.epil, %forbody.i36.i.i.i.i.epil ], [ %spec.select.i.i.i.i.i.epil, %"$PagePool.is_cached.exit.i.i.i.i.i.epil" ]
   %indvars.iv.next.i38.i.i.i.i.epil = add nuw nsw i64 %indvars.iv.i37.i.i.i.i.epil, 1
-  %epil.iter183.next = add i64 %epil.iter183, 1
-  %epil.iter183.cmp.not = icmp eq i64 %epil.iter183.next, %xtraiter182
-  br i1 %epil.iter183.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i36.i.i.i.i.epil, !llvm.loop !129
+  %epil.iter179.next = add i64 %epil.iter179, 1
+  %epil.iter179.cmp.not = icmp eq i64 %epil.iter179.next, %xtraiter178
+  br i1 %epil.iter179.cmp.not, label %"$Scheduler.count_cached.exit.i.i.i.i", label %forbody.i36.i.i.i.i.epil, !llvm.loop !129
 
 "$Scheduler.count_cached.exit.i.i.i.i":           ; preds = %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa", %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil", %"$Scheduler.find_prefix.exit.i.i.i.i"
-  %count.0.lcssa.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i" ], [ %.lcssa167.ph, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %764, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ]
-  %765 = sub i32 %707, %count.0.lcssa.i.i.i.i.i
-  %766 = icmp sgt i32 %706, %765
-  br i1 %766, label %then2.i.i.i.i, label %merge1.i.i89.i.i
+  %count.0.lcssa.i.i.i.i.i = phi i32 [ 0, %"$Scheduler.find_prefix.exit.i.i.i.i" ], [ %.lcssa163.ph, %"$Scheduler.count_cached.exit.i.i.i.i.loopexit.unr-lcssa" ], [ %773, %"$PagePool.is_cached.exit.thread.i.i.i.i.i.epil" ]
+  %774 = sub i32 %716, %count.0.lcssa.i.i.i.i.i
+  %775 = icmp sgt i32 %715, %774
+  br i1 %775, label %then2.i.i.i.i, label %merge1.i.i90.i.i
 
 then2.i.i.i.i:                                    ; preds = %"$Scheduler.count_cached.exit.i.i.i.i"
-  %767 = getelementptr i8, ptr %581, i64 128
-  %768 = load i64, ptr %554, align 8
-  store i64 %768, ptr %767, align 8
+  %776 = getelementptr i8, ptr %590, i64 128
+  %777 = load i64, ptr %563, align 8
+  store i64 %777, ptr %776, align 8
   br label %merge1.i.i
 
-merge1.i.i89.i.i:                                 ; preds = %"$Scheduler.count_cached.exit.i.i.i.i"
-  %769 = load i64, ptr %552, align 8
-  %770 = add i64 %769, -1
-  store i64 %770, ptr %552, align 8
-  %771 = load ptr, ptr %565, align 8
-  %772 = getelementptr i32, ptr %771, i64 %770
-  %773 = load i32, ptr %772, align 4
-  %774 = getelementptr i8, ptr %581, i64 100
-  store i32 %773, ptr %774, align 4
-  %775 = load i64, ptr %548, align 8
-  %776 = icmp sgt i64 %775, 0
-  br i1 %776, label %forbody.lr.ph.i.i.i.i.i.i.i, label %"$remove.exit.i.i.i.i.i"
+merge1.i.i90.i.i:                                 ; preds = %"$Scheduler.count_cached.exit.i.i.i.i"
+  %778 = load i64, ptr %561, align 8
+  %779 = add i64 %778, -1
+  store i64 %779, ptr %561, align 8
+  %780 = load ptr, ptr %574, align 8
+  %781 = getelementptr i32, ptr %780, i64 %779
+  %782 = load i32, ptr %781, align 4
+  %783 = getelementptr i8, ptr %590, i64 100
+  store i32 %782, ptr %783, align 4
+  %784 = load i64, ptr %557, align 8
+  %785 = icmp sgt i64 %784, 0
+  br i1 %785, label %forbody.lr.ph.i.i.i.i.i.i.i, label %"$remove.exit.i.i.i.i.i"
 
-forbody.lr.ph.i.i.i.i.i.i.i:                      ; preds = %merge1.i.i89.i.i
-  %777 = load ptr, ptr %547, align 8
+forbody.lr.ph.i.i.i.i.i.i.i:                      ; preds = %merge1.i.i90.i.i
+  %786 = load ptr, ptr %556, align 8
   br label %forbody.i.i.i43.i.i.i.i
 
 forbody.i.i.i43.i.i.i.i:                          ; preds = %merge1.i.i.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i.i
-  %i.06.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.i ], [ %781, %merge1.i.i.i.i.i.i.i ]
-  %778 = getelementptr ptr, ptr %777, i64 %i.06.i.i.i.i.i.i.i
-  %779 = load ptr, ptr %778, align 8
-  %780 = icmp eq ptr %779, %581
-  br i1 %780, label %merge.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i.i
+  %i.06.i.i.i.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i.i ], [ %790, %merge1.i.i.i.i.i.i.i ]
+  %787 = getelementptr ptr, ptr %786, i64 %i.06.i.i.i.i.i.i.i
+  %788 = load ptr, ptr %787, align 8
+  %789 = icmp eq ptr %788, %590
+  br i1 %789, label %merge.i.i.i.i.i.i, label %merge1.i.i.i.i.i.i.i
 
 merge1.i.i.i.i.i.i.i:                             ; preds = %forbody.i.i.i43.i.i.i.i
-  %781 = add nuw nsw i64 %i.06.i.i.i.i.i.i.i, 1
-  %exitcond.not.i.i.i44.i.i.i.i = icmp eq i64 %781, %775
+  %790 = add nuw nsw i64 %i.06.i.i.i.i.i.i.i, 1
+  %exitcond.not.i.i.i44.i.i.i.i = icmp eq i64 %790, %784
   br i1 %exitcond.not.i.i.i44.i.i.i.i, label %"$remove.exit.i.i.i.i.i", label %forbody.i.i.i43.i.i.i.i
 
 merge.i.i.i.i.i.i:                                ; preds = %forbody.i.i.i43.i.i.i.i
-  %782 = getelementptr ptr, ptr %777, i64 %i.06.i.i.i.i.i.i.i
-  %783 = getelementptr i8, ptr %782, i64 8
-  %784 = xor i64 %i.06.i.i.i.i.i.i.i, -1
-  %785 = add nsw i64 %775, %784
-  %786 = shl i64 %785, 3
-  call void @llvm.memmove.p0.p0.i64(ptr nonnull align 1 %782, ptr align 1 %783, i64 %786, i1 false)
-  %787 = load i64, ptr %548, align 8
-  %788 = add i64 %787, -1
-  store i64 %788, ptr %548, align 8
+  %791 = getelementptr ptr, ptr %786, i64 %i.06.i.i.i.i.i.i.i
+  %792 = getelementptr i8, ptr %791, i64 8
+  %793 = xor i64 %i.06.i.i.i.i.i.i.i, -1
+  %794 = add nsw i64 %784, %793
+  %795 = shl i64 %794, 3
+  call void @llvm.memmove.p0.p0.i64(ptr nonnull align 1 %791, ptr align 1 %792, i64 %795, i1 false)
+  %796 = load i64, ptr %557, align 8
+  %797 = add i64 %796, -1
+  store i64 %797, ptr %557, align 8
   br label %"$remove.exit.i.i.i.i.i"
 
-"$remove.exit.i.i.i.i.i":                         ; preds = %merge1.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i, %merge1.i.i89.i.i
-  %789 = getelementptr i8, ptr %581, i64 12
-  %790 = load i32, ptr %789, align 4
-  %791 = icmp eq i32 %790, 2
-  br i1 %791, label %then.i.i.i104.i.i, label %merge.i40.i.i.i.i
+"$remove.exit.i.i.i.i.i":                         ; preds = %merge1.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i, %merge1.i.i90.i.i
+  %798 = getelementptr i8, ptr %590, i64 12
+  %799 = load i32, ptr %798, align 4
+  %800 = icmp eq i32 %799, 2
+  br i1 %800, label %then.i.i.i104.i.i, label %merge.i40.i.i.i.i
 
 then.i.i.i104.i.i:                                ; preds = %"$remove.exit.i.i.i.i.i"
-  %792 = load i32, ptr %566, align 4
-  %793 = add i32 %792, -1
-  store i32 %793, ptr %566, align 4
-  %794 = getelementptr i8, ptr %581, i64 52
-  %795 = load i32, ptr %794, align 4
-  %796 = icmp sgt i32 %795, 0
-  br i1 %796, label %then2.i.i.i.i.i, label %merge.i40.i.i.i.i
+  %801 = load i32, ptr %575, align 4
+  %802 = add i32 %801, -1
+  store i32 %802, ptr %575, align 4
+  %803 = getelementptr i8, ptr %590, i64 52
+  %804 = load i32, ptr %803, align 4
+  %805 = icmp sgt i32 %804, 0
+  br i1 %805, label %then2.i.i.i.i.i, label %merge.i40.i.i.i.i
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i104.i.i
-  %797 = load ptr, ptr %567, align 8
-  %798 = load i64, ptr %568, align 8
-  %799 = getelementptr ptr, ptr %797, i64 %798
-  store ptr %581, ptr %799, align 8
-  %800 = load i64, ptr %568, align 8
-  %801 = add i64 %800, 1
-  store i64 %801, ptr %568, align 8
+  %806 = load ptr, ptr %576, align 8
+  %807 = load i64, ptr %577, align 8
+  %808 = getelementptr ptr, ptr %806, i64 %807
+  store ptr %590, ptr %808, align 8
+  %809 = load i64, ptr %577, align 8
+  %810 = add i64 %809, 1
+  store i64 %810, ptr %577, align 8
   br label %merge.i40.i.i.i.i
 
 merge.i40.i.i.i.i:                                ; preds = %then2.i.i.i.i.i, %then.i.i.i104.i.i, %"$remove.exit.i.i.i.i.i"
-  %802 = getelementptr i8, ptr %581, i64 184
-  %803 = load float, ptr %802, align 4
-  %804 = fcmp une float %803, 1.000000e+00
-  br i1 %804, label %then5.i.i27.i.i.i, label %or.lhs.false.i.i.i.i.i.i
+  %811 = getelementptr i8, ptr %590, i64 184
+  %812 = load float, ptr %811, align 4
+  %813 = fcmp une float %812, 1.000000e+00
+  br i1 %813, label %then5.i.i27.i.i.i, label %or.lhs.false.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i:                         ; preds = %merge.i40.i.i.i.i
-  %805 = getelementptr i8, ptr %581, i64 188
-  %806 = load float, ptr %805, align 4
-  %807 = fcmp une float %806, 0.000000e+00
-  br i1 %807, label %then5.i.i27.i.i.i, label %"$Sequence.has_penalties.exit.i.i.i.i.i"
+  %814 = getelementptr i8, ptr %590, i64 188
+  %815 = load float, ptr %814, align 4
+  %816 = fcmp une float %815, 0.000000e+00
+  br i1 %816, label %then5.i.i27.i.i.i, label %"$Sequence.has_penalties.exit.i.i.i.i.i"
 
 "$Sequence.has_penalties.exit.i.i.i.i.i":         ; preds = %or.lhs.false.i.i.i.i.i.i
-  %808 = getelementptr i8, ptr %581, i64 192
-  %809 = load float, ptr %808, align 4
-  %810 = fcmp une float %809, 0.000000e+00
-  br i1 %810, label %then5.i.i27.i.i.i, label %merge4.i.i20.i.i.i
+  %817 = getelementptr i8, ptr %590, i64 192
+  %818 = load float, ptr %817, align 4
+  %819 = fcmp une float %818, 0.000000e+00
+  br i1 %819, label %then5.i.i27.i.i.i, label %merge4.i.i20.i.i.i
 
 then5.i.i27.i.i.i:                                ; preds = %"$Sequence.has_penalties.exit.i.i.i.i.i", %or.lhs.false.i.i.i.i.i.i, %merge.i40.i.i.i.i
-  %811 = load ptr, ptr %569, align 8
-  %812 = load i64, ptr %570, align 8
-  %813 = getelementptr ptr, ptr %811, i64 %812
-  store ptr %581, ptr %813, align 8
-  %814 = load i64, ptr %570, align 8
-  %815 = add i64 %814, 1
-  store i64 %815, ptr %570, align 8
+  %820 = load ptr, ptr %578, align 8
+  %821 = load i64, ptr %579, align 8
+  %822 = getelementptr ptr, ptr %820, i64 %821
+  store ptr %590, ptr %822, align 8
+  %823 = load i64, ptr %579, align 8
+  %824 = add i64 %823, 1
+  store i64 %824, ptr %579, align 8
   br label %merge4.i.i20.i.i.i
 
 merge4.i.i20.i.i.i:                               ; preds = %then5.i.i27.i.i.i, %"$Sequence.has_penalties.exit.i.i.i.i.i"
-  %816 = getelementptr i8, ptr %581, i64 560
-  %817 = load i64, ptr %816, align 8
-  %818 = icmp eq i64 %817, 0
-  br i1 %818, label %then8.i.i26.i.i.i, label %merge7.i.i.i.i.i
+  %825 = getelementptr i8, ptr %590, i64 560
+  %826 = load i64, ptr %825, align 8
+  %827 = icmp eq i64 %826, 0
+  br i1 %827, label %then8.i.i26.i.i.i, label %merge7.i.i.i.i.i
 
 then8.i.i26.i.i.i:                                ; preds = %merge4.i.i20.i.i.i
-  %819 = load i64, ptr %571, align 8
-  store i64 %819, ptr %816, align 8
+  %828 = load i64, ptr %580, align 8
+  store i64 %828, ptr %825, align 8
   br label %merge7.i.i.i.i.i
 
 merge7.i.i.i.i.i:                                 ; preds = %then8.i.i26.i.i.i, %merge4.i.i20.i.i.i
-  %820 = getelementptr i8, ptr %581, i64 88
-  store i32 0, ptr %820, align 4
-  store i32 1, ptr %789, align 4
-  %821 = load ptr, ptr %510, align 8
-  %822 = load i64, ptr %74, align 8
-  %823 = getelementptr ptr, ptr %821, i64 %822
-  store ptr %581, ptr %823, align 8
-  %824 = load i64, ptr %74, align 8
-  %825 = add i64 %824, 1
-  store i64 %825, ptr %74, align 8
-  %826 = icmp sgt i64 %824, 0
-  br i1 %826, label %and.lhs.true.lr.ph.i.i.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  %829 = getelementptr i8, ptr %590, i64 88
+  store i32 0, ptr %829, align 4
+  store i32 1, ptr %798, align 4
+  %830 = load ptr, ptr %519, align 8
+  %831 = load i64, ptr %75, align 8
+  %832 = getelementptr ptr, ptr %830, i64 %831
+  store ptr %590, ptr %832, align 8
+  %833 = load i64, ptr %75, align 8
+  %834 = add i64 %833, 1
+  store i64 %834, ptr %75, align 8
+  %835 = icmp sgt i64 %833, 0
+  br i1 %835, label %and.lhs.true.lr.ph.i.i.i.i.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
 
 and.lhs.true.lr.ph.i.i.i.i.i.i:                   ; preds = %merge7.i.i.i.i.i
-  %827 = getelementptr i8, ptr %581, i64 8
+  %836 = getelementptr i8, ptr %590, i64 8
   br label %and.lhs.true.i.i.i.i102.i.i
 
 whilebody.i.i.i.i103.i.i:                         ; preds = %"$Sequence.precedes.exit.i.i.i.i.i.i", %then.i.i.i42.i.i.i.i
-  %828 = getelementptr ptr, ptr %830, i64 %position.013.i.i.i.i.i.i
-  store ptr %833, ptr %828, align 8
-  %829 = icmp ugt i64 %position.013.i.i.i.i.i.i, 1
-  br i1 %829, label %and.lhs.true.i.i.i.i102.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  %837 = getelementptr ptr, ptr %839, i64 %position.013.i.i.i.i.i.i
+  store ptr %842, ptr %837, align 8
+  %838 = icmp ugt i64 %position.013.i.i.i.i.i.i, 1
+  br i1 %838, label %and.lhs.true.i.i.i.i102.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
 
 and.lhs.true.i.i.i.i102.i.i:                      ; preds = %whilebody.i.i.i.i103.i.i, %and.lhs.true.lr.ph.i.i.i.i.i.i
-  %position.013.i.i.i.i.i.i = phi i64 [ %824, %and.lhs.true.lr.ph.i.i.i.i.i.i ], [ %831, %whilebody.i.i.i.i103.i.i ]
-  %830 = load ptr, ptr %510, align 8
-  %831 = add nsw i64 %position.013.i.i.i.i.i.i, -1
-  %832 = getelementptr ptr, ptr %830, i64 %831
-  %833 = load ptr, ptr %832, align 8
-  %834 = load i32, ptr %827, align 4
-  %835 = getelementptr i8, ptr %833, i64 8
-  %836 = load i32, ptr %835, align 4
-  %.not.i.i.i41.i.i.i.i = icmp eq i32 %834, %836
+  %position.013.i.i.i.i.i.i = phi i64 [ %833, %and.lhs.true.lr.ph.i.i.i.i.i.i ], [ %840, %whilebody.i.i.i.i103.i.i ]
+  %839 = load ptr, ptr %519, align 8
+  %840 = add nsw i64 %position.013.i.i.i.i.i.i, -1
+  %841 = getelementptr ptr, ptr %839, i64 %840
+  %842 = load ptr, ptr %841, align 8
+  %843 = load i32, ptr %836, align 4
+  %844 = getelementptr i8, ptr %842, i64 8
+  %845 = load i32, ptr %844, align 4
+  %.not.i.i.i41.i.i.i.i = icmp eq i32 %843, %845
   br i1 %.not.i.i.i41.i.i.i.i, label %"$Sequence.precedes.exit.i.i.i.i.i.i", label %then.i.i.i42.i.i.i.i
 
 then.i.i.i42.i.i.i.i:                             ; preds = %and.lhs.true.i.i.i.i102.i.i
-  %837 = icmp sgt i32 %834, %836
-  br i1 %837, label %whilebody.i.i.i.i103.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  %846 = icmp sgt i32 %843, %845
+  br i1 %846, label %whilebody.i.i.i.i103.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
 
 "$Sequence.precedes.exit.i.i.i.i.i.i":            ; preds = %and.lhs.true.i.i.i.i102.i.i
-  %838 = load i64, ptr %581, align 8
-  %839 = load i64, ptr %833, align 8
-  %840 = icmp ult i64 %838, %839
-  br i1 %840, label %whilebody.i.i.i.i103.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
+  %847 = load i64, ptr %590, align 8
+  %848 = load i64, ptr %842, align 8
+  %849 = icmp ult i64 %847, %848
+  br i1 %849, label %whilebody.i.i.i.i103.i.i, label %"$Scheduler.enter_running.exit.i.i.i.i"
 
 "$Scheduler.enter_running.exit.i.i.i.i":          ; preds = %"$Sequence.precedes.exit.i.i.i.i.i.i", %then.i.i.i42.i.i.i.i, %whilebody.i.i.i.i103.i.i, %merge7.i.i.i.i.i
-  %position.0.lcssa.i.i.i.i.i.i = phi i64 [ %824, %merge7.i.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %then.i.i.i42.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i.i" ], [ 0, %whilebody.i.i.i.i103.i.i ]
-  %841 = load ptr, ptr %510, align 8
-  %842 = getelementptr ptr, ptr %841, i64 %position.0.lcssa.i.i.i.i.i.i
-  store ptr %581, ptr %842, align 8
-  br i1 %708, label %forbody.lr.ph.i45.i.i.i.i, label %merge.thread.i.i.i.i.i
+  %position.0.lcssa.i.i.i.i.i.i = phi i64 [ %833, %merge7.i.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %then.i.i.i42.i.i.i.i ], [ %position.013.i.i.i.i.i.i, %"$Sequence.precedes.exit.i.i.i.i.i.i" ], [ 0, %whilebody.i.i.i.i103.i.i ]
+  %850 = load ptr, ptr %519, align 8
+  %851 = getelementptr ptr, ptr %850, i64 %position.0.lcssa.i.i.i.i.i.i
+  store ptr %590, ptr %851, align 8
+  br i1 %717, label %forbody.lr.ph.i45.i.i.i.i, label %merge.thread.i.i.i.i.i
 
 merge.thread.i.i.i.i.i:                           ; preds = %"$Scheduler.enter_running.exit.i.i.i.i"
-  %843 = getelementptr i8, ptr %581, i64 112
-  store i64 0, ptr %843, align 8
+  %852 = getelementptr i8, ptr %590, i64 112
+  store i64 0, ptr %852, align 8
   br label %"$Scheduler.adopt_prefix.exit.i.i.i.i"
 
 forbody.lr.ph.i45.i.i.i.i:                        ; preds = %"$Scheduler.enter_running.exit.i.i.i.i"
@@ -60917,415 +60999,412 @@ forbody.lr.ph.i45.i.i.i.i:                        ; preds = %"$Scheduler.enter_r
 
 forbody.i47.i.i.i.i:                              ; preds = %"$PagePool.retain.exit.i.i.i.i.i", %forbody.lr.ph.i45.i.i.i.i
   %indvars.iv.i48.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i45.i.i.i.i ], [ %indvars.iv.next.i49.i.i.i.i, %"$PagePool.retain.exit.i.i.i.i.i" ]
-  %844 = getelementptr i32, ptr %587, i64 %indvars.iv.i48.i.i.i.i
-  %845 = load i32, ptr %844, align 4
-  %.val.i.i.i.i101.i.i = load ptr, ptr %557, align 8
-  %846 = sext i32 %845 to i64
-  %847 = getelementptr %12, ptr %.val.i.i.i.i101.i.i, i64 %846
-  %848 = load i32, ptr %847, align 4
-  %849 = icmp eq i32 %848, 0
-  br i1 %849, label %then.i.i.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i"
+  %853 = getelementptr i32, ptr %596, i64 %indvars.iv.i48.i.i.i.i
+  %854 = load i32, ptr %853, align 4
+  %.val.i.i.i.i101.i.i = load ptr, ptr %566, align 8
+  %855 = sext i32 %854 to i64
+  %856 = getelementptr %12, ptr %.val.i.i.i.i101.i.i, i64 %855
+  %857 = load i32, ptr %856, align 4
+  %858 = icmp eq i32 %857, 0
+  br i1 %858, label %then.i.i.i.i.i.i, label %"$PagePool.retain.exit.i.i.i.i.i"
 
 then.i.i.i.i.i.i:                                 ; preds = %forbody.i47.i.i.i.i
-  %850 = getelementptr i8, ptr %847, i64 16
-  %851 = load i32, ptr %850, align 4
-  %852 = icmp eq i32 %851, -1
-  %853 = getelementptr i8, ptr %847, i64 20
-  %854 = load i32, ptr %853, align 4
-  %855 = sext i32 %851 to i64
-  %856 = getelementptr %12, ptr %.val.i.i.i.i101.i.i, i64 %855, i32 6
-  %.sink.i.i.i.i.i.i.i = select i1 %852, ptr %572, ptr %856
-  store i32 %854, ptr %.sink.i.i.i.i.i.i.i, align 4
-  %857 = icmp eq i32 %854, -1
-  %858 = load i32, ptr %850, align 4
-  br i1 %857, label %"$PagePool.remove_cached.exit.i.i.i.i.i.i", label %else4.i.i.i.i.i.i.i
+  %859 = getelementptr i8, ptr %856, i64 16
+  %860 = load i32, ptr %859, align 4
+  %861 = icmp eq i32 %860, -1
+  %862 = getelementptr i8, ptr %856, i64 20
+  %863 = load i32, ptr %862, align 4
+  %864 = sext i32 %860 to i64
+  %865 = getelementptr %12, ptr %.val.i.i.i.i101.i.i, i64 %864, i32 6
+  %.sink.i.i.i.i.i.i.i = select i1 %861, ptr %581, ptr %865
+  store i32 %863, ptr %.sink.i.i.i.i.i.i.i, align 4
+  %866 = icmp eq i32 %863, -1
+  %867 = load i32, ptr %859, align 4
+  br i1 %866, label %"$PagePool.remove_cached.exit.i.i.i.i.i.i", label %else4.i.i.i.i.i.i.i
 
 else4.i.i.i.i.i.i.i:                              ; preds = %then.i.i.i.i.i.i
-  %859 = load ptr, ptr %557, align 8
-  %860 = sext i32 %854 to i64
-  %861 = getelementptr %12, ptr %859, i64 %860, i32 5
+  %868 = load ptr, ptr %566, align 8
+  %869 = sext i32 %863 to i64
+  %870 = getelementptr %12, ptr %868, i64 %869, i32 5
   br label %"$PagePool.remove_cached.exit.i.i.i.i.i.i"
 
 "$PagePool.remove_cached.exit.i.i.i.i.i.i":       ; preds = %else4.i.i.i.i.i.i.i, %then.i.i.i.i.i.i
-  %.sink19.i.i.i.i.i.i.i = phi ptr [ %861, %else4.i.i.i.i.i.i.i ], [ %573, %then.i.i.i.i.i.i ]
-  store i32 %858, ptr %.sink19.i.i.i.i.i.i.i, align 4
-  %862 = load <2 x i32>, ptr %574, align 4
-  %863 = add <2 x i32> %862, <i32 1, i32 -1>
-  store <2 x i32> %863, ptr %574, align 4
-  %.pre.i.i.i.i.i.i = load i32, ptr %847, align 4
+  %.sink19.i.i.i.i.i.i.i = phi ptr [ %870, %else4.i.i.i.i.i.i.i ], [ %582, %then.i.i.i.i.i.i ]
+  store i32 %867, ptr %.sink19.i.i.i.i.i.i.i, align 4
+  %871 = load <2 x i32>, ptr %583, align 4
+  %872 = add <2 x i32> %871, <i32 1, i32 -1>
+  store <2 x i32> %872, ptr %583, align 4
+  %.pre.i.i.i.i.i.i = load i32, ptr %856, align 4
   br label %"$PagePool.retain.exit.i.i.i.i.i"
 
 "$PagePool.retain.exit.i.i.i.i.i":                ; preds = %"$PagePool.remove_cached.exit.i.i.i.i.i.i", %forbody.i47.i.i.i.i
-  %864 = phi i32 [ %848, %forbody.i47.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i.i" ]
-  %865 = add i32 %864, 1
-  store i32 %865, ptr %847, align 4
+  %873 = phi i32 [ %857, %forbody.i47.i.i.i.i ], [ %.pre.i.i.i.i.i.i, %"$PagePool.remove_cached.exit.i.i.i.i.i.i" ]
+  %874 = add i32 %873, 1
+  store i32 %874, ptr %856, align 4
   %indvars.iv.next.i49.i.i.i.i = add nuw nsw i64 %indvars.iv.i48.i.i.i.i, 1
   %exitcond.not.i50.i.i.i.i = icmp eq i64 %indvars.iv.next.i49.i.i.i.i, %wide.trip.count.i46.i.i.i.i
   br i1 %exitcond.not.i50.i.i.i.i, label %forbody3.lr.ph.i.i.i.i.i, label %forbody.i47.i.i.i.i
 
 forbody3.lr.ph.i.i.i.i.i:                         ; preds = %"$PagePool.retain.exit.i.i.i.i.i"
-  %866 = getelementptr i8, ptr %581, i64 112
-  store i64 0, ptr %866, align 8
+  %875 = getelementptr i8, ptr %590, i64 112
+  store i64 0, ptr %875, align 8
   br label %forbody3.i.i.i.i.i
 
 forbody3.i.i.i.i.i:                               ; preds = %forbody3.i.i.i.i.i, %forbody3.lr.ph.i.i.i.i.i
   %indvars.iv26.i.i.i.i.i = phi i64 [ 0, %forbody3.lr.ph.i.i.i.i.i ], [ %indvars.iv.next27.i.i.i.i.i, %forbody3.i.i.i.i.i ]
-  %867 = getelementptr i32, ptr %587, i64 %indvars.iv26.i.i.i.i.i
-  %868 = load i32, ptr %867, align 4
-  %869 = load ptr, ptr %586, align 8
-  %870 = load i64, ptr %866, align 8
-  %871 = getelementptr i32, ptr %869, i64 %870
-  store i32 %868, ptr %871, align 4
-  %872 = load i64, ptr %866, align 8
-  %873 = add i64 %872, 1
-  store i64 %873, ptr %866, align 8
-  %874 = load ptr, ptr %509, align 8
-  %875 = load i32, ptr %774, align 4
-  %876 = getelementptr i8, ptr %874, i64 60
-  %.val.i.i.i52.i.i.i.i = load i32, ptr %876, align 4
-  %877 = getelementptr i8, ptr %874, i64 296
-  %.val3.i.i.i.i.i.i.i = load ptr, ptr %877, align 8
-  %878 = sext i32 %875 to i64
-  %879 = sext i32 %.val.i.i.i52.i.i.i.i to i64
-  %880 = mul nsw i64 %879, %878
-  %881 = getelementptr i32, ptr %.val3.i.i.i.i.i.i.i, i64 %880
-  %sext.i.i.i.i.i.i = shl i64 %872, 32
-  %882 = ashr exact i64 %sext.i.i.i.i.i.i, 30
-  %883 = getelementptr i8, ptr %881, i64 %882
-  store i32 %868, ptr %883, align 4
-  %884 = load i32, ptr %774, align 4
-  %885 = load i32, ptr %575, align 4
-  %886 = call i32 @llvm.smin.i32(i32 %885, i32 %884)
-  store i32 %886, ptr %575, align 4
-  %887 = add i32 %884, 1
-  %888 = load i32, ptr %576, align 4
-  %889 = call i32 @llvm.smax.i32(i32 %887, i32 %888)
-  store i32 %889, ptr %576, align 4
+  %876 = getelementptr i32, ptr %596, i64 %indvars.iv26.i.i.i.i.i
+  %877 = load i32, ptr %876, align 4
+  %878 = load ptr, ptr %595, align 8
+  %879 = load i64, ptr %875, align 8
+  %880 = getelementptr i32, ptr %878, i64 %879
+  store i32 %877, ptr %880, align 4
+  %881 = load i64, ptr %875, align 8
+  %882 = add i64 %881, 1
+  store i64 %882, ptr %875, align 8
+  %883 = load ptr, ptr %518, align 8
+  %884 = load i32, ptr %783, align 4
+  %885 = getelementptr i8, ptr %883, i64 60
+  %.val.i.i.i52.i.i.i.i = load i32, ptr %885, align 4
+  %886 = getelementptr i8, ptr %883, i64 296
+  %.val3.i.i.i.i.i.i.i = load ptr, ptr %886, align 8
+  %887 = sext i32 %884 to i64
+  %888 = sext i32 %.val.i.i.i52.i.i.i.i to i64
+  %889 = mul nsw i64 %888, %887
+  %890 = getelementptr i32, ptr %.val3.i.i.i.i.i.i.i, i64 %889
+  %sext.i.i.i.i.i.i = shl i64 %881, 32
+  %891 = ashr exact i64 %sext.i.i.i.i.i.i, 30
+  %892 = getelementptr i8, ptr %890, i64 %891
+  store i32 %877, ptr %892, align 4
+  %893 = load i32, ptr %783, align 4
+  %894 = load i32, ptr %584, align 4
+  %895 = call i32 @llvm.smin.i32(i32 %894, i32 %893)
+  store i32 %895, ptr %584, align 4
+  %896 = add i32 %893, 1
+  %897 = load i32, ptr %585, align 4
+  %898 = call i32 @llvm.smax.i32(i32 %896, i32 %897)
+  store i32 %898, ptr %585, align 4
   %indvars.iv.next27.i.i.i.i.i = add nuw nsw i64 %indvars.iv26.i.i.i.i.i, 1
   %exitcond30.not.i.i.i.i.i = icmp eq i64 %indvars.iv.next27.i.i.i.i.i, %wide.trip.count.i46.i.i.i.i
   br i1 %exitcond30.not.i.i.i.i.i, label %then.i54.i.i.i.i, label %forbody3.i.i.i.i.i
 
 then.i54.i.i.i.i:                                 ; preds = %forbody3.i.i.i.i.i
-  %890 = getelementptr i8, ptr %581, i64 92
-  store i32 %common.ret.op.i.i18.i.i.i, ptr %890, align 4
-  %891 = load i32, ptr %556, align 4
-  %892 = mul i32 %891, %common.ret.op.i.i18.i.i.i
-  %893 = getelementptr i8, ptr %581, i64 52
-  store i32 %892, ptr %893, align 4
-  %894 = getelementptr i8, ptr %581, i64 96
-  store i32 %892, ptr %894, align 4
-  %895 = load i64, ptr %577, align 8
-  %896 = sext i32 %892 to i64
-  %897 = add i64 %895, %896
-  store i64 %897, ptr %577, align 8
+  %899 = getelementptr i8, ptr %590, i64 92
+  store i32 %common.ret.op.i.i18.i.i.i, ptr %899, align 4
+  %900 = load i32, ptr %565, align 4
+  %901 = mul i32 %900, %common.ret.op.i.i18.i.i.i
+  %902 = getelementptr i8, ptr %590, i64 52
+  store i32 %901, ptr %902, align 4
+  %903 = getelementptr i8, ptr %590, i64 96
+  store i32 %901, ptr %903, align 4
+  %904 = load i64, ptr %586, align 8
+  %905 = sext i32 %901 to i64
+  %906 = add i64 %904, %905
+  store i64 %906, ptr %586, align 8
   br label %"$Scheduler.adopt_prefix.exit.i.i.i.i"
 
 "$Scheduler.adopt_prefix.exit.i.i.i.i":           ; preds = %then.i54.i.i.i.i, %merge.thread.i.i.i.i.i
-  %898 = icmp sgt i32 %706, 0
-  br i1 %898, label %forbody.lr.ph.i22.i.i.i, label %merge2.i90.i.i
+  %907 = icmp sgt i32 %715, 0
+  br i1 %907, label %forbody.lr.ph.i22.i.i.i, label %merge2.i91.i.i
 
 forbody.lr.ph.i22.i.i.i:                          ; preds = %"$Scheduler.adopt_prefix.exit.i.i.i.i"
-  %899 = getelementptr i8, ptr %581, i64 112
+  %908 = getelementptr i8, ptr %590, i64 112
   br label %forbody.i23.i.i.i
 
 forbody.i23.i.i.i:                                ; preds = %"$PagePool.acquire.exit.i.i97.i.i", %forbody.lr.ph.i22.i.i.i
-  %i.069.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i22.i.i.i ], [ %935, %"$PagePool.acquire.exit.i.i97.i.i" ]
-  %900 = load i32, ptr %563, align 4
-  %901 = icmp eq i32 %900, 0
-  br i1 %901, label %then.i58.i.i.i.i, label %merge.i55.i.i.i.i
+  %i.069.i.i.i.i = phi i32 [ 0, %forbody.lr.ph.i22.i.i.i ], [ %944, %"$PagePool.acquire.exit.i.i97.i.i" ]
+  %909 = load i32, ptr %572, align 4
+  %910 = icmp eq i32 %909, 0
+  br i1 %910, label %then.i58.i.i.i.i, label %merge.i55.i.i.i.i
 
 then.i58.i.i.i.i:                                 ; preds = %forbody.i23.i.i.i
-  %902 = load i32, ptr %564, align 4
-  %903 = icmp eq i32 %902, 0
-  br i1 %903, label %"$PagePool.acquire.exit.i.i97.i.i", label %merge1.i.i25.i.i.i
+  %911 = load i32, ptr %573, align 4
+  %912 = icmp eq i32 %911, 0
+  br i1 %912, label %"$PagePool.acquire.exit.i.i97.i.i", label %merge1.i.i25.i.i.i
 
 merge1.i.i25.i.i.i:                               ; preds = %then.i58.i.i.i.i
-  call fastcc void @"$PagePool.evict_oldest"(ptr nonnull %553)
-  %.pre.i.i.i100.i.i = load i32, ptr %563, align 4
+  call fastcc void @"$PagePool.evict_oldest"(ptr nonnull %562)
+  %.pre.i.i.i100.i.i = load i32, ptr %572, align 4
   br label %merge.i55.i.i.i.i
 
 merge.i55.i.i.i.i:                                ; preds = %merge1.i.i25.i.i.i, %forbody.i23.i.i.i
-  %904 = phi i32 [ %900, %forbody.i23.i.i.i ], [ %.pre.i.i.i100.i.i, %merge1.i.i25.i.i.i ]
-  %905 = add i32 %904, -1
-  store i32 %905, ptr %563, align 4
-  %906 = load ptr, ptr %578, align 8
-  %907 = sext i32 %905 to i64
-  %908 = getelementptr i32, ptr %906, i64 %907
-  %909 = load i32, ptr %908, align 4
-  %.val.i56.i.i.i.i = load ptr, ptr %557, align 8
-  %910 = sext i32 %909 to i64
-  %911 = getelementptr %12, ptr %.val.i56.i.i.i.i, i64 %910
-  store i32 1, ptr %911, align 4
-  %912 = load i32, ptr %574, align 4
-  %913 = add i32 %912, 1
-  store i32 %913, ptr %574, align 4
+  %913 = phi i32 [ %909, %forbody.i23.i.i.i ], [ %.pre.i.i.i100.i.i, %merge1.i.i25.i.i.i ]
+  %914 = add i32 %913, -1
+  store i32 %914, ptr %572, align 4
+  %915 = load ptr, ptr %587, align 8
+  %916 = sext i32 %914 to i64
+  %917 = getelementptr i32, ptr %915, i64 %916
+  %918 = load i32, ptr %917, align 4
+  %.val.i56.i.i.i.i = load ptr, ptr %566, align 8
+  %919 = sext i32 %918 to i64
+  %920 = getelementptr %12, ptr %.val.i56.i.i.i.i, i64 %919
+  store i32 1, ptr %920, align 4
+  %921 = load i32, ptr %583, align 4
+  %922 = add i32 %921, 1
+  store i32 %922, ptr %583, align 4
   br label %"$PagePool.acquire.exit.i.i97.i.i"
 
 "$PagePool.acquire.exit.i.i97.i.i":               ; preds = %merge.i55.i.i.i.i, %then.i58.i.i.i.i
-  %common.ret.op.i57.i.i.i.i = phi i32 [ %909, %merge.i55.i.i.i.i ], [ -1, %then.i58.i.i.i.i ]
-  %914 = load ptr, ptr %586, align 8
-  %915 = load i64, ptr %899, align 8
-  %916 = getelementptr i32, ptr %914, i64 %915
-  store i32 %common.ret.op.i57.i.i.i.i, ptr %916, align 4
-  %917 = load i64, ptr %899, align 8
-  %918 = add i64 %917, 1
-  store i64 %918, ptr %899, align 8
-  %919 = load ptr, ptr %509, align 8
-  %920 = load i32, ptr %774, align 4
-  %921 = getelementptr i8, ptr %919, i64 60
-  %.val.i.i59.i.i.i.i = load i32, ptr %921, align 4
-  %922 = getelementptr i8, ptr %919, i64 296
-  %.val3.i.i.i.i98.i.i = load ptr, ptr %922, align 8
-  %923 = sext i32 %920 to i64
-  %924 = sext i32 %.val.i.i59.i.i.i.i to i64
-  %925 = mul nsw i64 %924, %923
-  %926 = getelementptr i32, ptr %.val3.i.i.i.i98.i.i, i64 %925
-  %sext.i.i.i99.i.i = shl i64 %917, 32
-  %927 = ashr exact i64 %sext.i.i.i99.i.i, 30
-  %928 = getelementptr i8, ptr %926, i64 %927
-  store i32 %common.ret.op.i57.i.i.i.i, ptr %928, align 4
-  %929 = load i32, ptr %774, align 4
-  %930 = load i32, ptr %575, align 4
-  %931 = call i32 @llvm.smin.i32(i32 %930, i32 %929)
-  store i32 %931, ptr %575, align 4
-  %932 = add i32 %929, 1
-  %933 = load i32, ptr %576, align 4
-  %934 = call i32 @llvm.smax.i32(i32 %932, i32 %933)
-  store i32 %934, ptr %576, align 4
-  %935 = add nuw nsw i32 %i.069.i.i.i.i, 1
-  %exitcond.not.i24.i.i.i = icmp eq i32 %935, %706
-  br i1 %exitcond.not.i24.i.i.i, label %merge2.i90.i.i, label %forbody.i23.i.i.i
+  %common.ret.op.i57.i.i.i.i = phi i32 [ %918, %merge.i55.i.i.i.i ], [ -1, %then.i58.i.i.i.i ]
+  %923 = load ptr, ptr %595, align 8
+  %924 = load i64, ptr %908, align 8
+  %925 = getelementptr i32, ptr %923, i64 %924
+  store i32 %common.ret.op.i57.i.i.i.i, ptr %925, align 4
+  %926 = load i64, ptr %908, align 8
+  %927 = add i64 %926, 1
+  store i64 %927, ptr %908, align 8
+  %928 = load ptr, ptr %518, align 8
+  %929 = load i32, ptr %783, align 4
+  %930 = getelementptr i8, ptr %928, i64 60
+  %.val.i.i59.i.i.i.i = load i32, ptr %930, align 4
+  %931 = getelementptr i8, ptr %928, i64 296
+  %.val3.i.i.i.i98.i.i = load ptr, ptr %931, align 8
+  %932 = sext i32 %929 to i64
+  %933 = sext i32 %.val.i.i59.i.i.i.i to i64
+  %934 = mul nsw i64 %933, %932
+  %935 = getelementptr i32, ptr %.val3.i.i.i.i98.i.i, i64 %934
+  %sext.i.i.i99.i.i = shl i64 %926, 32
+  %936 = ashr exact i64 %sext.i.i.i99.i.i, 30
+  %937 = getelementptr i8, ptr %935, i64 %936
+  store i32 %common.ret.op.i57.i.i.i.i, ptr %937, align 4
+  %938 = load i32, ptr %783, align 4
+  %939 = load i32, ptr %584, align 4
+  %940 = call i32 @llvm.smin.i32(i32 %939, i32 %938)
+  store i32 %940, ptr %584, align 4
+  %941 = add i32 %938, 1
+  %942 = load i32, ptr %585, align 4
+  %943 = call i32 @llvm.smax.i32(i32 %941, i32 %942)
+  store i32 %943, ptr %585, align 4
+  %944 = add nuw nsw i32 %i.069.i.i.i.i, 1
+  %exitcond.not.i24.i.i.i = icmp eq i32 %944, %715
+  br i1 %exitcond.not.i24.i.i.i, label %merge2.i91.i.i, label %forbody.i23.i.i.i
 
 and.lhs.true1.i.i.i:                              ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.lr.ph.i.i.i
-  %planned.048.i.i.i = phi i32 [ %551, %and.lhs.true1.lr.ph.i.i.i ], [ %968, %"$Scheduler.chunk_of.exit.i.i.i" ]
-  %936 = load i64, ptr %552, align 8
-  %937 = icmp sgt i64 %936, 0
-  %938 = icmp slt i32 %planned.048.i.i.i, %common.ret.op.i.i85.i.i
-  %or.cond.i.i.i = select i1 %937, i1 %938, i1 false
-  br i1 %or.cond.i.i.i, label %whilebody.i86.i.i, label %merge1.i.i
+  %planned.049.i.i.i = phi i32 [ %560, %and.lhs.true1.lr.ph.i.i.i ], [ %977, %"$Scheduler.chunk_of.exit.i.i.i" ]
+  %945 = load i64, ptr %561, align 8
+  %946 = icmp sgt i64 %945, 0
+  %947 = icmp slt i32 %planned.049.i.i.i, %common.ret.op.i.i86.i.i
+  %or.cond.i.i.i = select i1 %946, i1 %947, i1 false
+  br i1 %or.cond.i.i.i, label %whilebody.i87.i.i, label %merge1.i.i
 
-merge2.i90.i.i:                                   ; preds = %"$PagePool.acquire.exit.i.i97.i.i", %"$Scheduler.adopt_prefix.exit.i.i.i.i"
-  %939 = getelementptr i8, ptr %581, i64 448
-  %940 = load i8, ptr %939, align 1
-  %941 = trunc i8 %940 to i1
-  br i1 %941, label %and.rhs.i.i.i92.i.i, label %else.i.i91.i.i
+merge2.i91.i.i:                                   ; preds = %"$PagePool.acquire.exit.i.i97.i.i", %"$Scheduler.adopt_prefix.exit.i.i.i.i"
+  %948 = getelementptr i8, ptr %590, i64 448
+  %949 = load i8, ptr %948, align 1
+  %950 = trunc i8 %949 to i1
+  br i1 %950, label %and.rhs.i.i.i93.i.i, label %else.i.i92.i.i
 
-and.rhs.i.i.i92.i.i:                              ; preds = %merge2.i90.i.i
-  %942 = getelementptr i8, ptr %581, i64 400
-  %.val.i2.i.i.i.i93.i.i = load i64, ptr %942, align 8
-  %943 = icmp sgt i64 %.val.i2.i.i.i.i93.i.i, 0
-  br i1 %943, label %"$Sequence.sits_out.exit.i.i94.i.i", label %else.i.i91.i.i
+and.rhs.i.i.i93.i.i:                              ; preds = %merge2.i91.i.i
+  %951 = getelementptr i8, ptr %590, i64 400
+  %.val5.i.i.i.i94.i.i = load i64, ptr %951, align 8
+  %952 = icmp sgt i64 %.val5.i.i.i.i94.i.i, 0
+  br i1 %952, label %and.rhs.i.i.i33.i.i.i, label %else.i.i92.i.i
 
-"$Sequence.sits_out.exit.i.i94.i.i":              ; preds = %and.rhs.i.i.i92.i.i
-  %944 = getelementptr i8, ptr %581, i64 56
-  %.val2.i.i.i.i.i95.i.i = load i32, ptr %944, align 4
-  %.val.i.i.i.i32.i.i.i = load i64, ptr %700, align 8
-  %945 = trunc i64 %.val.i.i.i.i32.i.i.i to i32
-  %946 = add i32 %.val2.i.i.i.i.i95.i.i, %945
-  %947 = getelementptr i8, ptr %581, i64 40
-  %948 = load i32, ptr %947, align 4
-  %949 = sub i32 %946, %948
-  %950 = getelementptr i8, ptr %581, i64 424
-  %951 = load i32, ptr %950, align 4
-  %.not.i.i96.i.i = icmp sgt i32 %951, %949
-  br i1 %.not.i.i96.i.i, label %else.i.i91.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
+and.rhs.i.i.i33.i.i.i:                            ; preds = %and.rhs.i.i.i93.i.i
+  %953 = getelementptr i8, ptr %590, i64 56
+  %954 = load i32, ptr %953, align 4
+  %955 = icmp sgt i32 %954, 0
+  br i1 %955, label %"$Scheduler.chunk_of.exit.i.i.i", label %"$Sequence.sits_out.exit.i.i95.i.i"
 
-else.i.i91.i.i:                                   ; preds = %"$Sequence.sits_out.exit.i.i94.i.i", %and.rhs.i.i.i92.i.i, %merge2.i90.i.i
-  %952 = getelementptr i8, ptr %581, i64 40
-  %.val.i29.i.i.i = load i32, ptr %952, align 4
-  %953 = getelementptr i8, ptr %581, i64 52
-  %.val21.i.i.i.i = load i32, ptr %953, align 4
-  %.not23.i.i.i.i = icmp slt i32 %.val21.i.i.i.i, %.val.i29.i.i.i
-  br i1 %.not23.i.i.i.i, label %merge.i31.i.i.i, label %then1.i.i.i.i
+"$Sequence.sits_out.exit.i.i95.i.i":              ; preds = %and.rhs.i.i.i33.i.i.i
+  %.val.i.i.i34.i.i.i = load i64, ptr %709, align 8
+  %956 = getelementptr i8, ptr %590, i64 40
+  %.val4.i.i.i.i.i.i = load i32, ptr %956, align 4
+  %957 = trunc i64 %.val.i.i.i34.i.i.i to i32
+  %958 = sub i32 %957, %.val4.i.i.i.i.i.i
+  %959 = getelementptr i8, ptr %590, i64 424
+  %960 = load i32, ptr %959, align 4
+  %.not.i.i96.i.i = icmp sgt i32 %960, %958
+  br i1 %.not.i.i96.i.i, label %else.i.i92.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
 
-then1.i.i.i.i:                                    ; preds = %else.i.i91.i.i
-  %954 = load i32, ptr %820, align 4
-  %955 = add i32 %954, 1
+else.i.i92.i.i:                                   ; preds = %"$Sequence.sits_out.exit.i.i95.i.i", %and.rhs.i.i.i93.i.i, %merge2.i91.i.i
+  %961 = getelementptr i8, ptr %590, i64 40
+  %.val.i30.i.i.i = load i32, ptr %961, align 4
+  %962 = getelementptr i8, ptr %590, i64 52
+  %.val21.i.i.i.i = load i32, ptr %962, align 4
+  %.not24.i.i.i.i = icmp slt i32 %.val21.i.i.i.i, %.val.i30.i.i.i
+  br i1 %.not24.i.i.i.i, label %merge.i32.i.i.i, label %then1.i.i.i.i
+
+then1.i.i.i.i:                                    ; preds = %else.i.i92.i.i
+  %963 = load i32, ptr %829, align 4
+  %964 = add i32 %963, 1
   br label %"$Scheduler.chunk_of.exit.i.i.i"
 
-merge.i31.i.i.i:                                  ; preds = %else.i.i91.i.i
-  %956 = sub i32 %.val.i29.i.i.i, %.val21.i.i.i.i
-  %957 = getelementptr i8, ptr %581, i64 208
-  %.val22.i.i.i.i = load i32, ptr %957, align 4
-  %958 = icmp sgt i32 %.val22.i.i.i.i, -1
-  br i1 %958, label %then5.i.i.i.i, label %merge4.i.i.i.i
+merge.i32.i.i.i:                                  ; preds = %else.i.i92.i.i
+  %965 = sub i32 %.val.i30.i.i.i, %.val21.i.i.i.i
+  %966 = getelementptr i8, ptr %590, i64 208
+  %.val22.i.i.i.i = load i32, ptr %966, align 4
+  %967 = icmp sgt i32 %.val22.i.i.i.i, -1
+  br i1 %967, label %then5.i.i.i.i, label %merge4.i.i.i.i
 
-then5.i.i.i.i:                                    ; preds = %merge.i31.i.i.i
-  %959 = load ptr, ptr %509, align 8
-  %960 = getelementptr i8, ptr %959, i64 64
-  %961 = load i32, ptr %960, align 4
-  %962 = call i32 @llvm.smin.i32(i32 %956, i32 %961)
+then5.i.i.i.i:                                    ; preds = %merge.i32.i.i.i
+  %968 = load ptr, ptr %518, align 8
+  %969 = getelementptr i8, ptr %968, i64 64
+  %970 = load i32, ptr %969, align 4
+  %971 = call i32 @llvm.smin.i32(i32 %965, i32 %970)
   br label %merge4.i.i.i.i
 
-merge4.i.i.i.i:                                   ; preds = %then5.i.i.i.i, %merge.i31.i.i.i
-  %remaining.0.i.i.i.i = phi i32 [ %962, %then5.i.i.i.i ], [ %956, %merge.i31.i.i.i ]
-  %963 = load i32, ptr %579, align 4
-  %964 = icmp sgt i32 %963, 0
-  br i1 %964, label %then8.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
+merge4.i.i.i.i:                                   ; preds = %then5.i.i.i.i, %merge.i32.i.i.i
+  %remaining.0.i.i.i.i = phi i32 [ %971, %then5.i.i.i.i ], [ %965, %merge.i32.i.i.i ]
+  %972 = load i32, ptr %588, align 4
+  %973 = icmp sgt i32 %972, 0
+  br i1 %973, label %then8.i.i.i.i, label %"$Scheduler.chunk_of.exit.i.i.i"
 
 then8.i.i.i.i:                                    ; preds = %merge4.i.i.i.i
-  %965 = call i32 @llvm.smin.i32(i32 %remaining.0.i.i.i.i, i32 %963)
+  %974 = call i32 @llvm.smin.i32(i32 %remaining.0.i.i.i.i, i32 %972)
   br label %"$Scheduler.chunk_of.exit.i.i.i"
 
-"$Scheduler.chunk_of.exit.i.i.i":                 ; preds = %then8.i.i.i.i, %merge4.i.i.i.i, %then1.i.i.i.i, %"$Sequence.sits_out.exit.i.i94.i.i"
-  %common.ret.op.i30.i.i.i = phi i32 [ %955, %then1.i.i.i.i ], [ %965, %then8.i.i.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i94.i.i" ], [ %remaining.0.i.i.i.i, %merge4.i.i.i.i ]
-  %966 = sub i32 %common.ret.op.i.i85.i.i, %planned.048.i.i.i
-  %967 = call i32 @llvm.smin.i32(i32 %common.ret.op.i30.i.i.i, i32 %966)
-  %968 = add i32 %967, %planned.048.i.i.i
-  %969 = load i64, ptr %548, align 8
-  %970 = icmp sgt i64 %969, 0
-  br i1 %970, label %and.lhs.true1.i.i.i, label %merge1.i.i
+"$Scheduler.chunk_of.exit.i.i.i":                 ; preds = %then8.i.i.i.i, %merge4.i.i.i.i, %then1.i.i.i.i, %"$Sequence.sits_out.exit.i.i95.i.i", %and.rhs.i.i.i33.i.i.i
+  %common.ret.op.i31.i.i.i = phi i32 [ %964, %then1.i.i.i.i ], [ %974, %then8.i.i.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i95.i.i" ], [ %remaining.0.i.i.i.i, %merge4.i.i.i.i ], [ 0, %and.rhs.i.i.i33.i.i.i ]
+  %975 = sub i32 %common.ret.op.i.i86.i.i, %planned.049.i.i.i
+  %976 = call i32 @llvm.smin.i32(i32 %common.ret.op.i31.i.i.i, i32 %975)
+  %977 = add i32 %976, %planned.049.i.i.i
+  %978 = load i64, ptr %557, align 8
+  %979 = icmp sgt i64 %978, 0
+  br i1 %979, label %and.lhs.true1.i.i.i, label %merge1.i.i
 
-merge1.i.i:                                       ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.i.i.i, %whilebody.i86.i.i, %then2.i.i.i.i, %"$Scheduler.planned_tokens.exit.i.i.i", %"$Scheduler.open_budget.exit.thread.i.i", %"$Scheduler.open_budget.exit.i.i"
-  %971 = phi ptr [ %508, %then2.i.i.i.i ], [ %508, %"$Scheduler.planned_tokens.exit.i.i.i" ], [ %376, %"$Scheduler.open_budget.exit.thread.i.i" ], [ %462, %"$Scheduler.open_budget.exit.i.i" ], [ %508, %whilebody.i86.i.i ], [ %508, %and.lhs.true1.i.i.i ], [ %508, %"$Scheduler.chunk_of.exit.i.i.i" ]
-  %972 = phi ptr [ %509, %then2.i.i.i.i ], [ %509, %"$Scheduler.planned_tokens.exit.i.i.i" ], [ %84, %"$Scheduler.open_budget.exit.thread.i.i" ], [ %460, %"$Scheduler.open_budget.exit.i.i" ], [ %509, %whilebody.i86.i.i ], [ %509, %and.lhs.true1.i.i.i ], [ %509, %"$Scheduler.chunk_of.exit.i.i.i" ]
-  %973 = phi ptr [ %510, %then2.i.i.i.i ], [ %510, %"$Scheduler.planned_tokens.exit.i.i.i" ], [ %76, %"$Scheduler.open_budget.exit.thread.i.i" ], [ %459, %"$Scheduler.open_budget.exit.i.i" ], [ %510, %whilebody.i86.i.i ], [ %510, %and.lhs.true1.i.i.i ], [ %510, %"$Scheduler.chunk_of.exit.i.i.i" ]
-  %974 = load ptr, ptr %972, align 8
-  %975 = getelementptr i8, ptr %974, i64 360
-  store ptr null, ptr %975, align 8
-  %976 = getelementptr i8, ptr %974, i64 128
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %974, i8 0, i64 44, i1 false)
-  %977 = load ptr, ptr %976, align 8
-  store i32 0, ptr %977, align 4
-  %978 = getelementptr i8, ptr %974, i64 264
-  %979 = load ptr, ptr %978, align 8
-  store i32 0, ptr %979, align 4
-  %980 = getelementptr i8, ptr %0, i64 1392
-  %981 = getelementptr i8, ptr %0, i64 1400
-  store i64 0, ptr %981, align 8
-  %982 = load i64, ptr %74, align 8
-  %983 = icmp sgt i64 %982, 0
-  br i1 %983, label %forbody.lr.ph.i.i121.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+merge1.i.i:                                       ; preds = %"$Scheduler.chunk_of.exit.i.i.i", %and.lhs.true1.i.i.i, %whilebody.i87.i.i, %then2.i.i.i.i, %"$Scheduler.planned_tokens.exit.i.i.i", %"$Scheduler.open_budget.exit.thread.i.i", %"$Scheduler.open_budget.exit.i.i"
+  %980 = phi ptr [ %517, %then2.i.i.i.i ], [ %517, %"$Scheduler.planned_tokens.exit.i.i.i" ], [ %386, %"$Scheduler.open_budget.exit.thread.i.i" ], [ %471, %"$Scheduler.open_budget.exit.i.i" ], [ %517, %whilebody.i87.i.i ], [ %517, %and.lhs.true1.i.i.i ], [ %517, %"$Scheduler.chunk_of.exit.i.i.i" ]
+  %981 = phi ptr [ %518, %then2.i.i.i.i ], [ %518, %"$Scheduler.planned_tokens.exit.i.i.i" ], [ %85, %"$Scheduler.open_budget.exit.thread.i.i" ], [ %469, %"$Scheduler.open_budget.exit.i.i" ], [ %518, %whilebody.i87.i.i ], [ %518, %and.lhs.true1.i.i.i ], [ %518, %"$Scheduler.chunk_of.exit.i.i.i" ]
+  %982 = phi ptr [ %519, %then2.i.i.i.i ], [ %519, %"$Scheduler.planned_tokens.exit.i.i.i" ], [ %77, %"$Scheduler.open_budget.exit.thread.i.i" ], [ %468, %"$Scheduler.open_budget.exit.i.i" ], [ %519, %whilebody.i87.i.i ], [ %519, %and.lhs.true1.i.i.i ], [ %519, %"$Scheduler.chunk_of.exit.i.i.i" ]
+  %983 = load ptr, ptr %981, align 8
+  %984 = getelementptr i8, ptr %983, i64 360
+  store ptr null, ptr %984, align 8
+  %985 = getelementptr i8, ptr %983, i64 128
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 4 dereferenceable(44) %983, i8 0, i64 44, i1 false)
+  %986 = load ptr, ptr %985, align 8
+  store i32 0, ptr %986, align 4
+  %987 = getelementptr i8, ptr %983, i64 264
+  %988 = load ptr, ptr %987, align 8
+  store i32 0, ptr %988, align 4
+  %989 = getelementptr i8, ptr %0, i64 1392
+  %990 = getelementptr i8, ptr %0, i64 1400
+  store i64 0, ptr %990, align 8
+  %991 = load i64, ptr %75, align 8
+  %992 = icmp sgt i64 %991, 0
+  br i1 %992, label %forbody.lr.ph.i.i123.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
-forbody.lr.ph.i.i121.i.i:                         ; preds = %merge1.i.i
-  %984 = getelementptr i8, ptr %0, i64 208
-  br label %forbody.i.i122.i.i
+forbody.lr.ph.i.i123.i.i:                         ; preds = %merge1.i.i
+  %993 = getelementptr i8, ptr %0, i64 208
+  br label %forbody.i.i124.i.i
 
-forbody.i.i122.i.i:                               ; preds = %merge1.i.i129.i.i, %forbody.lr.ph.i.i121.i.i
-  %i.054.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i121.i.i ], [ %1370, %merge1.i.i129.i.i ]
-  %985 = load ptr, ptr %973, align 8
-  %986 = getelementptr ptr, ptr %985, i64 %i.054.i.i.i.i
-  %987 = load ptr, ptr %986, align 8
-  %988 = getelementptr i8, ptr %987, i64 40
-  %.val.i.i.i123.i.i = load i32, ptr %988, align 4
-  %989 = getelementptr i8, ptr %987, i64 52
-  %.val3.i.i.i124.i.i = load i32, ptr %989, align 4
-  %.not.i.i.i125.i.i = icmp slt i32 %.val3.i.i.i124.i.i, %.val.i.i.i123.i.i
-  br i1 %.not.i.i.i125.i.i, label %merge1.i.i129.i.i, label %"$Sequence.awaits_its_end.exit.i.i.i126.i.i"
+forbody.i.i124.i.i:                               ; preds = %merge1.i.i130.i.i, %forbody.lr.ph.i.i123.i.i
+  %i.053.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i123.i.i ], [ %1376, %merge1.i.i130.i.i ]
+  %994 = load ptr, ptr %982, align 8
+  %995 = getelementptr ptr, ptr %994, i64 %i.053.i.i.i.i
+  %996 = load ptr, ptr %995, align 8
+  %997 = getelementptr i8, ptr %996, i64 40
+  %.val.i.i.i125.i.i = load i32, ptr %997, align 4
+  %998 = getelementptr i8, ptr %996, i64 52
+  %.val3.i.i.i126.i.i = load i32, ptr %998, align 4
+  %.not.i.i.i127.i.i = icmp slt i32 %.val3.i.i.i126.i.i, %.val.i.i.i125.i.i
+  br i1 %.not.i.i.i127.i.i, label %merge1.i.i130.i.i, label %"$Sequence.awaits_its_end.exit.i.i.i128.i.i"
 
-and.rhs.i.i.i156.i.i:                             ; preds = %"$Sequence.awaits_its_end.exit.i.i.i126.i.i"
-  %990 = getelementptr i8, ptr %987, i64 448
-  %991 = load i8, ptr %990, align 1
-  %992 = trunc i8 %991 to i1
-  br i1 %992, label %and.rhs.i.i.i.i176.i.i, label %and.lhs.true.i.i157.i.i
+and.rhs.i.i.i158.i.i:                             ; preds = %"$Sequence.awaits_its_end.exit.i.i.i128.i.i"
+  %999 = getelementptr i8, ptr %996, i64 448
+  %1000 = load i8, ptr %999, align 1
+  %1001 = trunc i8 %1000 to i1
+  br i1 %1001, label %and.rhs.i.i.i.i178.i.i, label %and.lhs.true.i.i159.i.i
 
-and.rhs.i.i.i.i176.i.i:                           ; preds = %and.rhs.i.i.i156.i.i
-  %993 = getelementptr i8, ptr %987, i64 400
-  %.val.i2.i.i.i.i.i177.i.i = load i64, ptr %993, align 8
-  %994 = icmp sgt i64 %.val.i2.i.i.i.i.i177.i.i, 0
-  br i1 %994, label %"$Scheduler.wants_decode_row.exit.i.i.i.i", label %and.lhs.true.i.i157.i.i
+and.rhs.i.i.i.i178.i.i:                           ; preds = %and.rhs.i.i.i158.i.i
+  %1002 = getelementptr i8, ptr %996, i64 400
+  %.val5.i.i.i.i.i179.i.i = load i64, ptr %1002, align 8
+  %1003 = icmp sgt i64 %.val5.i.i.i.i.i179.i.i, 0
+  br i1 %1003, label %and.rhs.i.i.i.i.i180.i.i, label %and.lhs.true.i.i159.i.i
 
-"$Sequence.awaits_its_end.exit.i.i.i126.i.i":     ; preds = %forbody.i.i122.i.i
-  %995 = getelementptr i8, ptr %987, i64 24
-  %.val.i.i.i.i.i127.i.i = load i64, ptr %995, align 8
-  %996 = getelementptr i8, ptr %987, i64 56
-  %.val2.i.i.i.i.i128.i.i = load i32, ptr %996, align 4
-  %997 = trunc i64 %.val.i.i.i.i.i127.i.i to i32
-  %998 = sub i32 %997, %.val.i.i.i123.i.i
-  %999 = add i32 %998, %.val2.i.i.i.i.i128.i.i
-  %1000 = getelementptr i8, ptr %987, i64 44
-  %1001 = load i32, ptr %1000, align 4
-  %.not1.i.i.i.i.i = icmp slt i32 %999, %1001
-  br i1 %.not1.i.i.i.i.i, label %and.rhs.i.i.i156.i.i, label %merge1.i.i129.i.i
+and.rhs.i.i.i.i.i180.i.i:                         ; preds = %and.rhs.i.i.i.i178.i.i
+  %1004 = icmp sgt i32 %.val2.i.i.i.i.i129.i.i, 0
+  br i1 %1004, label %merge1.i.i130.i.i, label %"$Scheduler.wants_decode_row.exit.i.i.i.i"
 
-"$Scheduler.wants_decode_row.exit.i.i.i.i":       ; preds = %and.rhs.i.i.i.i176.i.i
-  %1002 = sub i32 %.val2.i.i.i.i.i128.i.i, %.val.i.i.i123.i.i
-  %1003 = add i32 %1002, %997
-  %1004 = getelementptr i8, ptr %987, i64 424
-  %1005 = load i32, ptr %1004, align 4
-  %1006 = icmp sgt i32 %1005, %1003
-  br i1 %1006, label %and.lhs.true.i.i157.i.i, label %merge1.i.i129.i.i
+"$Sequence.awaits_its_end.exit.i.i.i128.i.i":     ; preds = %forbody.i.i124.i.i
+  %1005 = getelementptr i8, ptr %996, i64 24
+  %.val.i.i5.i.i.i.i.i = load i64, ptr %1005, align 8
+  %1006 = getelementptr i8, ptr %996, i64 56
+  %.val2.i.i.i.i.i129.i.i = load i32, ptr %1006, align 4
+  %1007 = trunc i64 %.val.i.i5.i.i.i.i.i to i32
+  %1008 = sub i32 %1007, %.val.i.i.i125.i.i
+  %1009 = add i32 %1008, %.val2.i.i.i.i.i129.i.i
+  %1010 = getelementptr i8, ptr %996, i64 44
+  %1011 = load i32, ptr %1010, align 4
+  %.not1.i.i.i.i.i = icmp slt i32 %1009, %1011
+  br i1 %.not1.i.i.i.i.i, label %and.rhs.i.i.i158.i.i, label %merge1.i.i130.i.i
 
-then.i.i160.i.i:                                  ; preds = %and.lhs.true.i.i157.i.i
-  %1007 = getelementptr i8, ptr %987, i64 88
-  %1008 = load i32, ptr %1007, align 4
-  %1009 = add i32 %1008, 1
-  %invariant.gep.i.i.i.i.i = getelementptr i8, ptr %987, i64 8
-  %1010 = icmp ult i32 %1008, 2147483647
-  br i1 %1010, label %forbody.lr.ph.i.i.i173.i.i, label %merge.i.i.i161.i.i
+"$Scheduler.wants_decode_row.exit.i.i.i.i":       ; preds = %and.rhs.i.i.i.i.i180.i.i
+  %1012 = getelementptr i8, ptr %996, i64 424
+  %1013 = load i32, ptr %1012, align 4
+  %1014 = icmp sgt i32 %1013, %1008
+  br i1 %1014, label %and.lhs.true.i.i159.i.i, label %merge1.i.i130.i.i
 
-forbody.lr.ph.i.i.i173.i.i:                       ; preds = %then.i.i160.i.i
-  %1011 = getelementptr i8, ptr %987, i64 48
-  %1012 = load i32, ptr %1011, align 4
-  %1013 = add nuw i32 %1008, 1
-  %min.iters.check = icmp ult i32 %1008, 15
-  br i1 %min.iters.check, label %forbody.i.i.i174.i.i.preheader, label %vector.ph
+then.i.i162.i.i:                                  ; preds = %and.lhs.true.i.i159.i.i
+  %1015 = getelementptr i8, ptr %996, i64 88
+  %1016 = load i32, ptr %1015, align 4
+  %1017 = add i32 %1016, 1
+  %invariant.gep.i.i.i.i.i = getelementptr i8, ptr %996, i64 8
+  %1018 = icmp ult i32 %1016, 2147483647
+  br i1 %1018, label %forbody.lr.ph.i.i.i175.i.i, label %merge.i.i.i163.i.i
 
-vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i173.i.i
-  %n.vec = and i32 %1013, -16
+forbody.lr.ph.i.i.i175.i.i:                       ; preds = %then.i.i162.i.i
+  %1019 = getelementptr i8, ptr %996, i64 48
+  %1020 = load i32, ptr %1019, align 4
+  %1021 = add nuw i32 %1016, 1
+  %min.iters.check = icmp ult i32 %1016, 15
+  br i1 %min.iters.check, label %forbody.i.i.i176.i.i.preheader, label %vector.ph
+
+vector.ph:                                        ; preds = %forbody.lr.ph.i.i.i175.i.i
+  %n.vec = and i32 %1021, -16
   br label %vector.body
 
 vector.body:                                      ; preds = %vector.body, %vector.ph
   %index = phi i32 [ 0, %vector.ph ], [ %index.next, %vector.body ]
-  %vec.phi = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %1125, %vector.body ]
-  %vec.phi128 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %1126, %vector.body ]
-  %vec.phi129 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %1127, %vector.body ]
-  %vec.phi130 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %1128, %vector.body ]
-  %1014 = or disjoint i32 %index, 1
-  %1015 = or disjoint i32 %index, 2
-  %1016 = or disjoint i32 %index, 3
-  %1017 = or disjoint i32 %index, 4
-  %1018 = or disjoint i32 %index, 5
-  %1019 = or disjoint i32 %index, 6
-  %1020 = or disjoint i32 %index, 7
-  %1021 = or disjoint i32 %index, 8
-  %1022 = or disjoint i32 %index, 9
-  %1023 = or disjoint i32 %index, 10
-  %1024 = or disjoint i32 %index, 11
-  %1025 = or disjoint i32 %index, 12
-  %1026 = or disjoint i32 %index, 13
-  %1027 = or disjoint i32 %index, 14
-  %1028 = or disjoint i32 %index, 15
-  %1029 = add i32 %index, %999
-  %1030 = add i32 %1014, %999
-  %1031 = add i32 %1015, %999
-  %1032 = add i32 %1016, %999
-  %1033 = add i32 %1017, %999
-  %1034 = add i32 %1018, %999
-  %1035 = add i32 %1019, %999
-  %1036 = add i32 %1020, %999
-  %1037 = add i32 %1021, %999
-  %1038 = add i32 %1022, %999
-  %1039 = add i32 %1023, %999
-  %1040 = add i32 %1024, %999
-  %1041 = add i32 %1025, %999
-  %1042 = add i32 %1026, %999
-  %1043 = add i32 %1027, %999
-  %1044 = add i32 %1028, %999
-  %1045 = icmp slt i32 %1029, %1012
-  %1046 = icmp slt i32 %1030, %1012
-  %1047 = icmp slt i32 %1031, %1012
-  %1048 = icmp slt i32 %1032, %1012
-  %1049 = icmp slt i32 %1033, %1012
-  %1050 = icmp slt i32 %1034, %1012
-  %1051 = icmp slt i32 %1035, %1012
-  %1052 = icmp slt i32 %1036, %1012
-  %1053 = icmp slt i32 %1037, %1012
-  %1054 = icmp slt i32 %1038, %1012
-  %1055 = icmp slt i32 %1039, %1012
-  %1056 = icmp slt i32 %1040, %1012
-  %1057 = icmp slt i32 %1041, %1012
-  %1058 = icmp slt i32 %1042, %1012
-  %1059 = icmp slt i32 %1043, %1012
-  %1060 = icmp slt i32 %1044, %1012
-  %1061 = select i1 %1045, i64 312, i64 288
-  %1062 = select i1 %1046, i64 312, i64 288
-  %1063 = select i1 %1047, i64 312, i64 288
-  %1064 = select i1 %1048, i64 312, i64 288
-  %1065 = select i1 %1049, i64 312, i64 288
-  %1066 = select i1 %1050, i64 312, i64 288
-  %1067 = select i1 %1051, i64 312, i64 288
-  %1068 = select i1 %1052, i64 312, i64 288
+  %vec.phi = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %1133, %vector.body ]
+  %vec.phi124 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %1134, %vector.body ]
+  %vec.phi125 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %1135, %vector.body ]
+  %vec.phi126 = phi <4 x i64> [ zeroinitializer, %vector.ph ], [ %1136, %vector.body ]
+  %1022 = or disjoint i32 %index, 1
+  %1023 = or disjoint i32 %index, 2
+  %1024 = or disjoint i32 %index, 3
+  %1025 = or disjoint i32 %index, 4
+  %1026 = or disjoint i32 %index, 5
+  %1027 = or disjoint i32 %index, 6
+  %1028 = or disjoint i32 %index, 7
+  %1029 = or disjoint i32 %index, 8
+  %1030 = or disjoint i32 %index, 9
+  %1031 = or disjoint i32 %index, 10
+  %1032 = or disjoint i32 %index, 11
+  %1033 = or disjoint i32 %index, 12
+  %1034 = or disjoint i32 %index, 13
+  %1035 = or disjoint i32 %index, 14
+  %1036 = or disjoint i32 %index, 15
+  %1037 = add i32 %index, %1009
+  %1038 = add i32 %1022, %1009
+  %1039 = add i32 %1023, %1009
+  %1040 = add i32 %1024, %1009
+  %1041 = add i32 %1025, %1009
+  %1042 = add i32 %1026, %1009
+  %1043 = add i32 %1027, %1009
+  %1044 = add i32 %1028, %1009
+  %1045 = add i32 %1029, %1009
+  %1046 = add i32 %1030, %1009
+  %1047 = add i32 %1031, %1009
+  %1048 = add i32 %1032, %1009
+  %1049 = add i32 %1033, %1009
+  %1050 = add i32 %1034, %1009
+  %1051 = add i32 %1035, %1009
+  %1052 = add i32 %1036, %1009
+  %1053 = icmp slt i32 %1037, %1020
+  %1054 = icmp slt i32 %1038, %1020
+  %1055 = icmp slt i32 %1039, %1020
+  %1056 = icmp slt i32 %1040, %1020
+  %1057 = icmp slt i32 %1041, %1020
+  %1058 = icmp slt i32 %1042, %1020
+  %1059 = icmp slt i32 %1043, %1020
+  %1060 = icmp slt i32 %1044, %1020
+  %1061 = icmp slt i32 %1045, %1020
+  %1062 = icmp slt i32 %1046, %1020
+  %1063 = icmp slt i32 %1047, %1020
+  %1064 = icmp slt i32 %1048, %1020
+  %1065 = icmp slt i32 %1049, %1020
+  %1066 = icmp slt i32 %1050, %1020
+  %1067 = icmp slt i32 %1051, %1020
+  %1068 = icmp slt i32 %1052, %1020
   %1069 = select i1 %1053, i64 312, i64 288
   %1070 = select i1 %1054, i64 312, i64 288
   %1071 = select i1 %1055, i64 312, i64 288
@@ -61334,14 +61413,14 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %1074 = select i1 %1058, i64 312, i64 288
   %1075 = select i1 %1059, i64 312, i64 288
   %1076 = select i1 %1060, i64 312, i64 288
-  %1077 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1061
-  %1078 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1062
-  %1079 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1063
-  %1080 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1064
-  %1081 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1065
-  %1082 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1066
-  %1083 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1067
-  %1084 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1068
+  %1077 = select i1 %1061, i64 312, i64 288
+  %1078 = select i1 %1062, i64 312, i64 288
+  %1079 = select i1 %1063, i64 312, i64 288
+  %1080 = select i1 %1064, i64 312, i64 288
+  %1081 = select i1 %1065, i64 312, i64 288
+  %1082 = select i1 %1066, i64 312, i64 288
+  %1083 = select i1 %1067, i64 312, i64 288
+  %1084 = select i1 %1068, i64 312, i64 288
   %1085 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1069
   %1086 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1070
   %1087 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1071
@@ -61350,517 +61429,529 @@ vector.body:                                      ; preds = %vector.body, %vecto
   %1090 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1074
   %1091 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1075
   %1092 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1076
-  %1093 = load i64, ptr %1077, align 8
-  %1094 = load i64, ptr %1078, align 8
-  %1095 = load i64, ptr %1079, align 8
-  %1096 = load i64, ptr %1080, align 8
-  %1097 = insertelement <4 x i64> poison, i64 %1093, i64 0
-  %1098 = insertelement <4 x i64> %1097, i64 %1094, i64 1
-  %1099 = insertelement <4 x i64> %1098, i64 %1095, i64 2
-  %1100 = insertelement <4 x i64> %1099, i64 %1096, i64 3
-  %1101 = load i64, ptr %1081, align 8
-  %1102 = load i64, ptr %1082, align 8
-  %1103 = load i64, ptr %1083, align 8
-  %1104 = load i64, ptr %1084, align 8
+  %1093 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1077
+  %1094 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1078
+  %1095 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1079
+  %1096 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1080
+  %1097 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1081
+  %1098 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1082
+  %1099 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1083
+  %1100 = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %1084
+  %1101 = load i64, ptr %1085, align 8
+  %1102 = load i64, ptr %1086, align 8
+  %1103 = load i64, ptr %1087, align 8
+  %1104 = load i64, ptr %1088, align 8
   %1105 = insertelement <4 x i64> poison, i64 %1101, i64 0
   %1106 = insertelement <4 x i64> %1105, i64 %1102, i64 1
   %1107 = insertelement <4 x i64> %1106, i64 %1103, i64 2
   %1108 = insertelement <4 x i64> %1107, i64 %1104, i64 3
-  %1109 = load i64, ptr %1085, align 8
-  %1110 = load i64, ptr %1086, align 8
-  %1111 = load i64, ptr %1087, align 8
-  %1112 = load i64, ptr %1088, align 8
+  %1109 = load i64, ptr %1089, align 8
+  %1110 = load i64, ptr %1090, align 8
+  %1111 = load i64, ptr %1091, align 8
+  %1112 = load i64, ptr %1092, align 8
   %1113 = insertelement <4 x i64> poison, i64 %1109, i64 0
   %1114 = insertelement <4 x i64> %1113, i64 %1110, i64 1
   %1115 = insertelement <4 x i64> %1114, i64 %1111, i64 2
   %1116 = insertelement <4 x i64> %1115, i64 %1112, i64 3
-  %1117 = load i64, ptr %1089, align 8
-  %1118 = load i64, ptr %1090, align 8
-  %1119 = load i64, ptr %1091, align 8
-  %1120 = load i64, ptr %1092, align 8
+  %1117 = load i64, ptr %1093, align 8
+  %1118 = load i64, ptr %1094, align 8
+  %1119 = load i64, ptr %1095, align 8
+  %1120 = load i64, ptr %1096, align 8
   %1121 = insertelement <4 x i64> poison, i64 %1117, i64 0
   %1122 = insertelement <4 x i64> %1121, i64 %1118, i64 1
   %1123 = insertelement <4 x i64> %1122, i64 %1119, i64 2
   %1124 = insertelement <4 x i64> %1123, i64 %1120, i64 3
-  %1125 = add <4 x i64> %1100, %vec.phi
-  %1126 = add <4 x i64> %1108, %vec.phi128
-  %1127 = add <4 x i64> %1116, %vec.phi129
-  %1128 = add <4 x i64> %1124, %vec.phi130
+  %1125 = load i64, ptr %1097, align 8
+  %1126 = load i64, ptr %1098, align 8
+  %1127 = load i64, ptr %1099, align 8
+  %1128 = load i64, ptr %1100, align 8
+  %1129 = insertelement <4 x i64> poison, i64 %1125, i64 0
+  %1130 = insertelement <4 x i64> %1129, i64 %1126, i64 1
+  %1131 = insertelement <4 x i64> %1130, i64 %1127, i64 2
+  %1132 = insertelement <4 x i64> %1131, i64 %1128, i64 3
+  %1133 = add <4 x i64> %1108, %vec.phi
+  %1134 = add <4 x i64> %1116, %vec.phi124
+  %1135 = add <4 x i64> %1124, %vec.phi125
+  %1136 = add <4 x i64> %1132, %vec.phi126
   %index.next = add nuw i32 %index, 16
-  %1129 = icmp eq i32 %index.next, %n.vec
-  br i1 %1129, label %middle.block, label %vector.body, !llvm.loop !130
+  %1137 = icmp eq i32 %index.next, %n.vec
+  br i1 %1137, label %middle.block, label %vector.body, !llvm.loop !130
 
 middle.block:                                     ; preds = %vector.body
-  %bin.rdx = add <4 x i64> %1126, %1125
-  %bin.rdx131 = add <4 x i64> %1127, %bin.rdx
-  %bin.rdx132 = add <4 x i64> %1128, %bin.rdx131
-  %1130 = call i64 @llvm.vector.reduce.add.v4i64(<4 x i64> %bin.rdx132)
-  %cmp.n = icmp eq i32 %1013, %n.vec
-  br i1 %cmp.n, label %merge.i.i.i161.i.i, label %forbody.i.i.i174.i.i.preheader
+  %bin.rdx = add <4 x i64> %1134, %1133
+  %bin.rdx127 = add <4 x i64> %1135, %bin.rdx
+  %bin.rdx128 = add <4 x i64> %1136, %bin.rdx127
+  %1138 = call i64 @llvm.vector.reduce.add.v4i64(<4 x i64> %bin.rdx128)
+  %cmp.n = icmp eq i32 %1021, %n.vec
+  br i1 %cmp.n, label %merge.i.i.i163.i.i, label %forbody.i.i.i176.i.i.preheader
 
-forbody.i.i.i174.i.i.preheader:                   ; preds = %middle.block, %forbody.lr.ph.i.i.i173.i.i
-  %offset.02.i.i.i.i.i.ph = phi i32 [ 0, %forbody.lr.ph.i.i.i173.i.i ], [ %n.vec, %middle.block ]
-  %num_biases.01.i.i.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i173.i.i ], [ %1130, %middle.block ]
-  br label %forbody.i.i.i174.i.i
+forbody.i.i.i176.i.i.preheader:                   ; preds = %middle.block, %forbody.lr.ph.i.i.i175.i.i
+  %offset.02.i.i.i.i.i.ph = phi i32 [ 0, %forbody.lr.ph.i.i.i175.i.i ], [ %n.vec, %middle.block ]
+  %num_biases.01.i.i.i.i.i.ph = phi i64 [ 0, %forbody.lr.ph.i.i.i175.i.i ], [ %1138, %middle.block ]
+  br label %forbody.i.i.i176.i.i
 
-forbody.i.i.i174.i.i:                             ; preds = %forbody.i.i.i174.i.i.preheader, %forbody.i.i.i174.i.i
-  %offset.02.i.i.i.i.i = phi i32 [ %1135, %forbody.i.i.i174.i.i ], [ %offset.02.i.i.i.i.i.ph, %forbody.i.i.i174.i.i.preheader ]
-  %num_biases.01.i.i.i.i.i = phi i64 [ %1134, %forbody.i.i.i174.i.i ], [ %num_biases.01.i.i.i.i.i.ph, %forbody.i.i.i174.i.i.preheader ]
-  %1131 = add i32 %offset.02.i.i.i.i.i, %999
-  %1132 = icmp slt i32 %1131, %1012
-  %common.ret.op.v.i.i.i.i.i.i = select i1 %1132, i64 312, i64 288
+forbody.i.i.i176.i.i:                             ; preds = %forbody.i.i.i176.i.i.preheader, %forbody.i.i.i176.i.i
+  %offset.02.i.i.i.i.i = phi i32 [ %1143, %forbody.i.i.i176.i.i ], [ %offset.02.i.i.i.i.i.ph, %forbody.i.i.i176.i.i.preheader ]
+  %num_biases.01.i.i.i.i.i = phi i64 [ %1142, %forbody.i.i.i176.i.i ], [ %num_biases.01.i.i.i.i.i.ph, %forbody.i.i.i176.i.i.preheader ]
+  %1139 = add i32 %offset.02.i.i.i.i.i, %1009
+  %1140 = icmp slt i32 %1139, %1020
+  %common.ret.op.v.i.i.i.i.i.i = select i1 %1140, i64 312, i64 288
   %gep.i.i.i.i.i = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %common.ret.op.v.i.i.i.i.i.i
-  %1133 = load i64, ptr %gep.i.i.i.i.i, align 8
-  %1134 = add i64 %1133, %num_biases.01.i.i.i.i.i
-  %1135 = add nuw nsw i32 %offset.02.i.i.i.i.i, 1
-  %exitcond.not.i.i.i175.i.i = icmp eq i32 %offset.02.i.i.i.i.i, %1008
-  br i1 %exitcond.not.i.i.i175.i.i, label %merge.i.i.i161.i.i, label %forbody.i.i.i174.i.i, !llvm.loop !131
+  %1141 = load i64, ptr %gep.i.i.i.i.i, align 8
+  %1142 = add i64 %1141, %num_biases.01.i.i.i.i.i
+  %1143 = add nuw nsw i32 %offset.02.i.i.i.i.i, 1
+  %exitcond.not.i.i.i177.i.i = icmp eq i32 %offset.02.i.i.i.i.i, %1016
+  br i1 %exitcond.not.i.i.i177.i.i, label %merge.i.i.i163.i.i, label %forbody.i.i.i176.i.i, !llvm.loop !131
 
-merge.i.i.i161.i.i:                               ; preds = %forbody.i.i.i174.i.i, %middle.block, %then.i.i160.i.i
-  %num_biases.0.lcssa.i.i.i.i.i = phi i64 [ 0, %then.i.i160.i.i ], [ %1130, %middle.block ], [ %1134, %forbody.i.i.i174.i.i ]
-  %1136 = getelementptr i8, ptr %1148, i64 16
-  %1137 = load i32, ptr %1136, align 4
-  %1138 = add i32 %1009, %1137
-  %1139 = getelementptr i8, ptr %1148, i64 64
-  %1140 = load i32, ptr %1139, align 4
-  %.not.i23.i.i.i.i = icmp sgt i32 %1138, %1140
-  br i1 %.not.i23.i.i.i.i, label %then3.i.i.i.i, label %"$Scheduler.can_sample.exit.i.i.i.i"
+merge.i.i.i163.i.i:                               ; preds = %forbody.i.i.i176.i.i, %middle.block, %then.i.i162.i.i
+  %num_biases.0.lcssa.i.i.i.i.i = phi i64 [ 0, %then.i.i162.i.i ], [ %1138, %middle.block ], [ %1142, %forbody.i.i.i176.i.i ]
+  %1144 = getelementptr i8, ptr %1156, i64 16
+  %1145 = load i32, ptr %1144, align 4
+  %1146 = add i32 %1017, %1145
+  %1147 = getelementptr i8, ptr %1156, i64 64
+  %1148 = load i32, ptr %1147, align 4
+  %.not.i23.i.i.i.i = icmp sgt i32 %1146, %1148
+  br i1 %.not.i23.i.i.i.i, label %then3.i.i173.i.i, label %"$Scheduler.can_sample.exit.i.i.i.i"
 
-"$Scheduler.can_sample.exit.i.i.i.i":             ; preds = %merge.i.i.i161.i.i
-  %1141 = getelementptr i8, ptr %1148, i64 24
-  %1142 = load i32, ptr %1141, align 4
-  %1143 = sext i32 %1142 to i64
-  %1144 = add i64 %num_biases.0.lcssa.i.i.i.i.i, %1143
-  %1145 = getelementptr i8, ptr %1148, i64 68
-  %1146 = load i32, ptr %1145, align 4
-  %1147 = sext i32 %1146 to i64
-  %.not.i.i162.i.i = icmp sgt i64 %1144, %1147
-  br i1 %.not.i.i162.i.i, label %then3.i.i.i.i, label %merge2.i.i.i.i
+"$Scheduler.can_sample.exit.i.i.i.i":             ; preds = %merge.i.i.i163.i.i
+  %1149 = getelementptr i8, ptr %1156, i64 24
+  %1150 = load i32, ptr %1149, align 4
+  %1151 = sext i32 %1150 to i64
+  %1152 = add i64 %num_biases.0.lcssa.i.i.i.i.i, %1151
+  %1153 = getelementptr i8, ptr %1156, i64 68
+  %1154 = load i32, ptr %1153, align 4
+  %1155 = sext i32 %1154 to i64
+  %.not.i.i164.i.i = icmp sgt i64 %1152, %1155
+  br i1 %.not.i.i164.i.i, label %then3.i.i173.i.i, label %merge2.i.i.i.i
 
-and.lhs.true.i.i157.i.i:                          ; preds = %"$Scheduler.wants_decode_row.exit.i.i.i.i", %and.rhs.i.i.i.i176.i.i, %and.rhs.i.i.i156.i.i
-  %1148 = load ptr, ptr %972, align 8
-  %.val21.i.i158.i.i = load i32, ptr %1148, align 4
-  %1149 = getelementptr i8, ptr %1148, i64 44
-  %.val22.i.i159.i.i = load i32, ptr %1149, align 4
-  %1150 = sub i32 %.val22.i.i159.i.i, %.val21.i.i158.i.i
-  %1151 = icmp sgt i32 %1150, 0
-  br i1 %1151, label %then.i.i160.i.i, label %merge1.i.i129.i.i
+and.lhs.true.i.i159.i.i:                          ; preds = %"$Scheduler.wants_decode_row.exit.i.i.i.i", %and.rhs.i.i.i.i178.i.i, %and.rhs.i.i.i158.i.i
+  %1156 = load ptr, ptr %981, align 8
+  %.val21.i.i160.i.i = load i32, ptr %1156, align 4
+  %1157 = getelementptr i8, ptr %1156, i64 44
+  %.val22.i.i161.i.i = load i32, ptr %1157, align 4
+  %1158 = sub i32 %.val22.i.i161.i.i, %.val21.i.i160.i.i
+  %1159 = icmp sgt i32 %1158, 0
+  br i1 %1159, label %then.i.i162.i.i, label %merge1.i.i130.i.i
 
-then3.i.i.i.i:                                    ; preds = %"$Scheduler.can_sample.exit.i.i.i.i", %merge.i.i.i161.i.i
-  store i32 0, ptr %1007, align 4
-  %.val.pre.i.i.i.i = load ptr, ptr %972, align 8
+then3.i.i173.i.i:                                 ; preds = %"$Scheduler.can_sample.exit.i.i.i.i", %merge.i.i.i163.i.i
+  store i32 0, ptr %1015, align 4
+  %.val.pre.i.i.i.i = load ptr, ptr %981, align 8
   %.phi.trans.insert.i.i.i.i = getelementptr i8, ptr %.val.pre.i.i.i.i, i64 16
-  %.pre.i.i172.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
-  %.phi.trans.insert57.i.i.i.i = getelementptr i8, ptr %.val.pre.i.i.i.i, i64 64
-  %.pre58.i.i.i.i = load i32, ptr %.phi.trans.insert57.i.i.i.i, align 4
+  %.pre.i.i174.i.i = load i32, ptr %.phi.trans.insert.i.i.i.i, align 4
+  %.phi.trans.insert56.i.i.i.i = getelementptr i8, ptr %.val.pre.i.i.i.i, i64 64
+  %.pre57.i.i.i.i = load i32, ptr %.phi.trans.insert56.i.i.i.i, align 4
   br label %merge2.i.i.i.i
 
-merge2.i.i.i.i:                                   ; preds = %then3.i.i.i.i, %"$Scheduler.can_sample.exit.i.i.i.i"
-  %1152 = phi i32 [ %1008, %"$Scheduler.can_sample.exit.i.i.i.i" ], [ 0, %then3.i.i.i.i ]
-  %1153 = phi i32 [ %1140, %"$Scheduler.can_sample.exit.i.i.i.i" ], [ %.pre58.i.i.i.i, %then3.i.i.i.i ]
-  %1154 = phi i32 [ %1137, %"$Scheduler.can_sample.exit.i.i.i.i" ], [ %.pre.i.i172.i.i, %then3.i.i.i.i ]
-  %.val.i.i163.i.i = phi ptr [ %1148, %"$Scheduler.can_sample.exit.i.i.i.i" ], [ %.val.pre.i.i.i.i, %then3.i.i.i.i ]
-  %1155 = add i32 %.val2.i.i.i.i.i128.i.i, %997
-  %1156 = sub i32 %1155, %.val.i.i.i123.i.i
-  %1157 = add i32 %1154, 1
-  %.not.i39.i.i.i.i = icmp sgt i32 %1157, %1153
-  br i1 %.not.i39.i.i.i.i, label %merge1.i.i129.i.i, label %"$Scheduler.can_sample.exit41.i.i.i.i"
+merge2.i.i.i.i:                                   ; preds = %then3.i.i173.i.i, %"$Scheduler.can_sample.exit.i.i.i.i"
+  %1160 = phi i32 [ %1016, %"$Scheduler.can_sample.exit.i.i.i.i" ], [ 0, %then3.i.i173.i.i ]
+  %1161 = phi i32 [ %1148, %"$Scheduler.can_sample.exit.i.i.i.i" ], [ %.pre57.i.i.i.i, %then3.i.i173.i.i ]
+  %1162 = phi i32 [ %1145, %"$Scheduler.can_sample.exit.i.i.i.i" ], [ %.pre.i.i174.i.i, %then3.i.i173.i.i ]
+  %.val.i.i165.i.i = phi ptr [ %1156, %"$Scheduler.can_sample.exit.i.i.i.i" ], [ %.val.pre.i.i.i.i, %then3.i.i173.i.i ]
+  %1163 = add i32 %.val2.i.i.i.i.i129.i.i, %1007
+  %1164 = sub i32 %1163, %.val.i.i.i125.i.i
+  %1165 = add i32 %1162, 1
+  %.not.i38.i.i.i.i = icmp sgt i32 %1165, %1161
+  br i1 %.not.i38.i.i.i.i, label %merge1.i.i130.i.i, label %"$Scheduler.can_sample.exit40.i.i.i.i"
 
-"$Scheduler.can_sample.exit41.i.i.i.i":           ; preds = %merge2.i.i.i.i
-  %1158 = getelementptr i8, ptr %987, i64 48
-  %1159 = load i32, ptr %1158, align 4
-  %1160 = icmp slt i32 %1156, %1159
-  %common.ret.op.v.i.i34.i.i.i.i = select i1 %1160, i64 312, i64 288
-  %gep.i35.i.i.i.i = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %common.ret.op.v.i.i34.i.i.i.i
-  %1161 = load i64, ptr %gep.i35.i.i.i.i, align 8
-  %1162 = getelementptr i8, ptr %.val.i.i163.i.i, i64 24
-  %1163 = load i32, ptr %1162, align 4
-  %1164 = sext i32 %1163 to i64
-  %1165 = add i64 %1161, %1164
-  %1166 = getelementptr i8, ptr %.val.i.i163.i.i, i64 68
+"$Scheduler.can_sample.exit40.i.i.i.i":           ; preds = %merge2.i.i.i.i
+  %1166 = getelementptr i8, ptr %996, i64 48
   %1167 = load i32, ptr %1166, align 4
-  %1168 = sext i32 %1167 to i64
-  %.not51.i.i.i.i = icmp sgt i64 %1165, %1168
-  br i1 %.not51.i.i.i.i, label %merge1.i.i129.i.i, label %then6.i.i.i.i
+  %1168 = icmp slt i32 %1164, %1167
+  %common.ret.op.v.i.i33.i.i.i.i = select i1 %1168, i64 312, i64 288
+  %gep.i34.i.i.i.i = getelementptr i8, ptr %invariant.gep.i.i.i.i.i, i64 %common.ret.op.v.i.i33.i.i.i.i
+  %1169 = load i64, ptr %gep.i34.i.i.i.i, align 8
+  %1170 = getelementptr i8, ptr %.val.i.i165.i.i, i64 24
+  %1171 = load i32, ptr %1170, align 4
+  %1172 = sext i32 %1171 to i64
+  %1173 = add i64 %1169, %1172
+  %1174 = getelementptr i8, ptr %.val.i.i165.i.i, i64 68
+  %1175 = load i32, ptr %1174, align 4
+  %1176 = sext i32 %1175 to i64
+  %.not51.i.i.i.i = icmp sgt i64 %1173, %1176
+  br i1 %.not51.i.i.i.i, label %merge1.i.i130.i.i, label %then6.i.i.i.i
 
-then6.i.i.i.i:                                    ; preds = %"$Scheduler.can_sample.exit41.i.i.i.i"
-  %1169 = getelementptr i8, ptr %987, i64 16
-  %1170 = load ptr, ptr %1169, align 8
-  %1171 = sext i32 %1155 to i64
-  %1172 = getelementptr i32, ptr %1170, i64 %1171
-  %1173 = getelementptr i8, ptr %987, i64 64
-  %1174 = load ptr, ptr %1173, align 8
-  %1175 = sext i32 %1156 to i64
-  %1176 = getelementptr i32, ptr %1174, i64 %1175
-  %1177 = sext i32 %1152 to i64
-  %1178 = shl nsw i64 %1177, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1172, ptr align 1 %1176, i64 %1178, i1 false)
-  %1179 = load ptr, ptr %972, align 8
-  %1180 = getelementptr i8, ptr %987, i64 100
-  %1181 = load i32, ptr %1180, align 4
-  %1182 = load i32, ptr %989, align 4
-  %1183 = load ptr, ptr %1169, align 8
-  %1184 = load i32, ptr %984, align 4
-  %1185 = getelementptr i8, ptr %1179, i64 120
-  %1186 = load ptr, ptr %1185, align 8
-  %1187 = load i32, ptr %1179, align 4
-  %1188 = sext i32 %1187 to i64
-  %1189 = getelementptr i32, ptr %1186, i64 %1188
-  store i32 -1, ptr %1189, align 4
-  %1190 = getelementptr i8, ptr %1179, i64 60
-  %.val.i.i.i.i.i.i164.i.i = load i32, ptr %1190, align 4
-  %1191 = getelementptr i8, ptr %1179, i64 296
-  %.val29.i.i.i.i.i.i.i.i = load ptr, ptr %1191, align 8
-  %1192 = sext i32 %1181 to i64
-  %1193 = sext i32 %.val.i.i.i.i.i.i164.i.i to i64
-  %1194 = mul nsw i64 %1193, %1192
-  %1195 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i.i, i64 %1194
-  %1196 = getelementptr i8, ptr %1179, i64 96
-  %1197 = getelementptr i8, ptr %1179, i64 104
-  %1198 = getelementptr i8, ptr %1179, i64 112
-  %1199 = load i32, ptr %1179, align 4
-  %1200 = sext i32 %1182 to i64
-  %1201 = getelementptr i32, ptr %1183, i64 %1200
-  %1202 = load i32, ptr %1201, align 4
-  %1203 = load ptr, ptr %1196, align 8
-  %1204 = sext i32 %1199 to i64
-  %1205 = getelementptr i32, ptr %1203, i64 %1204
-  store i32 %1202, ptr %1205, align 4
-  %1206 = load ptr, ptr %1197, align 8
-  %1207 = getelementptr i32, ptr %1206, i64 %1204
-  store i32 %1182, ptr %1207, align 4
-  %1208 = sdiv i32 %1182, %1184
-  %1209 = sext i32 %1208 to i64
-  %1210 = getelementptr i32, ptr %1195, i64 %1209
-  %1211 = load i32, ptr %1210, align 4
-  %1212 = mul i32 %1211, %1184
-  %1213 = srem i32 %1182, %1184
-  %1214 = add i32 %1212, %1213
-  %1215 = load ptr, ptr %1198, align 8
-  %1216 = getelementptr i32, ptr %1215, i64 %1204
-  store i32 %1214, ptr %1216, align 4
-  %1217 = load i32, ptr %1179, align 4
-  %1218 = add i32 %1217, 1
-  store i32 %1218, ptr %1179, align 4
-  %1219 = add i32 %1182, 1
-  %1220 = getelementptr i8, ptr %1179, i64 136
-  %1221 = load ptr, ptr %1220, align 8
-  %1222 = getelementptr i8, ptr %1179, i64 8
-  %1223 = load i32, ptr %1222, align 4
-  %1224 = sext i32 %1223 to i64
-  %1225 = getelementptr i32, ptr %1221, i64 %1224
-  store i32 %1219, ptr %1225, align 4
-  %1226 = getelementptr i8, ptr %1179, i64 144
-  %1227 = load ptr, ptr %1226, align 8
-  %1228 = load i32, ptr %1222, align 4
-  %1229 = sext i32 %1228 to i64
-  %1230 = getelementptr i32, ptr %1227, i64 %1229
-  store i32 %1181, ptr %1230, align 4
-  %1231 = load i32, ptr %1222, align 4
-  %1232 = add i32 %1231, 1
-  store i32 %1232, ptr %1222, align 4
-  %1233 = load i32, ptr %1179, align 4
-  %1234 = getelementptr i8, ptr %1179, i64 128
+then6.i.i.i.i:                                    ; preds = %"$Scheduler.can_sample.exit40.i.i.i.i"
+  %1177 = getelementptr i8, ptr %996, i64 16
+  %1178 = load ptr, ptr %1177, align 8
+  %1179 = sext i32 %1163 to i64
+  %1180 = getelementptr i32, ptr %1178, i64 %1179
+  %1181 = getelementptr i8, ptr %996, i64 64
+  %1182 = load ptr, ptr %1181, align 8
+  %1183 = sext i32 %1164 to i64
+  %1184 = getelementptr i32, ptr %1182, i64 %1183
+  %1185 = sext i32 %1160 to i64
+  %1186 = shl nsw i64 %1185, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %1180, ptr align 1 %1184, i64 %1186, i1 false)
+  %1187 = load ptr, ptr %981, align 8
+  %1188 = getelementptr i8, ptr %996, i64 100
+  %1189 = load i32, ptr %1188, align 4
+  %1190 = load i32, ptr %998, align 4
+  %1191 = load ptr, ptr %1177, align 8
+  %1192 = load i32, ptr %993, align 4
+  %1193 = getelementptr i8, ptr %1187, i64 120
+  %1194 = load ptr, ptr %1193, align 8
+  %1195 = load i32, ptr %1187, align 4
+  %1196 = sext i32 %1195 to i64
+  %1197 = getelementptr i32, ptr %1194, i64 %1196
+  store i32 -1, ptr %1197, align 4
+  %1198 = getelementptr i8, ptr %1187, i64 60
+  %.val.i.i.i.i.i.i.i.i = load i32, ptr %1198, align 4
+  %1199 = getelementptr i8, ptr %1187, i64 296
+  %.val29.i.i.i.i.i.i.i.i = load ptr, ptr %1199, align 8
+  %1200 = sext i32 %1189 to i64
+  %1201 = sext i32 %.val.i.i.i.i.i.i.i.i to i64
+  %1202 = mul nsw i64 %1201, %1200
+  %1203 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i.i, i64 %1202
+  %1204 = getelementptr i8, ptr %1187, i64 96
+  %1205 = getelementptr i8, ptr %1187, i64 104
+  %1206 = getelementptr i8, ptr %1187, i64 112
+  %1207 = load i32, ptr %1187, align 4
+  %1208 = sext i32 %1190 to i64
+  %1209 = getelementptr i32, ptr %1191, i64 %1208
+  %1210 = load i32, ptr %1209, align 4
+  %1211 = load ptr, ptr %1204, align 8
+  %1212 = sext i32 %1207 to i64
+  %1213 = getelementptr i32, ptr %1211, i64 %1212
+  store i32 %1210, ptr %1213, align 4
+  %1214 = load ptr, ptr %1205, align 8
+  %1215 = getelementptr i32, ptr %1214, i64 %1212
+  store i32 %1190, ptr %1215, align 4
+  %1216 = sdiv i32 %1190, %1192
+  %1217 = sext i32 %1216 to i64
+  %1218 = getelementptr i32, ptr %1203, i64 %1217
+  %1219 = load i32, ptr %1218, align 4
+  %1220 = mul i32 %1219, %1192
+  %1221 = srem i32 %1190, %1192
+  %1222 = add i32 %1220, %1221
+  %1223 = load ptr, ptr %1206, align 8
+  %1224 = getelementptr i32, ptr %1223, i64 %1212
+  store i32 %1222, ptr %1224, align 4
+  %1225 = load i32, ptr %1187, align 4
+  %1226 = add i32 %1225, 1
+  store i32 %1226, ptr %1187, align 4
+  %1227 = add i32 %1190, 1
+  %1228 = getelementptr i8, ptr %1187, i64 136
+  %1229 = load ptr, ptr %1228, align 8
+  %1230 = getelementptr i8, ptr %1187, i64 8
+  %1231 = load i32, ptr %1230, align 4
+  %1232 = sext i32 %1231 to i64
+  %1233 = getelementptr i32, ptr %1229, i64 %1232
+  store i32 %1227, ptr %1233, align 4
+  %1234 = getelementptr i8, ptr %1187, i64 144
   %1235 = load ptr, ptr %1234, align 8
-  %1236 = sext i32 %1232 to i64
-  %1237 = getelementptr i32, ptr %1235, i64 %1236
-  store i32 %1233, ptr %1237, align 4
-  %1238 = getelementptr i8, ptr %1179, i64 12
-  %1239 = load i32, ptr %1238, align 4
+  %1236 = load i32, ptr %1230, align 4
+  %1237 = sext i32 %1236 to i64
+  %1238 = getelementptr i32, ptr %1235, i64 %1237
+  store i32 %1189, ptr %1238, align 4
+  %1239 = load i32, ptr %1230, align 4
   %1240 = add i32 %1239, 1
-  store i32 %1240, ptr %1238, align 4
-  %1241 = getelementptr i8, ptr %1179, i64 4
-  %1242 = load i32, ptr %1241, align 4
-  %1243 = add i32 %1242, 1
-  store i32 %1243, ptr %1241, align 4
-  %1244 = load i32, ptr %996, align 4
-  %1245 = icmp sgt i32 %1244, 0
-  br i1 %1245, label %then.i.i.i.i171.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i.i"
+  store i32 %1240, ptr %1230, align 4
+  %1241 = load i32, ptr %1187, align 4
+  %1242 = getelementptr i8, ptr %1187, i64 128
+  %1243 = load ptr, ptr %1242, align 8
+  %1244 = sext i32 %1240 to i64
+  %1245 = getelementptr i32, ptr %1243, i64 %1244
+  store i32 %1241, ptr %1245, align 4
+  %1246 = getelementptr i8, ptr %1187, i64 12
+  %1247 = load i32, ptr %1246, align 4
+  %1248 = add i32 %1247, 1
+  store i32 %1248, ptr %1246, align 4
+  %1249 = getelementptr i8, ptr %1187, i64 4
+  %1250 = load i32, ptr %1249, align 4
+  %1251 = add i32 %1250, 1
+  store i32 %1251, ptr %1249, align 4
+  %1252 = load i32, ptr %1006, align 4
+  %1253 = icmp sgt i32 %1252, 0
+  br i1 %1253, label %then.i.i.i.i172.i.i, label %"$Scheduler.write_decode_row.exit.i.i.i.i.i"
 
-then.i.i.i.i171.i.i:                              ; preds = %then6.i.i.i.i
-  %1246 = load ptr, ptr %972, align 8
-  %1247 = getelementptr i8, ptr %987, i64 60
-  %1248 = load i32, ptr %1247, align 4
-  %1249 = getelementptr i8, ptr %1246, i64 120
-  %1250 = load ptr, ptr %1249, align 8
-  %1251 = load i32, ptr %1246, align 4
-  %1252 = add i32 %1251, -1
-  %1253 = sext i32 %1252 to i64
-  %1254 = getelementptr i32, ptr %1250, i64 %1253
-  store i32 %1248, ptr %1254, align 4
-  %1255 = getelementptr i8, ptr %1246, i64 96
-  %1256 = load ptr, ptr %1255, align 8
-  %1257 = load i32, ptr %1246, align 4
-  %1258 = add i32 %1257, -1
-  %1259 = sext i32 %1258 to i64
-  %1260 = getelementptr i32, ptr %1256, i64 %1259
-  store i32 0, ptr %1260, align 4
+then.i.i.i.i172.i.i:                              ; preds = %then6.i.i.i.i
+  %1254 = load ptr, ptr %981, align 8
+  %1255 = getelementptr i8, ptr %996, i64 60
+  %1256 = load i32, ptr %1255, align 4
+  %1257 = getelementptr i8, ptr %1254, i64 120
+  %1258 = load ptr, ptr %1257, align 8
+  %1259 = load i32, ptr %1254, align 4
+  %1260 = add i32 %1259, -1
+  %1261 = sext i32 %1260 to i64
+  %1262 = getelementptr i32, ptr %1258, i64 %1261
+  store i32 %1256, ptr %1262, align 4
+  %1263 = getelementptr i8, ptr %1254, i64 96
+  %1264 = load ptr, ptr %1263, align 8
+  %1265 = load i32, ptr %1254, align 4
+  %1266 = add i32 %1265, -1
+  %1267 = sext i32 %1266 to i64
+  %1268 = getelementptr i32, ptr %1264, i64 %1267
+  store i32 0, ptr %1268, align 4
   br label %"$Scheduler.write_decode_row.exit.i.i.i.i.i"
 
-"$Scheduler.write_decode_row.exit.i.i.i.i.i":     ; preds = %then.i.i.i.i171.i.i, %then6.i.i.i.i
-  %1261 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %987, i32 0)
-  %1262 = load i32, ptr %1007, align 4
-  %1263 = add i32 %1262, 1
-  %1264 = icmp sgt i32 %1263, 1
-  br i1 %1264, label %forbody.i47.i.i169.i.i, label %merge.i44.i.i.i.i
+"$Scheduler.write_decode_row.exit.i.i.i.i.i":     ; preds = %then.i.i.i.i172.i.i, %then6.i.i.i.i
+  %1269 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %996, i32 0)
+  %1270 = load i32, ptr %1015, align 4
+  %1271 = add i32 %1270, 1
+  %1272 = icmp sgt i32 %1271, 1
+  br i1 %1272, label %forbody.i47.i.i170.i.i, label %merge.i43.i.i.i.i
 
-forbody.i47.i.i169.i.i:                           ; preds = %"$Scheduler.write_decode_row.exit.i.i.i.i.i", %forbody.i47.i.i169.i.i
-  %offset.020.i.i.i.i.i = phi i32 [ %1331, %forbody.i47.i.i169.i.i ], [ 1, %"$Scheduler.write_decode_row.exit.i.i.i.i.i" ]
-  %1265 = load ptr, ptr %972, align 8
-  %1266 = load i32, ptr %1180, align 4
-  %1267 = load i32, ptr %989, align 4
-  %1268 = add i32 %1267, %offset.020.i.i.i.i.i
-  %1269 = load ptr, ptr %1169, align 8
-  %1270 = load i32, ptr %984, align 4
-  %1271 = getelementptr i8, ptr %1265, i64 120
-  %1272 = load ptr, ptr %1271, align 8
-  %1273 = load i32, ptr %1265, align 4
-  %1274 = sext i32 %1273 to i64
-  %1275 = getelementptr i32, ptr %1272, i64 %1274
-  store i32 -1, ptr %1275, align 4
-  %1276 = getelementptr i8, ptr %1265, i64 60
-  %.val.i.i17.i.i.i.i.i = load i32, ptr %1276, align 4
-  %1277 = getelementptr i8, ptr %1265, i64 296
-  %.val29.i.i.i.i.i.i.i = load ptr, ptr %1277, align 8
-  %1278 = sext i32 %1266 to i64
-  %1279 = sext i32 %.val.i.i17.i.i.i.i.i to i64
-  %1280 = mul nsw i64 %1279, %1278
-  %1281 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %1280
-  %1282 = getelementptr i8, ptr %1265, i64 96
-  %1283 = getelementptr i8, ptr %1265, i64 104
-  %1284 = getelementptr i8, ptr %1265, i64 112
-  %1285 = load i32, ptr %1265, align 4
-  %1286 = sext i32 %1268 to i64
-  %1287 = getelementptr i32, ptr %1269, i64 %1286
-  %1288 = load i32, ptr %1287, align 4
-  %1289 = load ptr, ptr %1282, align 8
-  %1290 = sext i32 %1285 to i64
-  %1291 = getelementptr i32, ptr %1289, i64 %1290
-  store i32 %1288, ptr %1291, align 4
-  %1292 = load ptr, ptr %1283, align 8
-  %1293 = getelementptr i32, ptr %1292, i64 %1290
-  store i32 %1268, ptr %1293, align 4
-  %1294 = sdiv i32 %1268, %1270
-  %1295 = sext i32 %1294 to i64
-  %1296 = getelementptr i32, ptr %1281, i64 %1295
-  %1297 = load i32, ptr %1296, align 4
-  %1298 = mul i32 %1297, %1270
-  %1299 = srem i32 %1268, %1270
-  %1300 = add i32 %1298, %1299
-  %1301 = load ptr, ptr %1284, align 8
-  %1302 = getelementptr i32, ptr %1301, i64 %1290
-  store i32 %1300, ptr %1302, align 4
-  %1303 = load i32, ptr %1265, align 4
-  %1304 = add i32 %1303, 1
-  store i32 %1304, ptr %1265, align 4
-  %1305 = add i32 %1268, 1
-  %1306 = getelementptr i8, ptr %1265, i64 136
-  %1307 = load ptr, ptr %1306, align 8
-  %1308 = getelementptr i8, ptr %1265, i64 8
-  %1309 = load i32, ptr %1308, align 4
-  %1310 = sext i32 %1309 to i64
-  %1311 = getelementptr i32, ptr %1307, i64 %1310
-  store i32 %1305, ptr %1311, align 4
-  %1312 = getelementptr i8, ptr %1265, i64 144
-  %1313 = load ptr, ptr %1312, align 8
-  %1314 = load i32, ptr %1308, align 4
-  %1315 = sext i32 %1314 to i64
-  %1316 = getelementptr i32, ptr %1313, i64 %1315
-  store i32 %1266, ptr %1316, align 4
-  %1317 = load i32, ptr %1308, align 4
-  %1318 = add i32 %1317, 1
-  store i32 %1318, ptr %1308, align 4
-  %1319 = load i32, ptr %1265, align 4
-  %1320 = getelementptr i8, ptr %1265, i64 128
+forbody.i47.i.i170.i.i:                           ; preds = %"$Scheduler.write_decode_row.exit.i.i.i.i.i", %forbody.i47.i.i170.i.i
+  %offset.019.i.i.i.i.i = phi i32 [ %1339, %forbody.i47.i.i170.i.i ], [ 1, %"$Scheduler.write_decode_row.exit.i.i.i.i.i" ]
+  %1273 = load ptr, ptr %981, align 8
+  %1274 = load i32, ptr %1188, align 4
+  %1275 = load i32, ptr %998, align 4
+  %1276 = add i32 %1275, %offset.019.i.i.i.i.i
+  %1277 = load ptr, ptr %1177, align 8
+  %1278 = load i32, ptr %993, align 4
+  %1279 = getelementptr i8, ptr %1273, i64 120
+  %1280 = load ptr, ptr %1279, align 8
+  %1281 = load i32, ptr %1273, align 4
+  %1282 = sext i32 %1281 to i64
+  %1283 = getelementptr i32, ptr %1280, i64 %1282
+  store i32 -1, ptr %1283, align 4
+  %1284 = getelementptr i8, ptr %1273, i64 60
+  %.val.i.i17.i.i.i.i.i = load i32, ptr %1284, align 4
+  %1285 = getelementptr i8, ptr %1273, i64 296
+  %.val29.i.i.i.i.i.i.i = load ptr, ptr %1285, align 8
+  %1286 = sext i32 %1274 to i64
+  %1287 = sext i32 %.val.i.i17.i.i.i.i.i to i64
+  %1288 = mul nsw i64 %1287, %1286
+  %1289 = getelementptr i32, ptr %.val29.i.i.i.i.i.i.i, i64 %1288
+  %1290 = getelementptr i8, ptr %1273, i64 96
+  %1291 = getelementptr i8, ptr %1273, i64 104
+  %1292 = getelementptr i8, ptr %1273, i64 112
+  %1293 = load i32, ptr %1273, align 4
+  %1294 = sext i32 %1276 to i64
+  %1295 = getelementptr i32, ptr %1277, i64 %1294
+  %1296 = load i32, ptr %1295, align 4
+  %1297 = load ptr, ptr %1290, align 8
+  %1298 = sext i32 %1293 to i64
+  %1299 = getelementptr i32, ptr %1297, i64 %1298
+  store i32 %1296, ptr %1299, align 4
+  %1300 = load ptr, ptr %1291, align 8
+  %1301 = getelementptr i32, ptr %1300, i64 %1298
+  store i32 %1276, ptr %1301, align 4
+  %1302 = sdiv i32 %1276, %1278
+  %1303 = sext i32 %1302 to i64
+  %1304 = getelementptr i32, ptr %1289, i64 %1303
+  %1305 = load i32, ptr %1304, align 4
+  %1306 = mul i32 %1305, %1278
+  %1307 = srem i32 %1276, %1278
+  %1308 = add i32 %1306, %1307
+  %1309 = load ptr, ptr %1292, align 8
+  %1310 = getelementptr i32, ptr %1309, i64 %1298
+  store i32 %1308, ptr %1310, align 4
+  %1311 = load i32, ptr %1273, align 4
+  %1312 = add i32 %1311, 1
+  store i32 %1312, ptr %1273, align 4
+  %1313 = add i32 %1276, 1
+  %1314 = getelementptr i8, ptr %1273, i64 136
+  %1315 = load ptr, ptr %1314, align 8
+  %1316 = getelementptr i8, ptr %1273, i64 8
+  %1317 = load i32, ptr %1316, align 4
+  %1318 = sext i32 %1317 to i64
+  %1319 = getelementptr i32, ptr %1315, i64 %1318
+  store i32 %1313, ptr %1319, align 4
+  %1320 = getelementptr i8, ptr %1273, i64 144
   %1321 = load ptr, ptr %1320, align 8
-  %1322 = sext i32 %1318 to i64
-  %1323 = getelementptr i32, ptr %1321, i64 %1322
-  store i32 %1319, ptr %1323, align 4
-  %1324 = getelementptr i8, ptr %1265, i64 12
-  %1325 = load i32, ptr %1324, align 4
+  %1322 = load i32, ptr %1316, align 4
+  %1323 = sext i32 %1322 to i64
+  %1324 = getelementptr i32, ptr %1321, i64 %1323
+  store i32 %1274, ptr %1324, align 4
+  %1325 = load i32, ptr %1316, align 4
   %1326 = add i32 %1325, 1
-  store i32 %1326, ptr %1324, align 4
-  %1327 = getelementptr i8, ptr %1265, i64 4
-  %1328 = load i32, ptr %1327, align 4
-  %1329 = add i32 %1328, 1
-  store i32 %1329, ptr %1327, align 4
-  %1330 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %987, i32 %offset.020.i.i.i.i.i)
-  %1331 = add nuw nsw i32 %offset.020.i.i.i.i.i, 1
-  %exitcond.not.i48.i.i.i.i = icmp eq i32 %offset.020.i.i.i.i.i, %1262
-  br i1 %exitcond.not.i48.i.i.i.i, label %merge.loopexit.i.i.i.i.i, label %forbody.i47.i.i169.i.i
-
-merge.loopexit.i.i.i.i.i:                         ; preds = %forbody.i47.i.i169.i.i
-  %.pre.i.i.i170.i.i = load i32, ptr %1007, align 4
-  br label %merge.i44.i.i.i.i
-
-merge.i44.i.i.i.i:                                ; preds = %merge.loopexit.i.i.i.i.i, %"$Scheduler.write_decode_row.exit.i.i.i.i.i"
-  %1332 = phi i32 [ %.pre.i.i.i170.i.i, %merge.loopexit.i.i.i.i.i ], [ %1262, %"$Scheduler.write_decode_row.exit.i.i.i.i.i" ]
-  %1333 = icmp sgt i32 %1261, -1
-  %1334 = load ptr, ptr %972, align 8
-  %1335 = getelementptr i8, ptr %1334, i64 20
+  store i32 %1326, ptr %1316, align 4
+  %1327 = load i32, ptr %1273, align 4
+  %1328 = getelementptr i8, ptr %1273, i64 128
+  %1329 = load ptr, ptr %1328, align 8
+  %1330 = sext i32 %1326 to i64
+  %1331 = getelementptr i32, ptr %1329, i64 %1330
+  store i32 %1327, ptr %1331, align 4
+  %1332 = getelementptr i8, ptr %1273, i64 12
+  %1333 = load i32, ptr %1332, align 4
+  %1334 = add i32 %1333, 1
+  store i32 %1334, ptr %1332, align 4
+  %1335 = getelementptr i8, ptr %1273, i64 4
   %1336 = load i32, ptr %1335, align 4
-  br i1 %1333, label %and.rhs.i.i45.i.i.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i"
+  %1337 = add i32 %1336, 1
+  store i32 %1337, ptr %1335, align 4
+  %1338 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr nonnull %1, ptr nonnull %996, i32 %offset.019.i.i.i.i.i)
+  %1339 = add nuw nsw i32 %offset.019.i.i.i.i.i, 1
+  %exitcond.not.i48.i.i.i.i = icmp eq i32 %offset.019.i.i.i.i.i, %1270
+  br i1 %exitcond.not.i48.i.i.i.i, label %merge.loopexit.i.i.i.i.i, label %forbody.i47.i.i170.i.i
 
-and.rhs.i.i45.i.i.i.i:                            ; preds = %merge.i44.i.i.i.i
-  %1337 = getelementptr i8, ptr %987, i64 400
-  %.val.i2.i.i.i46.i.i.i.i = load i64, ptr %1337, align 8
-  %1338 = icmp sgt i64 %.val.i2.i.i.i46.i.i.i.i, 0
-  %.val2.i.i.i.i.i.i165.i.i = load i32, ptr %996, align 4
-  br i1 %1338, label %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i", label %or.rhs.i.i.i.i.i.i
+merge.loopexit.i.i.i.i.i:                         ; preds = %forbody.i47.i.i170.i.i
+  %.pre.i.i.i171.i.i = load i32, ptr %1015, align 4
+  br label %merge.i43.i.i.i.i
 
-"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i":     ; preds = %and.rhs.i.i45.i.i.i.i
-  %.val.i.i.i19.i.i.i.i.i = load i64, ptr %995, align 8
-  %1339 = trunc i64 %.val.i.i.i19.i.i.i.i.i to i32
-  %1340 = add i32 %.val2.i.i.i.i.i.i165.i.i, %1339
-  %1341 = load i32, ptr %988, align 4
-  %1342 = sub i32 %1340, %1341
-  %1343 = getelementptr i8, ptr %987, i64 424
+merge.i43.i.i.i.i:                                ; preds = %merge.loopexit.i.i.i.i.i, %"$Scheduler.write_decode_row.exit.i.i.i.i.i"
+  %1340 = phi i32 [ %.pre.i.i.i171.i.i, %merge.loopexit.i.i.i.i.i ], [ %1270, %"$Scheduler.write_decode_row.exit.i.i.i.i.i" ]
+  %1341 = icmp sgt i32 %1269, -1
+  %1342 = load ptr, ptr %981, align 8
+  %1343 = getelementptr i8, ptr %1342, i64 20
   %1344 = load i32, ptr %1343, align 4
-  %.not.i.i.i.i168.i.i = icmp sgt i32 %1344, %1342
-  br i1 %.not.i.i.i.i168.i.i, label %or.rhs.i.i.i.i.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i"
+  br i1 %1341, label %and.rhs.i.i44.i.i.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i"
 
-or.rhs.i.i.i.i.i.i:                               ; preds = %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i", %and.rhs.i.i45.i.i.i.i
-  %1345 = icmp sgt i32 %.val2.i.i.i.i.i.i165.i.i, 0
-  br i1 %1345, label %and.lhs.true.i.i.i.i.i166.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i"
+and.rhs.i.i44.i.i.i.i:                            ; preds = %merge.i43.i.i.i.i
+  %1345 = getelementptr i8, ptr %996, i64 400
+  %.val5.i.i.i45.i.i.i.i = load i64, ptr %1345, align 8
+  %1346 = icmp sgt i64 %.val5.i.i.i45.i.i.i.i, 0
+  %1347 = load i32, ptr %1006, align 4
+  %1348 = icmp sgt i32 %1347, 0
+  br i1 %1346, label %and.rhs.i.i.i46.i.i.i.i, label %or.rhs.i.i.i.i.i.i
 
-and.rhs.i.i.i.i.i.i.i:                            ; preds = %and.lhs.true.i.i.i.i.i166.i.i
-  %1346 = getelementptr i8, ptr %987, i64 496
-  %1347 = load i64, ptr %1346, align 8
-  %1348 = icmp sgt i64 %1347, 1
-  br i1 %1348, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %else.i.i.i.i.i.i.i.i
+and.rhs.i.i.i46.i.i.i.i:                          ; preds = %and.rhs.i.i44.i.i.i.i
+  br i1 %1348, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i"
 
-else.i.i.i.i.i.i.i.i:                             ; preds = %and.rhs.i.i.i.i.i.i.i
-  %1349 = getelementptr i8, ptr %987, i64 536
-  %1350 = load i32, ptr %1349, align 4
-  %1351 = icmp slt i32 %1350, 0
-  br i1 %1351, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %merge.i.i.i.i.i.i.i.i
+"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i":     ; preds = %and.rhs.i.i.i46.i.i.i.i
+  %.val.i.i18.i.i.i.i.i = load i64, ptr %1005, align 8
+  %.val4.i.i.i.i.i168.i.i = load i32, ptr %997, align 4
+  %1349 = trunc i64 %.val.i.i18.i.i.i.i.i to i32
+  %1350 = sub i32 %1349, %.val4.i.i.i.i.i168.i.i
+  %1351 = getelementptr i8, ptr %996, i64 424
+  %1352 = load i32, ptr %1351, align 4
+  %.not.i.i.i.i169.i.i = icmp sle i32 %1352, %1350
+  br label %"$Scheduler.write_rows_of.exit.i.i.i.i"
+
+or.rhs.i.i.i.i.i.i:                               ; preds = %and.rhs.i.i44.i.i.i.i
+  br i1 %1348, label %and.lhs.true.i.i.i.i.i166.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i"
+
+and.rhs.i12.i.i.i.i.i.i:                          ; preds = %and.lhs.true.i.i.i.i.i166.i.i
+  %1353 = getelementptr i8, ptr %996, i64 496
+  %1354 = load i64, ptr %1353, align 8
+  %1355 = icmp sgt i64 %1354, 1
+  br i1 %1355, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %else.i.i.i.i.i.i.i.i
+
+else.i.i.i.i.i.i.i.i:                             ; preds = %and.rhs.i12.i.i.i.i.i.i
+  %1356 = getelementptr i8, ptr %996, i64 536
+  %1357 = load i32, ptr %1356, align 4
+  %1358 = icmp slt i32 %1357, 0
+  br i1 %1358, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %merge.i.i.i.i.i.i.i.i
 
 merge.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i
-  %1352 = getelementptr i8, ptr %987, i64 548
-  %1353 = load i32, ptr %1352, align 4
-  %1354 = icmp slt i32 %1353, 0
-  %1355 = add nuw i32 %1353, 1
-  %.not.i.i.i.i.i.i.i.i = icmp slt i32 %1355, %1350
-  %or.cond.i.i.i.i.i.i.i.i = select i1 %1354, i1 true, i1 %.not.i.i.i.i.i.i.i.i
+  %1359 = getelementptr i8, ptr %996, i64 548
+  %1360 = load i32, ptr %1359, align 4
+  %1361 = icmp slt i32 %1360, 0
+  %1362 = add nuw i32 %1360, 1
+  %.not.i.i.i.i.i.i.i.i = icmp slt i32 %1362, %1357
+  %or.cond.i.i.i.i.i.i.i.i = select i1 %1361, i1 true, i1 %.not.i.i.i.i.i.i.i.i
   br i1 %or.cond.i.i.i.i.i.i.i.i, label %or.rhs.i.i.i.i.i.i.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i"
 
 or.rhs.i.i.i.i.i.i.i.i:                           ; preds = %merge.i.i.i.i.i.i.i.i
-  %1356 = getelementptr i8, ptr %987, i64 552
-  %1357 = load i8, ptr %1356, align 1
-  %1358 = trunc i8 %1357 to i1
-  %1359 = icmp eq i32 %1350, 0
-  %spec.select.i.i.i.i.i.i.i.i = and i1 %1359, %1358
-  %1360 = zext i1 %spec.select.i.i.i.i.i.i.i.i to i8
+  %1363 = getelementptr i8, ptr %996, i64 552
+  %1364 = load i8, ptr %1363, align 1
+  %1365 = trunc i8 %1364 to i1
+  %1366 = icmp eq i32 %1357, 0
+  %spec.select.i.i.i.i.i.i.i.i = and i1 %1366, %1365
   br label %"$Scheduler.write_rows_of.exit.i.i.i.i"
 
 and.lhs.true.i.i.i.i.i166.i.i:                    ; preds = %or.rhs.i.i.i.i.i.i
-  %1361 = getelementptr i8, ptr %987, i64 464
-  %.val.i.i18.i.i.i.i.i = load ptr, ptr %1361, align 8
-  %.not.i.i.i.i.i167.i.i = icmp eq ptr %.val.i.i18.i.i.i.i.i, null
-  br i1 %.not.i.i.i.i.i167.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %and.rhs.i.i.i.i.i.i.i
+  %1367 = getelementptr i8, ptr %996, i64 464
+  %.val.i11.i.i.i.i.i.i = load ptr, ptr %1367, align 8
+  %.not.i.i.i.i.i167.i.i = icmp eq ptr %.val.i11.i.i.i.i.i.i, null
+  br i1 %.not.i.i.i.i.i167.i.i, label %"$Scheduler.write_rows_of.exit.i.i.i.i", label %and.rhs.i12.i.i.i.i.i.i
 
-"$Scheduler.write_rows_of.exit.i.i.i.i":          ; preds = %and.lhs.true.i.i.i.i.i166.i.i, %or.rhs.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i, %else.i.i.i.i.i.i.i.i, %and.rhs.i.i.i.i.i.i.i, %or.rhs.i.i.i.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i", %merge.i44.i.i.i.i
-  %1362 = phi i32 [ %1336, %merge.i44.i.i.i.i ], [ %1261, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ], [ %1261, %or.rhs.i.i.i.i.i.i ], [ %1261, %and.rhs.i.i.i.i.i.i.i ], [ %1261, %else.i.i.i.i.i.i.i.i ], [ %1261, %merge.i.i.i.i.i.i.i.i ], [ %1261, %or.rhs.i.i.i.i.i.i.i.i ], [ %1261, %and.lhs.true.i.i.i.i.i166.i.i ]
-  %1363 = phi i8 [ 0, %merge.i44.i.i.i.i ], [ 1, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ], [ 0, %or.rhs.i.i.i.i.i.i ], [ 1, %and.rhs.i.i.i.i.i.i.i ], [ 0, %else.i.i.i.i.i.i.i.i ], [ 1, %merge.i.i.i.i.i.i.i.i ], [ %1360, %or.rhs.i.i.i.i.i.i.i.i ], [ 0, %and.lhs.true.i.i.i.i.i166.i.i ]
-  %1364 = add i32 %1332, 1
-  %1365 = load ptr, ptr %980, align 8
-  %1366 = load i64, ptr %981, align 8
-  %1367 = getelementptr %9, ptr %1365, i64 %1366
-  store ptr %987, ptr %1367, align 8
-  %segment.sroa.2.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1367, i64 8
-  store i32 %1364, ptr %segment.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
-  %segment.sroa.3.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1367, i64 12
-  store i32 %1261, ptr %segment.sroa.3.0..sroa_idx.i.i.i.i.i.i, align 4
-  %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1367, i64 16
-  store i32 %1362, ptr %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i, align 8
-  %segment.sroa.5.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1367, i64 20
+"$Scheduler.write_rows_of.exit.i.i.i.i":          ; preds = %and.lhs.true.i.i.i.i.i166.i.i, %or.rhs.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i, %else.i.i.i.i.i.i.i.i, %and.rhs.i12.i.i.i.i.i.i, %or.rhs.i.i.i.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i", %and.rhs.i.i.i46.i.i.i.i, %merge.i43.i.i.i.i
+  %1368 = phi i32 [ %1344, %merge.i43.i.i.i.i ], [ %1269, %and.rhs.i.i.i46.i.i.i.i ], [ %1269, %or.rhs.i.i.i.i.i.i ], [ %1269, %and.rhs.i12.i.i.i.i.i.i ], [ %1269, %else.i.i.i.i.i.i.i.i ], [ %1269, %merge.i.i.i.i.i.i.i.i ], [ %1269, %or.rhs.i.i.i.i.i.i.i.i ], [ %1269, %and.lhs.true.i.i.i.i.i166.i.i ], [ %1269, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ]
+  %.shrunk.i.i.i.i.i.i = phi i1 [ false, %merge.i43.i.i.i.i ], [ true, %and.rhs.i.i.i46.i.i.i.i ], [ false, %or.rhs.i.i.i.i.i.i ], [ true, %and.rhs.i12.i.i.i.i.i.i ], [ false, %else.i.i.i.i.i.i.i.i ], [ true, %merge.i.i.i.i.i.i.i.i ], [ %spec.select.i.i.i.i.i.i.i.i, %or.rhs.i.i.i.i.i.i.i.i ], [ false, %and.lhs.true.i.i.i.i.i166.i.i ], [ %.not.i.i.i.i169.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i.i.i.i" ]
+  %1369 = add i32 %1340, 1
+  %1370 = zext i1 %.shrunk.i.i.i.i.i.i to i8
+  %1371 = load ptr, ptr %989, align 8
+  %1372 = load i64, ptr %990, align 8
+  %1373 = getelementptr %9, ptr %1371, i64 %1372
+  store ptr %996, ptr %1373, align 8
+  %segment.sroa.2.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1373, i64 8
+  store i32 %1369, ptr %segment.sroa.2.0..sroa_idx.i.i.i.i.i.i, align 8
+  %segment.sroa.3.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1373, i64 12
+  store i32 %1269, ptr %segment.sroa.3.0..sroa_idx.i.i.i.i.i.i, align 4
+  %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1373, i64 16
+  store i32 %1368, ptr %segment.sroa.4.0..sroa_idx.i.i.i.i.i.i, align 8
+  %segment.sroa.5.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1373, i64 20
   store i32 0, ptr %segment.sroa.5.0..sroa_idx.i.i.i.i.i.i, align 4
-  %segment.sroa.6.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1367, i64 24
+  %segment.sroa.6.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1373, i64 24
   store i8 1, ptr %segment.sroa.6.0..sroa_idx.i.i.i.i.i.i, align 8
-  %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1367, i64 25
-  store i8 %1363, ptr %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i, align 1
-  %1368 = load i64, ptr %981, align 8
-  %1369 = add i64 %1368, 1
-  store i64 %1369, ptr %981, align 8
-  br label %merge1.i.i129.i.i
+  %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i = getelementptr inbounds i8, ptr %1373, i64 25
+  store i8 %1370, ptr %segment.sroa.7.0..sroa_idx.i.i.i.i.i.i, align 1
+  %1374 = load i64, ptr %990, align 8
+  %1375 = add i64 %1374, 1
+  store i64 %1375, ptr %990, align 8
+  br label %merge1.i.i130.i.i
 
-merge1.i.i129.i.i:                                ; preds = %"$Scheduler.write_rows_of.exit.i.i.i.i", %"$Scheduler.can_sample.exit41.i.i.i.i", %merge2.i.i.i.i, %and.lhs.true.i.i157.i.i, %"$Scheduler.wants_decode_row.exit.i.i.i.i", %"$Sequence.awaits_its_end.exit.i.i.i126.i.i", %forbody.i.i122.i.i
-  %1370 = add nuw nsw i64 %i.054.i.i.i.i, 1
-  %exitcond.not.i.i130.i.i = icmp eq i64 %1370, %982
-  br i1 %exitcond.not.i.i130.i.i, label %"$Scheduler.write_decode_rows.exit.i.i.i", label %forbody.i.i122.i.i
+merge1.i.i130.i.i:                                ; preds = %"$Scheduler.write_rows_of.exit.i.i.i.i", %"$Scheduler.can_sample.exit40.i.i.i.i", %merge2.i.i.i.i, %and.lhs.true.i.i159.i.i, %"$Scheduler.wants_decode_row.exit.i.i.i.i", %"$Sequence.awaits_its_end.exit.i.i.i128.i.i", %and.rhs.i.i.i.i.i180.i.i, %forbody.i.i124.i.i
+  %1376 = add nuw nsw i64 %i.053.i.i.i.i, 1
+  %exitcond.not.i.i131.i.i = icmp eq i64 %1376, %991
+  br i1 %exitcond.not.i.i131.i.i, label %"$Scheduler.write_decode_rows.exit.i.i.i", label %forbody.i.i124.i.i
 
-"$Scheduler.write_decode_rows.exit.i.i.i":        ; preds = %merge1.i.i129.i.i
-  %.pr.i.i.i = load i64, ptr %74, align 8
-  %1371 = getelementptr i8, ptr %0, i64 1472
-  %1372 = icmp sgt i64 %.pr.i.i.i, 0
-  br i1 %1372, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+"$Scheduler.write_decode_rows.exit.i.i.i":        ; preds = %merge1.i.i130.i.i
+  %.pr.i.i.i = load i64, ptr %75, align 8
+  %1377 = getelementptr i8, ptr %0, i64 1472
+  %1378 = icmp sgt i64 %.pr.i.i.i, 0
+  br i1 %1378, label %forbody.lr.ph.i5.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
 forbody.lr.ph.i5.i.i.i:                           ; preds = %"$Scheduler.write_decode_rows.exit.i.i.i"
-  %1373 = getelementptr i8, ptr %0, i64 228
+  %1379 = getelementptr i8, ptr %0, i64 228
   br label %forbody.i6.i.i.i
 
 forbody.i6.i.i.i:                                 ; preds = %merge1.i9.i.i.i, %forbody.lr.ph.i5.i.i.i
-  %i.042.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i5.i.i.i ], [ %1774, %merge1.i9.i.i.i ]
-  %1374 = xor i64 %i.042.i.i.i.i, -1
-  %1375 = load ptr, ptr %973, align 8
-  %1376 = getelementptr ptr, ptr %1375, i64 %i.042.i.i.i.i
-  %1377 = load ptr, ptr %1376, align 8
-  %1378 = load ptr, ptr %972, align 8
-  %.val20.i.i.i.i = load i32, ptr %1378, align 4
-  %1379 = getelementptr i8, ptr %1378, i64 44
-  %.val21.i7.i.i.i = load i32, ptr %1379, align 4
-  %1380 = sub i32 %.val21.i7.i.i.i, %.val20.i.i.i.i
-  %1381 = getelementptr i8, ptr %1378, i64 64
-  %1382 = load i32, ptr %1381, align 4
-  %1383 = getelementptr i8, ptr %1378, i64 16
-  %1384 = load i32, ptr %1383, align 4
-  %1385 = sub i32 %1382, %1384
-  %1386 = getelementptr i8, ptr %1377, i64 208
-  %.val17.i.i.i.i.i = load i32, ptr %1386, align 4
-  %1387 = icmp sgt i32 %.val17.i.i.i.i.i, -1
-  br i1 %1387, label %merge.i.i36.i.i.i, label %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
+  %i.042.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i5.i.i.i ], [ %1779, %merge1.i9.i.i.i ]
+  %1380 = xor i64 %i.042.i.i.i.i, -1
+  %1381 = load ptr, ptr %982, align 8
+  %1382 = getelementptr ptr, ptr %1381, i64 %i.042.i.i.i.i
+  %1383 = load ptr, ptr %1382, align 8
+  %1384 = load ptr, ptr %981, align 8
+  %.val20.i.i.i.i = load i32, ptr %1384, align 4
+  %1385 = getelementptr i8, ptr %1384, i64 44
+  %.val21.i7.i.i.i = load i32, ptr %1385, align 4
+  %1386 = sub i32 %.val21.i7.i.i.i, %.val20.i.i.i.i
+  %1387 = getelementptr i8, ptr %1384, i64 64
+  %1388 = load i32, ptr %1387, align 4
+  %1389 = getelementptr i8, ptr %1384, i64 16
+  %1390 = load i32, ptr %1389, align 4
+  %1391 = sub i32 %1388, %1390
+  %1392 = getelementptr i8, ptr %1383, i64 208
+  %.val17.i.i.i.i.i = load i32, ptr %1392, align 4
+  %1393 = icmp sgt i32 %.val17.i.i.i.i.i, -1
+  br i1 %1393, label %merge.i.i37.i.i.i, label %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
 
-merge.i.i36.i.i.i:                                ; preds = %forbody.i6.i.i.i
-  %1388 = load i64, ptr %74, align 8
+merge.i.i37.i.i.i:                                ; preds = %forbody.i6.i.i.i
+  %1394 = load i64, ptr %75, align 8
   %i.020.i.i.i.i.i = add nuw nsw i64 %i.042.i.i.i.i, 1
-  %1389 = icmp slt i64 %i.020.i.i.i.i.i, %1388
-  br i1 %1389, label %forbody.i.i37.i.i.i.preheader, label %merge1.i.i.i154.i.i
+  %1395 = icmp slt i64 %i.020.i.i.i.i.i, %1394
+  br i1 %1395, label %forbody.i.i38.i.i.i.preheader, label %merge1.i.i.i156.i.i
 
-forbody.i.i37.i.i.i.preheader:                    ; preds = %merge.i.i36.i.i.i
-  %1390 = add i64 %1388, %1374
-  %min.iters.check135 = icmp ult i64 %1390, 16
-  br i1 %min.iters.check135, label %forbody.i.i37.i.i.i.preheader153, label %vector.ph136
+forbody.i.i38.i.i.i.preheader:                    ; preds = %merge.i.i37.i.i.i
+  %1396 = add i64 %1394, %1380
+  %min.iters.check131 = icmp ult i64 %1396, 16
+  br i1 %min.iters.check131, label %forbody.i.i38.i.i.i.preheader149, label %vector.ph132
 
-vector.ph136:                                     ; preds = %forbody.i.i37.i.i.i.preheader
-  %n.vec138 = and i64 %1390, -16
-  %ind.end = add i64 %i.020.i.i.i.i.i, %n.vec138
-  %1391 = insertelement <4 x i32> <i32 poison, i32 0, i32 0, i32 0>, i32 %1385, i64 0
-  %invariant.gep = getelementptr i8, ptr %1375, i64 8
-  %invariant.gep217 = getelementptr i8, ptr %1375, i64 16
-  %invariant.gep219 = getelementptr i8, ptr %1375, i64 24
-  %invariant.gep221 = getelementptr i8, ptr %1375, i64 32
-  %invariant.gep223 = getelementptr i8, ptr %1375, i64 40
-  %invariant.gep225 = getelementptr i8, ptr %1375, i64 48
-  %invariant.gep227 = getelementptr i8, ptr %1375, i64 56
-  %invariant.gep229 = getelementptr i8, ptr %1375, i64 64
-  %invariant.gep231 = getelementptr i8, ptr %1375, i64 72
-  %invariant.gep233 = getelementptr i8, ptr %1375, i64 80
-  %invariant.gep235 = getelementptr i8, ptr %1375, i64 88
-  %invariant.gep237 = getelementptr i8, ptr %1375, i64 96
-  %invariant.gep239 = getelementptr i8, ptr %1375, i64 104
-  %invariant.gep241 = getelementptr i8, ptr %1375, i64 112
-  %invariant.gep243 = getelementptr i8, ptr %1375, i64 120
-  br label %vector.body140
+vector.ph132:                                     ; preds = %forbody.i.i38.i.i.i.preheader
+  %n.vec134 = and i64 %1396, -16
+  %ind.end = add i64 %i.020.i.i.i.i.i, %n.vec134
+  %1397 = insertelement <4 x i32> <i32 poison, i32 0, i32 0, i32 0>, i32 %1391, i64 0
+  %invariant.gep = getelementptr i8, ptr %1381, i64 8
+  %invariant.gep213 = getelementptr i8, ptr %1381, i64 16
+  %invariant.gep215 = getelementptr i8, ptr %1381, i64 24
+  %invariant.gep217 = getelementptr i8, ptr %1381, i64 32
+  %invariant.gep219 = getelementptr i8, ptr %1381, i64 40
+  %invariant.gep221 = getelementptr i8, ptr %1381, i64 48
+  %invariant.gep223 = getelementptr i8, ptr %1381, i64 56
+  %invariant.gep225 = getelementptr i8, ptr %1381, i64 64
+  %invariant.gep227 = getelementptr i8, ptr %1381, i64 72
+  %invariant.gep229 = getelementptr i8, ptr %1381, i64 80
+  %invariant.gep231 = getelementptr i8, ptr %1381, i64 88
+  %invariant.gep233 = getelementptr i8, ptr %1381, i64 96
+  %invariant.gep235 = getelementptr i8, ptr %1381, i64 104
+  %invariant.gep237 = getelementptr i8, ptr %1381, i64 112
+  %invariant.gep239 = getelementptr i8, ptr %1381, i64 120
+  br label %vector.body136
 
-vector.body140:                                   ; preds = %vector.body140, %vector.ph136
-  %index141 = phi i64 [ 0, %vector.ph136 ], [ %index.next146, %vector.body140 ]
-  %vec.phi142 = phi <4 x i32> [ %1391, %vector.ph136 ], [ %1513, %vector.body140 ]
-  %vec.phi143 = phi <4 x i32> [ zeroinitializer, %vector.ph136 ], [ %1514, %vector.body140 ]
-  %vec.phi144 = phi <4 x i32> [ zeroinitializer, %vector.ph136 ], [ %1515, %vector.body140 ]
-  %vec.phi145 = phi <4 x i32> [ zeroinitializer, %vector.ph136 ], [ %1516, %vector.body140 ]
-  %offset.idx = add i64 %i.020.i.i.i.i.i, %index141
-  %1392 = getelementptr ptr, ptr %1375, i64 %offset.idx
+vector.body136:                                   ; preds = %vector.body136, %vector.ph132
+  %index137 = phi i64 [ 0, %vector.ph132 ], [ %index.next142, %vector.body136 ]
+  %vec.phi138 = phi <4 x i32> [ %1397, %vector.ph132 ], [ %1519, %vector.body136 ]
+  %vec.phi139 = phi <4 x i32> [ zeroinitializer, %vector.ph132 ], [ %1520, %vector.body136 ]
+  %vec.phi140 = phi <4 x i32> [ zeroinitializer, %vector.ph132 ], [ %1521, %vector.body136 ]
+  %vec.phi141 = phi <4 x i32> [ zeroinitializer, %vector.ph132 ], [ %1522, %vector.body136 ]
+  %offset.idx = add i64 %i.020.i.i.i.i.i, %index137
+  %1398 = getelementptr ptr, ptr %1381, i64 %offset.idx
   %gep = getelementptr ptr, ptr %invariant.gep, i64 %offset.idx
+  %gep214 = getelementptr ptr, ptr %invariant.gep213, i64 %offset.idx
+  %gep216 = getelementptr ptr, ptr %invariant.gep215, i64 %offset.idx
   %gep218 = getelementptr ptr, ptr %invariant.gep217, i64 %offset.idx
   %gep220 = getelementptr ptr, ptr %invariant.gep219, i64 %offset.idx
   %gep222 = getelementptr ptr, ptr %invariant.gep221, i64 %offset.idx
@@ -61873,30 +61964,22 @@ vector.body140:                                   ; preds = %vector.body140, %ve
   %gep236 = getelementptr ptr, ptr %invariant.gep235, i64 %offset.idx
   %gep238 = getelementptr ptr, ptr %invariant.gep237, i64 %offset.idx
   %gep240 = getelementptr ptr, ptr %invariant.gep239, i64 %offset.idx
-  %gep242 = getelementptr ptr, ptr %invariant.gep241, i64 %offset.idx
-  %gep244 = getelementptr ptr, ptr %invariant.gep243, i64 %offset.idx
-  %1393 = load ptr, ptr %1392, align 8
-  %1394 = load ptr, ptr %gep, align 8
-  %1395 = load ptr, ptr %gep218, align 8
-  %1396 = load ptr, ptr %gep220, align 8
-  %1397 = load ptr, ptr %gep222, align 8
-  %1398 = load ptr, ptr %gep224, align 8
-  %1399 = load ptr, ptr %gep226, align 8
-  %1400 = load ptr, ptr %gep228, align 8
-  %1401 = load ptr, ptr %gep230, align 8
-  %1402 = load ptr, ptr %gep232, align 8
-  %1403 = load ptr, ptr %gep234, align 8
-  %1404 = load ptr, ptr %gep236, align 8
-  %1405 = load ptr, ptr %gep238, align 8
-  %1406 = load ptr, ptr %gep240, align 8
-  %1407 = load ptr, ptr %gep242, align 8
-  %1408 = load ptr, ptr %gep244, align 8
-  %1409 = getelementptr i8, ptr %1393, i64 40
-  %1410 = getelementptr i8, ptr %1394, i64 40
-  %1411 = getelementptr i8, ptr %1395, i64 40
-  %1412 = getelementptr i8, ptr %1396, i64 40
-  %1413 = getelementptr i8, ptr %1397, i64 40
-  %1414 = getelementptr i8, ptr %1398, i64 40
+  %1399 = load ptr, ptr %1398, align 8
+  %1400 = load ptr, ptr %gep, align 8
+  %1401 = load ptr, ptr %gep214, align 8
+  %1402 = load ptr, ptr %gep216, align 8
+  %1403 = load ptr, ptr %gep218, align 8
+  %1404 = load ptr, ptr %gep220, align 8
+  %1405 = load ptr, ptr %gep222, align 8
+  %1406 = load ptr, ptr %gep224, align 8
+  %1407 = load ptr, ptr %gep226, align 8
+  %1408 = load ptr, ptr %gep228, align 8
+  %1409 = load ptr, ptr %gep230, align 8
+  %1410 = load ptr, ptr %gep232, align 8
+  %1411 = load ptr, ptr %gep234, align 8
+  %1412 = load ptr, ptr %gep236, align 8
+  %1413 = load ptr, ptr %gep238, align 8
+  %1414 = load ptr, ptr %gep240, align 8
   %1415 = getelementptr i8, ptr %1399, i64 40
   %1416 = getelementptr i8, ptr %1400, i64 40
   %1417 = getelementptr i8, ptr %1401, i64 40
@@ -61907,44 +61990,44 @@ vector.body140:                                   ; preds = %vector.body140, %ve
   %1422 = getelementptr i8, ptr %1406, i64 40
   %1423 = getelementptr i8, ptr %1407, i64 40
   %1424 = getelementptr i8, ptr %1408, i64 40
-  %1425 = load i32, ptr %1409, align 4
-  %1426 = load i32, ptr %1410, align 4
-  %1427 = load i32, ptr %1411, align 4
-  %1428 = load i32, ptr %1412, align 4
-  %1429 = insertelement <4 x i32> poison, i32 %1425, i64 0
-  %1430 = insertelement <4 x i32> %1429, i32 %1426, i64 1
-  %1431 = insertelement <4 x i32> %1430, i32 %1427, i64 2
-  %1432 = insertelement <4 x i32> %1431, i32 %1428, i64 3
-  %1433 = load i32, ptr %1413, align 4
-  %1434 = load i32, ptr %1414, align 4
-  %1435 = load i32, ptr %1415, align 4
-  %1436 = load i32, ptr %1416, align 4
-  %1437 = insertelement <4 x i32> poison, i32 %1433, i64 0
-  %1438 = insertelement <4 x i32> %1437, i32 %1434, i64 1
-  %1439 = insertelement <4 x i32> %1438, i32 %1435, i64 2
-  %1440 = insertelement <4 x i32> %1439, i32 %1436, i64 3
-  %1441 = load i32, ptr %1417, align 4
-  %1442 = load i32, ptr %1418, align 4
-  %1443 = load i32, ptr %1419, align 4
-  %1444 = load i32, ptr %1420, align 4
-  %1445 = insertelement <4 x i32> poison, i32 %1441, i64 0
-  %1446 = insertelement <4 x i32> %1445, i32 %1442, i64 1
-  %1447 = insertelement <4 x i32> %1446, i32 %1443, i64 2
-  %1448 = insertelement <4 x i32> %1447, i32 %1444, i64 3
-  %1449 = load i32, ptr %1421, align 4
-  %1450 = load i32, ptr %1422, align 4
-  %1451 = load i32, ptr %1423, align 4
-  %1452 = load i32, ptr %1424, align 4
-  %1453 = insertelement <4 x i32> poison, i32 %1449, i64 0
-  %1454 = insertelement <4 x i32> %1453, i32 %1450, i64 1
-  %1455 = insertelement <4 x i32> %1454, i32 %1451, i64 2
-  %1456 = insertelement <4 x i32> %1455, i32 %1452, i64 3
-  %1457 = getelementptr i8, ptr %1393, i64 52
-  %1458 = getelementptr i8, ptr %1394, i64 52
-  %1459 = getelementptr i8, ptr %1395, i64 52
-  %1460 = getelementptr i8, ptr %1396, i64 52
-  %1461 = getelementptr i8, ptr %1397, i64 52
-  %1462 = getelementptr i8, ptr %1398, i64 52
+  %1425 = getelementptr i8, ptr %1409, i64 40
+  %1426 = getelementptr i8, ptr %1410, i64 40
+  %1427 = getelementptr i8, ptr %1411, i64 40
+  %1428 = getelementptr i8, ptr %1412, i64 40
+  %1429 = getelementptr i8, ptr %1413, i64 40
+  %1430 = getelementptr i8, ptr %1414, i64 40
+  %1431 = load i32, ptr %1415, align 4
+  %1432 = load i32, ptr %1416, align 4
+  %1433 = load i32, ptr %1417, align 4
+  %1434 = load i32, ptr %1418, align 4
+  %1435 = insertelement <4 x i32> poison, i32 %1431, i64 0
+  %1436 = insertelement <4 x i32> %1435, i32 %1432, i64 1
+  %1437 = insertelement <4 x i32> %1436, i32 %1433, i64 2
+  %1438 = insertelement <4 x i32> %1437, i32 %1434, i64 3
+  %1439 = load i32, ptr %1419, align 4
+  %1440 = load i32, ptr %1420, align 4
+  %1441 = load i32, ptr %1421, align 4
+  %1442 = load i32, ptr %1422, align 4
+  %1443 = insertelement <4 x i32> poison, i32 %1439, i64 0
+  %1444 = insertelement <4 x i32> %1443, i32 %1440, i64 1
+  %1445 = insertelement <4 x i32> %1444, i32 %1441, i64 2
+  %1446 = insertelement <4 x i32> %1445, i32 %1442, i64 3
+  %1447 = load i32, ptr %1423, align 4
+  %1448 = load i32, ptr %1424, align 4
+  %1449 = load i32, ptr %1425, align 4
+  %1450 = load i32, ptr %1426, align 4
+  %1451 = insertelement <4 x i32> poison, i32 %1447, i64 0
+  %1452 = insertelement <4 x i32> %1451, i32 %1448, i64 1
+  %1453 = insertelement <4 x i32> %1452, i32 %1449, i64 2
+  %1454 = insertelement <4 x i32> %1453, i32 %1450, i64 3
+  %1455 = load i32, ptr %1427, align 4
+  %1456 = load i32, ptr %1428, align 4
+  %1457 = load i32, ptr %1429, align 4
+  %1458 = load i32, ptr %1430, align 4
+  %1459 = insertelement <4 x i32> poison, i32 %1455, i64 0
+  %1460 = insertelement <4 x i32> %1459, i32 %1456, i64 1
+  %1461 = insertelement <4 x i32> %1460, i32 %1457, i64 2
+  %1462 = insertelement <4 x i32> %1461, i32 %1458, i64 3
   %1463 = getelementptr i8, ptr %1399, i64 52
   %1464 = getelementptr i8, ptr %1400, i64 52
   %1465 = getelementptr i8, ptr %1401, i64 52
@@ -61955,753 +62038,764 @@ vector.body140:                                   ; preds = %vector.body140, %ve
   %1470 = getelementptr i8, ptr %1406, i64 52
   %1471 = getelementptr i8, ptr %1407, i64 52
   %1472 = getelementptr i8, ptr %1408, i64 52
-  %1473 = load i32, ptr %1457, align 4
-  %1474 = load i32, ptr %1458, align 4
-  %1475 = load i32, ptr %1459, align 4
-  %1476 = load i32, ptr %1460, align 4
-  %1477 = insertelement <4 x i32> poison, i32 %1473, i64 0
-  %1478 = insertelement <4 x i32> %1477, i32 %1474, i64 1
-  %1479 = insertelement <4 x i32> %1478, i32 %1475, i64 2
-  %1480 = insertelement <4 x i32> %1479, i32 %1476, i64 3
-  %1481 = load i32, ptr %1461, align 4
-  %1482 = load i32, ptr %1462, align 4
-  %1483 = load i32, ptr %1463, align 4
-  %1484 = load i32, ptr %1464, align 4
-  %1485 = insertelement <4 x i32> poison, i32 %1481, i64 0
-  %1486 = insertelement <4 x i32> %1485, i32 %1482, i64 1
-  %1487 = insertelement <4 x i32> %1486, i32 %1483, i64 2
-  %1488 = insertelement <4 x i32> %1487, i32 %1484, i64 3
-  %1489 = load i32, ptr %1465, align 4
-  %1490 = load i32, ptr %1466, align 4
-  %1491 = load i32, ptr %1467, align 4
-  %1492 = load i32, ptr %1468, align 4
-  %1493 = insertelement <4 x i32> poison, i32 %1489, i64 0
-  %1494 = insertelement <4 x i32> %1493, i32 %1490, i64 1
-  %1495 = insertelement <4 x i32> %1494, i32 %1491, i64 2
-  %1496 = insertelement <4 x i32> %1495, i32 %1492, i64 3
-  %1497 = load i32, ptr %1469, align 4
-  %1498 = load i32, ptr %1470, align 4
-  %1499 = load i32, ptr %1471, align 4
-  %1500 = load i32, ptr %1472, align 4
-  %1501 = insertelement <4 x i32> poison, i32 %1497, i64 0
-  %1502 = insertelement <4 x i32> %1501, i32 %1498, i64 1
-  %1503 = insertelement <4 x i32> %1502, i32 %1499, i64 2
-  %1504 = insertelement <4 x i32> %1503, i32 %1500, i64 3
-  %1505 = icmp slt <4 x i32> %1480, %1432
-  %1506 = icmp slt <4 x i32> %1488, %1440
-  %1507 = icmp slt <4 x i32> %1496, %1448
-  %1508 = icmp slt <4 x i32> %1504, %1456
-  %1509 = sext <4 x i1> %1505 to <4 x i32>
-  %1510 = sext <4 x i1> %1506 to <4 x i32>
-  %1511 = sext <4 x i1> %1507 to <4 x i32>
-  %1512 = sext <4 x i1> %1508 to <4 x i32>
-  %1513 = add <4 x i32> %vec.phi142, %1509
-  %1514 = add <4 x i32> %vec.phi143, %1510
-  %1515 = add <4 x i32> %vec.phi144, %1511
-  %1516 = add <4 x i32> %vec.phi145, %1512
-  %index.next146 = add nuw i64 %index141, 16
-  %1517 = icmp eq i64 %index.next146, %n.vec138
-  br i1 %1517, label %middle.block133, label %vector.body140, !llvm.loop !132
+  %1473 = getelementptr i8, ptr %1409, i64 52
+  %1474 = getelementptr i8, ptr %1410, i64 52
+  %1475 = getelementptr i8, ptr %1411, i64 52
+  %1476 = getelementptr i8, ptr %1412, i64 52
+  %1477 = getelementptr i8, ptr %1413, i64 52
+  %1478 = getelementptr i8, ptr %1414, i64 52
+  %1479 = load i32, ptr %1463, align 4
+  %1480 = load i32, ptr %1464, align 4
+  %1481 = load i32, ptr %1465, align 4
+  %1482 = load i32, ptr %1466, align 4
+  %1483 = insertelement <4 x i32> poison, i32 %1479, i64 0
+  %1484 = insertelement <4 x i32> %1483, i32 %1480, i64 1
+  %1485 = insertelement <4 x i32> %1484, i32 %1481, i64 2
+  %1486 = insertelement <4 x i32> %1485, i32 %1482, i64 3
+  %1487 = load i32, ptr %1467, align 4
+  %1488 = load i32, ptr %1468, align 4
+  %1489 = load i32, ptr %1469, align 4
+  %1490 = load i32, ptr %1470, align 4
+  %1491 = insertelement <4 x i32> poison, i32 %1487, i64 0
+  %1492 = insertelement <4 x i32> %1491, i32 %1488, i64 1
+  %1493 = insertelement <4 x i32> %1492, i32 %1489, i64 2
+  %1494 = insertelement <4 x i32> %1493, i32 %1490, i64 3
+  %1495 = load i32, ptr %1471, align 4
+  %1496 = load i32, ptr %1472, align 4
+  %1497 = load i32, ptr %1473, align 4
+  %1498 = load i32, ptr %1474, align 4
+  %1499 = insertelement <4 x i32> poison, i32 %1495, i64 0
+  %1500 = insertelement <4 x i32> %1499, i32 %1496, i64 1
+  %1501 = insertelement <4 x i32> %1500, i32 %1497, i64 2
+  %1502 = insertelement <4 x i32> %1501, i32 %1498, i64 3
+  %1503 = load i32, ptr %1475, align 4
+  %1504 = load i32, ptr %1476, align 4
+  %1505 = load i32, ptr %1477, align 4
+  %1506 = load i32, ptr %1478, align 4
+  %1507 = insertelement <4 x i32> poison, i32 %1503, i64 0
+  %1508 = insertelement <4 x i32> %1507, i32 %1504, i64 1
+  %1509 = insertelement <4 x i32> %1508, i32 %1505, i64 2
+  %1510 = insertelement <4 x i32> %1509, i32 %1506, i64 3
+  %1511 = icmp slt <4 x i32> %1486, %1438
+  %1512 = icmp slt <4 x i32> %1494, %1446
+  %1513 = icmp slt <4 x i32> %1502, %1454
+  %1514 = icmp slt <4 x i32> %1510, %1462
+  %1515 = sext <4 x i1> %1511 to <4 x i32>
+  %1516 = sext <4 x i1> %1512 to <4 x i32>
+  %1517 = sext <4 x i1> %1513 to <4 x i32>
+  %1518 = sext <4 x i1> %1514 to <4 x i32>
+  %1519 = add <4 x i32> %vec.phi138, %1515
+  %1520 = add <4 x i32> %vec.phi139, %1516
+  %1521 = add <4 x i32> %vec.phi140, %1517
+  %1522 = add <4 x i32> %vec.phi141, %1518
+  %index.next142 = add nuw i64 %index137, 16
+  %1523 = icmp eq i64 %index.next142, %n.vec134
+  br i1 %1523, label %middle.block129, label %vector.body136, !llvm.loop !132
 
-middle.block133:                                  ; preds = %vector.body140
-  %bin.rdx147 = add <4 x i32> %1514, %1513
-  %bin.rdx148 = add <4 x i32> %1515, %bin.rdx147
-  %bin.rdx149 = add <4 x i32> %1516, %bin.rdx148
-  %1518 = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> %bin.rdx149)
-  %cmp.n150 = icmp eq i64 %1390, %n.vec138
-  br i1 %cmp.n150, label %merge1.i.i.i154.i.i, label %forbody.i.i37.i.i.i.preheader153
+middle.block129:                                  ; preds = %vector.body136
+  %bin.rdx143 = add <4 x i32> %1520, %1519
+  %bin.rdx144 = add <4 x i32> %1521, %bin.rdx143
+  %bin.rdx145 = add <4 x i32> %1522, %bin.rdx144
+  %1524 = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> %bin.rdx145)
+  %cmp.n146 = icmp eq i64 %1396, %n.vec134
+  br i1 %cmp.n146, label %merge1.i.i.i156.i.i, label %forbody.i.i38.i.i.i.preheader149
 
-forbody.i.i37.i.i.i.preheader153:                 ; preds = %middle.block133, %forbody.i.i37.i.i.i.preheader
-  %i.022.i.i.i.i.i.ph = phi i64 [ %i.020.i.i.i.i.i, %forbody.i.i37.i.i.i.preheader ], [ %ind.end, %middle.block133 ]
-  %spare.021.i.i.i.i.i.ph = phi i32 [ %1385, %forbody.i.i37.i.i.i.preheader ], [ %1518, %middle.block133 ]
-  br label %forbody.i.i37.i.i.i
+forbody.i.i38.i.i.i.preheader149:                 ; preds = %middle.block129, %forbody.i.i38.i.i.i.preheader
+  %i.022.i.i.i.i.i.ph = phi i64 [ %i.020.i.i.i.i.i, %forbody.i.i38.i.i.i.preheader ], [ %ind.end, %middle.block129 ]
+  %spare.021.i.i.i.i.i.ph = phi i32 [ %1391, %forbody.i.i38.i.i.i.preheader ], [ %1524, %middle.block129 ]
+  br label %forbody.i.i38.i.i.i
 
-forbody.i.i37.i.i.i:                              ; preds = %forbody.i.i37.i.i.i.preheader153, %forbody.i.i37.i.i.i
-  %i.022.i.i.i.i.i = phi i64 [ %i.0.i.i.i.i.i, %forbody.i.i37.i.i.i ], [ %i.022.i.i.i.i.i.ph, %forbody.i.i37.i.i.i.preheader153 ]
-  %spare.021.i.i.i.i.i = phi i32 [ %spec.select.i.i.i155.i.i, %forbody.i.i37.i.i.i ], [ %spare.021.i.i.i.i.i.ph, %forbody.i.i37.i.i.i.preheader153 ]
-  %1519 = getelementptr ptr, ptr %1375, i64 %i.022.i.i.i.i.i
-  %1520 = load ptr, ptr %1519, align 8
-  %1521 = getelementptr i8, ptr %1520, i64 40
-  %.val.i.i38.i.i.i = load i32, ptr %1521, align 4
-  %1522 = getelementptr i8, ptr %1520, i64 52
-  %.val16.i.i.i.i.i = load i32, ptr %1522, align 4
-  %.not.i.i39.i.i.i = icmp slt i32 %.val16.i.i.i.i.i, %.val.i.i38.i.i.i
-  %1523 = sext i1 %.not.i.i39.i.i.i to i32
-  %spec.select.i.i.i155.i.i = add i32 %spare.021.i.i.i.i.i, %1523
+forbody.i.i38.i.i.i:                              ; preds = %forbody.i.i38.i.i.i.preheader149, %forbody.i.i38.i.i.i
+  %i.022.i.i.i.i.i = phi i64 [ %i.0.i.i.i.i.i, %forbody.i.i38.i.i.i ], [ %i.022.i.i.i.i.i.ph, %forbody.i.i38.i.i.i.preheader149 ]
+  %spare.021.i.i.i.i.i = phi i32 [ %spec.select.i.i.i157.i.i, %forbody.i.i38.i.i.i ], [ %spare.021.i.i.i.i.i.ph, %forbody.i.i38.i.i.i.preheader149 ]
+  %1525 = getelementptr ptr, ptr %1381, i64 %i.022.i.i.i.i.i
+  %1526 = load ptr, ptr %1525, align 8
+  %1527 = getelementptr i8, ptr %1526, i64 40
+  %.val.i.i39.i.i.i = load i32, ptr %1527, align 4
+  %1528 = getelementptr i8, ptr %1526, i64 52
+  %.val16.i.i.i.i.i = load i32, ptr %1528, align 4
+  %.not.i.i40.i.i.i = icmp slt i32 %.val16.i.i.i.i.i, %.val.i.i39.i.i.i
+  %1529 = sext i1 %.not.i.i40.i.i.i to i32
+  %spec.select.i.i.i157.i.i = add i32 %spare.021.i.i.i.i.i, %1529
   %i.0.i.i.i.i.i = add nuw nsw i64 %i.022.i.i.i.i.i, 1
-  %exitcond.not.i.i40.i.i.i = icmp eq i64 %i.0.i.i.i.i.i, %1388
-  br i1 %exitcond.not.i.i40.i.i.i, label %merge1.i.i.i154.i.i, label %forbody.i.i37.i.i.i, !llvm.loop !133
+  %exitcond.not.i.i41.i.i.i = icmp eq i64 %i.0.i.i.i.i.i, %1394
+  br i1 %exitcond.not.i.i41.i.i.i, label %merge1.i.i.i156.i.i, label %forbody.i.i38.i.i.i, !llvm.loop !133
 
-merge1.i.i.i154.i.i:                              ; preds = %forbody.i.i37.i.i.i, %middle.block133, %merge.i.i36.i.i.i
-  %spare.0.lcssa.i.i.i.i.i = phi i32 [ %1385, %merge.i.i36.i.i.i ], [ %1518, %middle.block133 ], [ %spec.select.i.i.i155.i.i, %forbody.i.i37.i.i.i ]
-  %1524 = icmp sgt i32 %spare.0.lcssa.i.i.i.i.i, 0
-  %1525 = call i32 @llvm.smin.i32(i32 %1385, i32 1)
-  %1526 = select i1 %1524, i32 %spare.0.lcssa.i.i.i.i.i, i32 %1525
+merge1.i.i.i156.i.i:                              ; preds = %forbody.i.i38.i.i.i, %middle.block129, %merge.i.i37.i.i.i
+  %spare.0.lcssa.i.i.i.i.i = phi i32 [ %1391, %merge.i.i37.i.i.i ], [ %1524, %middle.block129 ], [ %spec.select.i.i.i157.i.i, %forbody.i.i38.i.i.i ]
+  %1530 = icmp sgt i32 %spare.0.lcssa.i.i.i.i.i, 0
+  %1531 = call i32 @llvm.smin.i32(i32 %1391, i32 1)
+  %1532 = select i1 %1530, i32 %spare.0.lcssa.i.i.i.i.i, i32 %1531
   br label %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
 
-"$Scheduler.most_prompt_rows.exit.i.i.i.i":       ; preds = %merge1.i.i.i154.i.i, %forbody.i6.i.i.i
-  %common.ret.op.i.i.i131.i.i = phi i32 [ %1526, %merge1.i.i.i154.i.i ], [ %1380, %forbody.i6.i.i.i ]
-  %1527 = call i32 @llvm.smin.i32(i32 %1380, i32 %common.ret.op.i.i.i131.i.i)
-  %1528 = getelementptr i8, ptr %1377, i64 40
-  %.val.i8.i.i.i = load i32, ptr %1528, align 4
-  %1529 = getelementptr i8, ptr %1377, i64 52
-  %.val19.i.i.i.i = load i32, ptr %1529, align 4
-  %.not40.i.i.i.i = icmp slt i32 %.val19.i.i.i.i, %.val.i8.i.i.i
-  %1530 = icmp sgt i32 %1527, 0
-  %or.cond.i.i.i.i = select i1 %.not40.i.i.i.i, i1 %1530, i1 false
+"$Scheduler.most_prompt_rows.exit.i.i.i.i":       ; preds = %merge1.i.i.i156.i.i, %forbody.i6.i.i.i
+  %common.ret.op.i.i.i132.i.i = phi i32 [ %1532, %merge1.i.i.i156.i.i ], [ %1386, %forbody.i6.i.i.i ]
+  %1533 = call i32 @llvm.smin.i32(i32 %1386, i32 %common.ret.op.i.i.i132.i.i)
+  %1534 = getelementptr i8, ptr %1383, i64 40
+  %.val.i8.i.i.i = load i32, ptr %1534, align 4
+  %1535 = getelementptr i8, ptr %1383, i64 52
+  %.val19.i.i.i.i = load i32, ptr %1535, align 4
+  %.not41.i.i.i.i = icmp slt i32 %.val19.i.i.i.i, %.val.i8.i.i.i
+  %1536 = icmp sgt i32 %1533, 0
+  %or.cond.i.i.i.i = select i1 %.not41.i.i.i.i, i1 %1536, i1 false
   br i1 %or.cond.i.i.i.i, label %then.i11.i.i.i, label %merge1.i9.i.i.i
 
 then.i11.i.i.i:                                   ; preds = %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
-  %1531 = getelementptr i8, ptr %1377, i64 448
-  %1532 = load i8, ptr %1531, align 1
-  %1533 = trunc i8 %1532 to i1
-  br i1 %1533, label %and.rhs.i.i.i32.i.i.i, label %else.i.i.i132.i.i
+  %1537 = getelementptr i8, ptr %1383, i64 448
+  %1538 = load i8, ptr %1537, align 1
+  %1539 = trunc i8 %1538 to i1
+  br i1 %1539, label %and.rhs.i.i.i34.i.i.i, label %else.i.i.i133.i.i
 
-and.rhs.i.i.i32.i.i.i:                            ; preds = %then.i11.i.i.i
-  %1534 = getelementptr i8, ptr %1377, i64 400
-  %.val.i2.i.i.i.i33.i.i.i = load i64, ptr %1534, align 8
-  %1535 = icmp sgt i64 %.val.i2.i.i.i.i33.i.i.i, 0
-  br i1 %1535, label %"$Sequence.sits_out.exit.i.i.i153.i.i", label %else.i.i.i132.i.i
+and.rhs.i.i.i34.i.i.i:                            ; preds = %then.i11.i.i.i
+  %1540 = getelementptr i8, ptr %1383, i64 400
+  %.val5.i.i.i.i35.i.i.i = load i64, ptr %1540, align 8
+  %1541 = icmp sgt i64 %.val5.i.i.i.i35.i.i.i, 0
+  br i1 %1541, label %and.rhs.i.i.i.i36.i.i.i, label %else.i.i.i133.i.i
 
-"$Sequence.sits_out.exit.i.i.i153.i.i":           ; preds = %and.rhs.i.i.i32.i.i.i
-  %1536 = getelementptr i8, ptr %1377, i64 56
-  %.val2.i.i.i.i.i34.i.i.i = load i32, ptr %1536, align 4
-  %1537 = getelementptr i8, ptr %1377, i64 24
-  %.val.i.i.i.i.i35.i.i.i = load i64, ptr %1537, align 8
-  %1538 = trunc i64 %.val.i.i.i.i.i35.i.i.i to i32
-  %1539 = sub i32 %.val2.i.i.i.i.i34.i.i.i, %.val.i8.i.i.i
-  %1540 = add i32 %1539, %1538
-  %1541 = getelementptr i8, ptr %1377, i64 424
-  %1542 = load i32, ptr %1541, align 4
-  %.not.i25.i.i.i.i = icmp sgt i32 %1542, %1540
-  br i1 %.not.i25.i.i.i.i, label %else.i.i.i132.i.i, label %"$Scheduler.chunk_of.exit.i.i134.i.i"
+and.rhs.i.i.i.i36.i.i.i:                          ; preds = %and.rhs.i.i.i34.i.i.i
+  %1542 = getelementptr i8, ptr %1383, i64 56
+  %1543 = load i32, ptr %1542, align 4
+  %1544 = icmp sgt i32 %1543, 0
+  br i1 %1544, label %"$Scheduler.chunk_of.exit.i.i135.i.i", label %"$Sequence.sits_out.exit.i.i.i154.i.i"
 
-else.i.i.i132.i.i:                                ; preds = %"$Sequence.sits_out.exit.i.i.i153.i.i", %and.rhs.i.i.i32.i.i.i, %then.i11.i.i.i
-  %1543 = sub i32 %.val.i8.i.i.i, %.val19.i.i.i.i
-  %1544 = call i32 @llvm.smin.i32(i32 %1543, i32 %1382)
-  %remaining.0.i.i.i133.i.i = select i1 %1387, i32 %1544, i32 %1543
-  %1545 = load i32, ptr %1373, align 4
-  %1546 = icmp sgt i32 %1545, 0
-  br i1 %1546, label %then8.i.i.i152.i.i, label %"$Scheduler.chunk_of.exit.i.i134.i.i"
+"$Sequence.sits_out.exit.i.i.i154.i.i":           ; preds = %and.rhs.i.i.i.i36.i.i.i
+  %1545 = getelementptr i8, ptr %1383, i64 24
+  %.val.i.i.i.i.i155.i.i = load i64, ptr %1545, align 8
+  %1546 = trunc i64 %.val.i.i.i.i.i155.i.i to i32
+  %1547 = sub i32 %1546, %.val.i8.i.i.i
+  %1548 = getelementptr i8, ptr %1383, i64 424
+  %1549 = load i32, ptr %1548, align 4
+  %.not.i25.i.i.i.i = icmp sgt i32 %1549, %1547
+  br i1 %.not.i25.i.i.i.i, label %else.i.i.i133.i.i, label %"$Scheduler.chunk_of.exit.i.i135.i.i"
 
-then8.i.i.i152.i.i:                               ; preds = %else.i.i.i132.i.i
-  %1547 = call i32 @llvm.smin.i32(i32 %remaining.0.i.i.i133.i.i, i32 %1545)
-  br label %"$Scheduler.chunk_of.exit.i.i134.i.i"
+else.i.i.i133.i.i:                                ; preds = %"$Sequence.sits_out.exit.i.i.i154.i.i", %and.rhs.i.i.i34.i.i.i, %then.i11.i.i.i
+  %1550 = sub i32 %.val.i8.i.i.i, %.val19.i.i.i.i
+  %1551 = call i32 @llvm.smin.i32(i32 %1550, i32 %1388)
+  %remaining.0.i.i.i134.i.i = select i1 %1393, i32 %1551, i32 %1550
+  %1552 = load i32, ptr %1379, align 4
+  %1553 = icmp sgt i32 %1552, 0
+  br i1 %1553, label %then8.i.i.i153.i.i, label %"$Scheduler.chunk_of.exit.i.i135.i.i"
 
-"$Scheduler.chunk_of.exit.i.i134.i.i":            ; preds = %then8.i.i.i152.i.i, %else.i.i.i132.i.i, %"$Sequence.sits_out.exit.i.i.i153.i.i"
-  %common.ret.op.i23.i.i135.i.i = phi i32 [ %1547, %then8.i.i.i152.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i153.i.i" ], [ %remaining.0.i.i.i133.i.i, %else.i.i.i132.i.i ]
-  %1548 = call i32 @llvm.smin.i32(i32 %common.ret.op.i23.i.i135.i.i, i32 %1527)
-  %.val.i26.i.i136.i.i = load i64, ptr %971, align 8
-  %1549 = icmp sgt i64 %.val.i26.i.i136.i.i, 0
-  br i1 %1549, label %or.lhs.false.i.i.i142.i.i, label %"$Scheduler.piece_of.exit.i.i137.i.i"
+then8.i.i.i153.i.i:                               ; preds = %else.i.i.i133.i.i
+  %1554 = call i32 @llvm.smin.i32(i32 %remaining.0.i.i.i134.i.i, i32 %1552)
+  br label %"$Scheduler.chunk_of.exit.i.i135.i.i"
 
-or.lhs.false.i.i.i142.i.i:                        ; preds = %"$Scheduler.chunk_of.exit.i.i134.i.i"
-  %1550 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 %.val19.i.i.i.i, i32 %1548)
-  br i1 %1550, label %"$Scheduler.piece_of.exit.i.i137.i.i", label %condition.preheader.i.i.i143.i.i
+"$Scheduler.chunk_of.exit.i.i135.i.i":            ; preds = %then8.i.i.i153.i.i, %else.i.i.i133.i.i, %"$Sequence.sits_out.exit.i.i.i154.i.i", %and.rhs.i.i.i.i36.i.i.i
+  %common.ret.op.i23.i.i136.i.i = phi i32 [ %1554, %then8.i.i.i153.i.i ], [ 0, %"$Sequence.sits_out.exit.i.i.i154.i.i" ], [ %remaining.0.i.i.i134.i.i, %else.i.i.i133.i.i ], [ 0, %and.rhs.i.i.i.i36.i.i.i ]
+  %1555 = call i32 @llvm.smin.i32(i32 %common.ret.op.i23.i.i136.i.i, i32 %1533)
+  %.val.i26.i.i137.i.i = load i64, ptr %980, align 8
+  %1556 = icmp sgt i64 %.val.i26.i.i137.i.i, 0
+  br i1 %1556, label %or.lhs.false.i.i.i143.i.i, label %"$Scheduler.piece_of.exit.i.i138.i.i"
 
-condition.preheader.i.i.i143.i.i:                 ; preds = %or.lhs.false.i.i.i142.i.i
-  %1551 = icmp sgt i32 %1548, 1
-  br i1 %1551, label %whilebody.i.i.i147.i.i, label %merge1.i28.i.i.i.i
+or.lhs.false.i.i.i143.i.i:                        ; preds = %"$Scheduler.chunk_of.exit.i.i135.i.i"
+  %1557 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr nonnull readonly %1, i32 %.val19.i.i.i.i, i32 %1555)
+  br i1 %1557, label %"$Scheduler.piece_of.exit.i.i138.i.i", label %condition.preheader.i.i.i144.i.i
 
-whilebody.i.i.i147.i.i:                           ; preds = %condition.preheader.i.i.i143.i.i, %whilebody.i.i.i147.i.i
-  %too_many.028.i.i.i148.i.i = phi i32 [ %too_many.0..i.i.i151.i.i, %whilebody.i.i.i147.i.i ], [ %1548, %condition.preheader.i.i.i143.i.i ]
-  %fitting.027.i.i.i149.i.i = phi i32 [ %.fitting.0.i.i.i150.i.i, %whilebody.i.i.i147.i.i ], [ 0, %condition.preheader.i.i.i143.i.i ]
-  %1552 = add i32 %fitting.027.i.i.i149.i.i, %too_many.028.i.i.i148.i.i
-  %1553 = sdiv i32 %1552, 2
-  %1554 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 %.val19.i.i.i.i, i32 %1553)
-  %.fitting.0.i.i.i150.i.i = select i1 %1554, i32 %1553, i32 %fitting.027.i.i.i149.i.i
-  %too_many.0..i.i.i151.i.i = select i1 %1554, i32 %too_many.028.i.i.i148.i.i, i32 %1553
-  %1555 = sub i32 %too_many.0..i.i.i151.i.i, %.fitting.0.i.i.i150.i.i
-  %1556 = icmp sgt i32 %1555, 1
-  br i1 %1556, label %whilebody.i.i.i147.i.i, label %merge1.i28.i.i.i.i
+condition.preheader.i.i.i144.i.i:                 ; preds = %or.lhs.false.i.i.i143.i.i
+  %1558 = icmp sgt i32 %1555, 1
+  br i1 %1558, label %whilebody.i.i.i148.i.i, label %merge1.i28.i.i.i.i
 
-merge1.i28.i.i.i.i:                               ; preds = %whilebody.i.i.i147.i.i, %condition.preheader.i.i.i143.i.i
-  %fitting.0.lcssa.i.i.i144.i.i = phi i32 [ 0, %condition.preheader.i.i.i143.i.i ], [ %.fitting.0.i.i.i150.i.i, %whilebody.i.i.i147.i.i ]
-  %1557 = load i32, ptr %984, align 4
-  %1558 = srem i32 %fitting.0.lcssa.i.i.i144.i.i, %1557
-  %1559 = sub nsw i32 %fitting.0.lcssa.i.i.i144.i.i, %1558
-  %1560 = icmp eq i32 %1559, 0
-  br i1 %1560, label %and.lhs.true.i.i.i145.i.i, label %merge2.i12.i.i.i
+whilebody.i.i.i148.i.i:                           ; preds = %condition.preheader.i.i.i144.i.i, %whilebody.i.i.i148.i.i
+  %too_many.028.i.i.i149.i.i = phi i32 [ %too_many.0..i.i.i152.i.i, %whilebody.i.i.i148.i.i ], [ %1555, %condition.preheader.i.i.i144.i.i ]
+  %fitting.027.i.i.i150.i.i = phi i32 [ %.fitting.0.i.i.i151.i.i, %whilebody.i.i.i148.i.i ], [ 0, %condition.preheader.i.i.i144.i.i ]
+  %1559 = add i32 %fitting.027.i.i.i150.i.i, %too_many.028.i.i.i149.i.i
+  %1560 = sdiv i32 %1559, 2
+  %1561 = call fastcc zeroext i1 @"$Scheduler.fits_budget"(ptr readonly %1, i32 %.val19.i.i.i.i, i32 %1560)
+  %.fitting.0.i.i.i151.i.i = select i1 %1561, i32 %1560, i32 %fitting.027.i.i.i150.i.i
+  %too_many.0..i.i.i152.i.i = select i1 %1561, i32 %too_many.028.i.i.i149.i.i, i32 %1560
+  %1562 = sub i32 %too_many.0..i.i.i152.i.i, %.fitting.0.i.i.i151.i.i
+  %1563 = icmp sgt i32 %1562, 1
+  br i1 %1563, label %whilebody.i.i.i148.i.i, label %merge1.i28.i.i.i.i
 
-then6.i.i.i146.i.i:                               ; preds = %and.lhs.true.i.i.i145.i.i
-  %1561 = call i32 @llvm.smin.i32(i32 %1548, i32 %1557)
-  br label %"$Scheduler.piece_of.exit.i.i137.i.i"
+merge1.i28.i.i.i.i:                               ; preds = %whilebody.i.i.i148.i.i, %condition.preheader.i.i.i144.i.i
+  %fitting.0.lcssa.i.i.i145.i.i = phi i32 [ 0, %condition.preheader.i.i.i144.i.i ], [ %.fitting.0.i.i.i151.i.i, %whilebody.i.i.i148.i.i ]
+  %1564 = load i32, ptr %993, align 4
+  %1565 = srem i32 %fitting.0.lcssa.i.i.i145.i.i, %1564
+  %1566 = sub nsw i32 %fitting.0.lcssa.i.i.i145.i.i, %1565
+  %1567 = icmp eq i32 %1566, 0
+  br i1 %1567, label %and.lhs.true.i.i.i146.i.i, label %merge2.i12.i.i.i
 
-and.lhs.true.i.i.i145.i.i:                        ; preds = %merge1.i28.i.i.i.i
-  %1562 = load i64, ptr %1371, align 8
-  %1563 = icmp eq i64 %1562, 0
-  br i1 %1563, label %then6.i.i.i146.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
+then6.i.i.i147.i.i:                               ; preds = %and.lhs.true.i.i.i146.i.i
+  %1568 = call i32 @llvm.smin.i32(i32 %1555, i32 %1564)
+  br label %"$Scheduler.piece_of.exit.i.i138.i.i"
 
-"$Scheduler.piece_of.exit.i.i137.i.i":            ; preds = %then6.i.i.i146.i.i, %or.lhs.false.i.i.i142.i.i, %"$Scheduler.chunk_of.exit.i.i134.i.i"
-  %common.ret.op.i27.i.i.i.i = phi i32 [ %1561, %then6.i.i.i146.i.i ], [ %1548, %or.lhs.false.i.i.i142.i.i ], [ %1548, %"$Scheduler.chunk_of.exit.i.i134.i.i" ]
-  %1564 = icmp eq i32 %common.ret.op.i27.i.i.i.i, 0
-  br i1 %1564, label %"$Scheduler.write_pieces.exit.i.i.i", label %merge2.i12.i.i.i
+and.lhs.true.i.i.i146.i.i:                        ; preds = %merge1.i28.i.i.i.i
+  %1569 = load i64, ptr %1377, align 8
+  %1570 = icmp eq i64 %1569, 0
+  br i1 %1570, label %then6.i.i.i147.i.i, label %"$Scheduler.write_pieces.exit.i.i.i"
 
-merge2.i12.i.i.i:                                 ; preds = %"$Scheduler.piece_of.exit.i.i137.i.i", %merge1.i28.i.i.i.i
-  %common.ret.op.i2739.i.i.i.i = phi i32 [ %common.ret.op.i27.i.i.i.i, %"$Scheduler.piece_of.exit.i.i137.i.i" ], [ %1559, %merge1.i28.i.i.i.i ]
-  %1565 = getelementptr i8, ptr %1377, i64 44
-  %1566 = load i32, ptr %1565, align 4
-  %1567 = icmp sgt i32 %1566, 0
-  %1568 = add i32 %common.ret.op.i2739.i.i.i.i, %.val19.i.i.i.i
-  %1569 = icmp eq i32 %1568, %.val.i8.i.i.i
-  %or.cond44.i.i.i.i = and i1 %1567, %1569
-  br i1 %or.cond44.i.i.i.i, label %and.lhs.true.i32.i.i.i.i, label %merge.i29.i.i.i.i
+"$Scheduler.piece_of.exit.i.i138.i.i":            ; preds = %then6.i.i.i147.i.i, %or.lhs.false.i.i.i143.i.i, %"$Scheduler.chunk_of.exit.i.i135.i.i"
+  %common.ret.op.i27.i.i.i.i = phi i32 [ %1568, %then6.i.i.i147.i.i ], [ %1555, %or.lhs.false.i.i.i143.i.i ], [ %1555, %"$Scheduler.chunk_of.exit.i.i135.i.i" ]
+  %1571 = icmp eq i32 %common.ret.op.i27.i.i.i.i, 0
+  br i1 %1571, label %"$Scheduler.write_pieces.exit.i.i.i", label %merge2.i12.i.i.i
 
-and.lhs.true.i32.i.i.i.i:                         ; preds = %merge2.i12.i.i.i
-  %1570 = add i32 %1384, 1
-  %.not.i.i.i31.i.i.i = icmp sgt i32 %1570, %1382
-  br i1 %.not.i.i.i31.i.i.i, label %merge1.i9.i.i.i, label %"$Scheduler.can_sample.exit.i.i.i.i.i"
+merge2.i12.i.i.i:                                 ; preds = %"$Scheduler.piece_of.exit.i.i138.i.i", %merge1.i28.i.i.i.i
+  %common.ret.op.i2740.i.i.i.i = phi i32 [ %common.ret.op.i27.i.i.i.i, %"$Scheduler.piece_of.exit.i.i138.i.i" ], [ %1566, %merge1.i28.i.i.i.i ]
+  %1572 = getelementptr i8, ptr %1383, i64 44
+  %1573 = load i32, ptr %1572, align 4
+  %1574 = icmp sgt i32 %1573, 0
+  %1575 = add i32 %common.ret.op.i2740.i.i.i.i, %.val19.i.i.i.i
+  %1576 = icmp eq i32 %1575, %.val.i8.i.i.i
+  %or.cond44.i.i.i.i = and i1 %1574, %1576
+  br i1 %or.cond44.i.i.i.i, label %and.lhs.true.i35.i.i.i.i, label %merge.i29.i.i.i.i
 
-"$Scheduler.can_sample.exit.i.i.i.i.i":           ; preds = %and.lhs.true.i32.i.i.i.i
-  %invariant.gep.i.i.i.i.i.i = getelementptr i8, ptr %1377, i64 8
-  %1571 = getelementptr i8, ptr %1377, i64 56
-  %.val2.i.i.i.i33.i.i.i.i = load i32, ptr %1571, align 4
-  %1572 = getelementptr i8, ptr %1377, i64 24
-  %.val.i.i.i.i34.i.i.i.i = load i64, ptr %1572, align 8
-  %1573 = trunc i64 %.val.i.i.i.i34.i.i.i.i to i32
-  %1574 = sub i32 %.val2.i.i.i.i33.i.i.i.i, %.val.i8.i.i.i
-  %1575 = add i32 %1574, %1573
-  %1576 = getelementptr i8, ptr %1377, i64 48
-  %1577 = load i32, ptr %1576, align 4
-  %1578 = icmp slt i32 %1575, %1577
-  %common.ret.op.v.i.i.i.i.i.i.i = select i1 %1578, i64 312, i64 288
+and.lhs.true.i35.i.i.i.i:                         ; preds = %merge2.i12.i.i.i
+  %1577 = add i32 %1390, 1
+  %.not.i.i.i32.i.i.i = icmp sgt i32 %1577, %1388
+  br i1 %.not.i.i.i32.i.i.i, label %merge1.i9.i.i.i, label %"$Scheduler.can_sample.exit.i.i.i.i.i"
+
+"$Scheduler.can_sample.exit.i.i.i.i.i":           ; preds = %and.lhs.true.i35.i.i.i.i
+  %invariant.gep.i.i.i.i.i.i = getelementptr i8, ptr %1383, i64 8
+  %1578 = getelementptr i8, ptr %1383, i64 56
+  %.val2.i.i.i.i.i.i.i.i = load i32, ptr %1578, align 4
+  %1579 = getelementptr i8, ptr %1383, i64 24
+  %.val.i.i.i.i.i33.i.i.i = load i64, ptr %1579, align 8
+  %1580 = trunc i64 %.val.i.i.i.i.i33.i.i.i to i32
+  %1581 = sub i32 %.val2.i.i.i.i.i.i.i.i, %.val.i8.i.i.i
+  %1582 = add i32 %1581, %1580
+  %1583 = getelementptr i8, ptr %1383, i64 48
+  %1584 = load i32, ptr %1583, align 4
+  %1585 = icmp slt i32 %1582, %1584
+  %common.ret.op.v.i.i.i.i.i.i.i = select i1 %1585, i64 312, i64 288
   %gep.i.i.i.i.i.i = getelementptr i8, ptr %invariant.gep.i.i.i.i.i.i, i64 %common.ret.op.v.i.i.i.i.i.i.i
-  %1579 = load i64, ptr %gep.i.i.i.i.i.i, align 8
-  %1580 = getelementptr i8, ptr %1378, i64 24
-  %1581 = load i32, ptr %1580, align 4
-  %1582 = sext i32 %1581 to i64
-  %1583 = add i64 %1579, %1582
-  %1584 = getelementptr i8, ptr %1378, i64 68
-  %1585 = load i32, ptr %1584, align 4
-  %1586 = sext i32 %1585 to i64
-  %.not.i35.i.i.i.i = icmp sgt i64 %1583, %1586
-  br i1 %.not.i35.i.i.i.i, label %merge1.i9.i.i.i, label %merge.i29.i.i.i.i
+  %1586 = load i64, ptr %gep.i.i.i.i.i.i, align 8
+  %1587 = getelementptr i8, ptr %1384, i64 24
+  %1588 = load i32, ptr %1587, align 4
+  %1589 = sext i32 %1588 to i64
+  %1590 = add i64 %1586, %1589
+  %1591 = getelementptr i8, ptr %1384, i64 68
+  %1592 = load i32, ptr %1591, align 4
+  %1593 = sext i32 %1592 to i64
+  %.not.i36.i.i.i.i = icmp sgt i64 %1590, %1593
+  br i1 %.not.i36.i.i.i.i, label %merge1.i9.i.i.i, label %merge.i29.i.i.i.i
 
 merge.i29.i.i.i.i:                                ; preds = %"$Scheduler.can_sample.exit.i.i.i.i.i", %merge2.i12.i.i.i
-  %1587 = sext i32 %common.ret.op.i2739.i.i.i.i to i64
-  %1588 = sext i32 %.val19.i.i.i.i to i64
-  %1589 = mul nsw i64 %1587, %1588
-  %1590 = add nsw i64 %1587, 1
-  %1591 = mul nsw i64 %1590, %1587
-  %1592 = sdiv i64 %1591, 2
-  %1593 = add nsw i64 %1592, %1589
-  %1594 = load <2 x i64>, ptr %1371, align 8
-  %1595 = insertelement <2 x i64> poison, i64 %1587, i64 0
-  %1596 = insertelement <2 x i64> %1595, i64 %1593, i64 1
-  %1597 = add <2 x i64> %1594, %1596
-  store <2 x i64> %1597, ptr %1371, align 8
-  %1598 = getelementptr i8, ptr %1377, i64 100
-  %1599 = load i32, ptr %1598, align 4
-  %1600 = load i32, ptr %1529, align 4
-  %1601 = getelementptr i8, ptr %1377, i64 16
-  %1602 = load ptr, ptr %1601, align 8
-  %1603 = load i32, ptr %984, align 4
-  %1604 = getelementptr i8, ptr %1378, i64 60
-  %.val.i.i.i.i138.i.i = load i32, ptr %1604, align 4
-  %1605 = getelementptr i8, ptr %1378, i64 296
-  %.val29.i.i.i.i.i.i = load ptr, ptr %1605, align 8
-  %1606 = sext i32 %1599 to i64
-  %1607 = sext i32 %.val.i.i.i.i138.i.i to i64
-  %1608 = mul nsw i64 %1607, %1606
-  %1609 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %1608
-  %1610 = icmp sgt i32 %common.ret.op.i2739.i.i.i.i, 0
-  br i1 %1610, label %forbody.lr.ph.i.i.i.i.i.i, label %"$StepPlan.add_segment.exit.i.i.i.i.i"
+  %1594 = sext i32 %common.ret.op.i2740.i.i.i.i to i64
+  %1595 = sext i32 %.val19.i.i.i.i to i64
+  %1596 = mul nsw i64 %1594, %1595
+  %1597 = add nsw i64 %1594, 1
+  %1598 = mul nsw i64 %1597, %1594
+  %1599 = sdiv i64 %1598, 2
+  %1600 = add nsw i64 %1599, %1596
+  %1601 = load <2 x i64>, ptr %1377, align 8
+  %1602 = insertelement <2 x i64> poison, i64 %1594, i64 0
+  %1603 = insertelement <2 x i64> %1602, i64 %1600, i64 1
+  %1604 = add <2 x i64> %1601, %1603
+  store <2 x i64> %1604, ptr %1377, align 8
+  %1605 = getelementptr i8, ptr %1383, i64 100
+  %1606 = load i32, ptr %1605, align 4
+  %1607 = load i32, ptr %1535, align 4
+  %1608 = getelementptr i8, ptr %1383, i64 16
+  %1609 = load ptr, ptr %1608, align 8
+  %1610 = load i32, ptr %993, align 4
+  %1611 = getelementptr i8, ptr %1384, i64 60
+  %.val.i.i.i.i139.i.i = load i32, ptr %1611, align 4
+  %1612 = getelementptr i8, ptr %1384, i64 296
+  %.val29.i.i.i.i.i.i = load ptr, ptr %1612, align 8
+  %1613 = sext i32 %1606 to i64
+  %1614 = sext i32 %.val.i.i.i.i139.i.i to i64
+  %1615 = mul nsw i64 %1614, %1613
+  %1616 = getelementptr i32, ptr %.val29.i.i.i.i.i.i, i64 %1615
+  %1617 = icmp sgt i32 %common.ret.op.i2740.i.i.i.i, 0
+  br i1 %1617, label %forbody.lr.ph.i.i.i.i.i.i, label %"$StepPlan.add_segment.exit.i.i.i.i.i"
 
 forbody.lr.ph.i.i.i.i.i.i:                        ; preds = %merge.i29.i.i.i.i
-  %1611 = getelementptr i8, ptr %1378, i64 96
-  %1612 = getelementptr i8, ptr %1378, i64 104
-  %1613 = getelementptr i8, ptr %1378, i64 112
-  %wide.trip.count.i.i.i.i139.i.i = zext nneg i32 %common.ret.op.i2739.i.i.i.i to i64
+  %1618 = getelementptr i8, ptr %1384, i64 96
+  %1619 = getelementptr i8, ptr %1384, i64 104
+  %1620 = getelementptr i8, ptr %1384, i64 112
+  %wide.trip.count.i.i.i.i140.i.i = zext nneg i32 %common.ret.op.i2740.i.i.i.i to i64
   br label %forbody.i26.i.i.i.i.i
 
 forbody.i26.i.i.i.i.i:                            ; preds = %forbody.i26.i.i.i.i.i, %forbody.lr.ph.i.i.i.i.i.i
-  %indvars.iv.i.i.i.i140.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i141.i.i, %forbody.i26.i.i.i.i.i ]
-  %1614 = load i32, ptr %1378, align 4
-  %1615 = trunc nuw nsw i64 %indvars.iv.i.i.i.i140.i.i to i32
-  %1616 = add i32 %1614, %1615
-  %1617 = add i32 %1600, %1615
-  %1618 = sext i32 %1617 to i64
-  %1619 = getelementptr i32, ptr %1602, i64 %1618
-  %1620 = load i32, ptr %1619, align 4
-  %1621 = load ptr, ptr %1611, align 8
-  %1622 = sext i32 %1616 to i64
-  %1623 = getelementptr i32, ptr %1621, i64 %1622
-  store i32 %1620, ptr %1623, align 4
-  %1624 = load ptr, ptr %1612, align 8
-  %1625 = getelementptr i32, ptr %1624, i64 %1622
-  store i32 %1617, ptr %1625, align 4
-  %1626 = sdiv i32 %1617, %1603
-  %1627 = sext i32 %1626 to i64
-  %1628 = getelementptr i32, ptr %1609, i64 %1627
-  %1629 = load i32, ptr %1628, align 4
-  %1630 = mul i32 %1629, %1603
-  %1631 = srem i32 %1617, %1603
-  %1632 = add i32 %1630, %1631
-  %1633 = load ptr, ptr %1613, align 8
-  %1634 = getelementptr i32, ptr %1633, i64 %1622
-  store i32 %1632, ptr %1634, align 4
-  %indvars.iv.next.i.i.i.i141.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i140.i.i, 1
-  %exitcond.not.i27.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i141.i.i, %wide.trip.count.i.i.i.i139.i.i
+  %indvars.iv.i.i.i.i141.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i142.i.i, %forbody.i26.i.i.i.i.i ]
+  %1621 = load i32, ptr %1384, align 4
+  %1622 = trunc nuw nsw i64 %indvars.iv.i.i.i.i141.i.i to i32
+  %1623 = add i32 %1621, %1622
+  %1624 = add i32 %1607, %1622
+  %1625 = sext i32 %1624 to i64
+  %1626 = getelementptr i32, ptr %1609, i64 %1625
+  %1627 = load i32, ptr %1626, align 4
+  %1628 = load ptr, ptr %1618, align 8
+  %1629 = sext i32 %1623 to i64
+  %1630 = getelementptr i32, ptr %1628, i64 %1629
+  store i32 %1627, ptr %1630, align 4
+  %1631 = load ptr, ptr %1619, align 8
+  %1632 = getelementptr i32, ptr %1631, i64 %1629
+  store i32 %1624, ptr %1632, align 4
+  %1633 = sdiv i32 %1624, %1610
+  %1634 = sext i32 %1633 to i64
+  %1635 = getelementptr i32, ptr %1616, i64 %1634
+  %1636 = load i32, ptr %1635, align 4
+  %1637 = mul i32 %1636, %1610
+  %1638 = srem i32 %1624, %1610
+  %1639 = add i32 %1637, %1638
+  %1640 = load ptr, ptr %1620, align 8
+  %1641 = getelementptr i32, ptr %1640, i64 %1629
+  store i32 %1639, ptr %1641, align 4
+  %indvars.iv.next.i.i.i.i142.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i141.i.i, 1
+  %exitcond.not.i27.i.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i142.i.i, %wide.trip.count.i.i.i.i140.i.i
   br i1 %exitcond.not.i27.i.i.i.i.i, label %"$StepPlan.add_segment.exit.i.i.i.i.i", label %forbody.i26.i.i.i.i.i
 
 "$StepPlan.add_segment.exit.i.i.i.i.i":           ; preds = %forbody.i26.i.i.i.i.i, %merge.i29.i.i.i.i
-  %1635 = load i32, ptr %1378, align 4
-  %1636 = add i32 %1635, %common.ret.op.i2739.i.i.i.i
-  store i32 %1636, ptr %1378, align 4
-  %1637 = add i32 %1600, %common.ret.op.i2739.i.i.i.i
-  %1638 = getelementptr i8, ptr %1378, i64 136
-  %1639 = load ptr, ptr %1638, align 8
-  %1640 = getelementptr i8, ptr %1378, i64 8
-  %1641 = load i32, ptr %1640, align 4
-  %1642 = sext i32 %1641 to i64
-  %1643 = getelementptr i32, ptr %1639, i64 %1642
-  store i32 %1637, ptr %1643, align 4
-  %1644 = getelementptr i8, ptr %1378, i64 144
-  %1645 = load ptr, ptr %1644, align 8
-  %1646 = load i32, ptr %1640, align 4
-  %1647 = sext i32 %1646 to i64
-  %1648 = getelementptr i32, ptr %1645, i64 %1647
-  store i32 %1599, ptr %1648, align 4
-  %1649 = load i32, ptr %1640, align 4
-  %1650 = add i32 %1649, 1
-  store i32 %1650, ptr %1640, align 4
-  %1651 = load i32, ptr %1378, align 4
-  %1652 = getelementptr i8, ptr %1378, i64 128
-  %1653 = load ptr, ptr %1652, align 8
-  %1654 = sext i32 %1650 to i64
-  %1655 = getelementptr i32, ptr %1653, i64 %1654
-  store i32 %1651, ptr %1655, align 4
-  %.val.i28.i.i.i.i.i = load i32, ptr %1386, align 4
-  %1656 = icmp sgt i32 %.val.i28.i.i.i.i.i, -1
-  br i1 %1656, label %merge.i29.i.i.i.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
+  %1642 = load i32, ptr %1384, align 4
+  %1643 = add i32 %1642, %common.ret.op.i2740.i.i.i.i
+  store i32 %1643, ptr %1384, align 4
+  %1644 = add i32 %1607, %common.ret.op.i2740.i.i.i.i
+  %1645 = getelementptr i8, ptr %1384, i64 136
+  %1646 = load ptr, ptr %1645, align 8
+  %1647 = getelementptr i8, ptr %1384, i64 8
+  %1648 = load i32, ptr %1647, align 4
+  %1649 = sext i32 %1648 to i64
+  %1650 = getelementptr i32, ptr %1646, i64 %1649
+  store i32 %1644, ptr %1650, align 4
+  %1651 = getelementptr i8, ptr %1384, i64 144
+  %1652 = load ptr, ptr %1651, align 8
+  %1653 = load i32, ptr %1647, align 4
+  %1654 = sext i32 %1653 to i64
+  %1655 = getelementptr i32, ptr %1652, i64 %1654
+  store i32 %1606, ptr %1655, align 4
+  %1656 = load i32, ptr %1647, align 4
+  %1657 = add i32 %1656, 1
+  store i32 %1657, ptr %1647, align 4
+  %1658 = load i32, ptr %1384, align 4
+  %1659 = getelementptr i8, ptr %1384, i64 128
+  %1660 = load ptr, ptr %1659, align 8
+  %1661 = sext i32 %1657 to i64
+  %1662 = getelementptr i32, ptr %1660, i64 %1661
+  store i32 %1658, ptr %1662, align 4
+  %.val.i28.i.i.i.i.i = load i32, ptr %1392, align 4
+  %1663 = icmp sgt i32 %.val.i28.i.i.i.i.i, -1
+  br i1 %1663, label %merge.i29.i.i.i.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
 
 merge.i29.i.i.i.i.i:                              ; preds = %"$StepPlan.add_segment.exit.i.i.i.i.i"
-  %1657 = load ptr, ptr %972, align 8
-  %1658 = load i32, ptr %1657, align 4
-  %1659 = sub i32 %1658, %common.ret.op.i2739.i.i.i.i
-  %1660 = load i32, ptr %1528, align 4
-  %1661 = load i32, ptr %1529, align 4
-  %1662 = xor i32 %1661, -1
-  %1663 = add i32 %1660, %1662
-  %1664 = call i32 @llvm.smin.i32(i32 %common.ret.op.i2739.i.i.i.i, i32 %1663)
-  %1665 = icmp sgt i32 %1664, 0
-  br i1 %1665, label %forbody.i31.i.i.i.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
+  %1664 = load ptr, ptr %981, align 8
+  %1665 = load i32, ptr %1664, align 4
+  %1666 = sub i32 %1665, %common.ret.op.i2740.i.i.i.i
+  %1667 = load i32, ptr %1534, align 4
+  %1668 = load i32, ptr %1535, align 4
+  %1669 = xor i32 %1668, -1
+  %1670 = add i32 %1667, %1669
+  %1671 = call i32 @llvm.smin.i32(i32 %common.ret.op.i2740.i.i.i.i, i32 %1670)
+  %1672 = icmp sgt i32 %1671, 0
+  br i1 %1672, label %forbody.i31.i.i.i.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
 
 forbody.i31.i.i.i.i.i:                            ; preds = %merge.i29.i.i.i.i.i, %forbody.i31.i.i.i.i.i
-  %i.013.i.i.i.i.i.i = phi i32 [ %1670, %forbody.i31.i.i.i.i.i ], [ 0, %merge.i29.i.i.i.i.i ]
-  %1666 = load ptr, ptr %972, align 8
-  %1667 = add i32 %1659, %i.013.i.i.i.i.i.i
-  %1668 = load ptr, ptr %1601, align 8
-  %1669 = load i32, ptr %1529, align 4
-  %1670 = add nuw nsw i32 %i.013.i.i.i.i.i.i, 1
-  %1671 = add i32 %1669, %1670
-  %1672 = sext i32 %1671 to i64
-  %1673 = getelementptr i32, ptr %1668, i64 %1672
-  %1674 = load i32, ptr %1673, align 4
-  %1675 = load i32, ptr %1386, align 4
-  %1676 = getelementptr i8, ptr %1666, i64 16
-  %1677 = load i32, ptr %1676, align 4
-  %1678 = getelementptr i8, ptr %1666, i64 152
-  %1679 = load ptr, ptr %1678, align 8
-  %1680 = sext i32 %1677 to i64
-  %1681 = getelementptr i32, ptr %1679, i64 %1680
-  store i32 %1667, ptr %1681, align 4
-  %1682 = add i32 %1677, 1
-  store i32 %1682, ptr %1676, align 4
-  %1683 = getelementptr i8, ptr %1666, i64 160
-  %1684 = load ptr, ptr %1683, align 8
-  %1685 = getelementptr float, ptr %1684, i64 %1680
-  store float 0.000000e+00, ptr %1685, align 4
-  %1686 = getelementptr i8, ptr %1666, i64 168
-  %1687 = load ptr, ptr %1686, align 8
-  %1688 = getelementptr float, ptr %1687, i64 %1680
-  store float 1.000000e+00, ptr %1688, align 4
-  %1689 = getelementptr i8, ptr %1666, i64 176
-  %1690 = load ptr, ptr %1689, align 8
-  %1691 = getelementptr float, ptr %1690, i64 %1680
-  store float 0.000000e+00, ptr %1691, align 4
-  %1692 = getelementptr i8, ptr %1666, i64 184
-  %1693 = load ptr, ptr %1692, align 8
-  %1694 = getelementptr i32, ptr %1693, i64 %1680
-  store i32 0, ptr %1694, align 4
-  %1695 = getelementptr i8, ptr %1666, i64 192
-  %1696 = load ptr, ptr %1695, align 8
-  %1697 = getelementptr float, ptr %1696, i64 %1680
-  store float 1.000000e+00, ptr %1697, align 4
-  %1698 = getelementptr i8, ptr %1666, i64 200
-  %1699 = load ptr, ptr %1698, align 8
-  %1700 = getelementptr float, ptr %1699, i64 %1680
-  store float 0.000000e+00, ptr %1700, align 4
-  %1701 = getelementptr i8, ptr %1666, i64 208
-  %1702 = load ptr, ptr %1701, align 8
-  %1703 = getelementptr float, ptr %1702, i64 %1680
-  store float 0.000000e+00, ptr %1703, align 4
-  %1704 = getelementptr i8, ptr %1666, i64 248
-  %1705 = load ptr, ptr %1704, align 8
-  %1706 = getelementptr i32, ptr %1705, i64 %1680
-  store i32 %1675, ptr %1706, align 4
-  %1707 = getelementptr i8, ptr %1666, i64 256
-  %1708 = load ptr, ptr %1707, align 8
-  %1709 = getelementptr i32, ptr %1708, i64 %1680
-  store i32 -1, ptr %1709, align 4
-  %1710 = getelementptr i8, ptr %1666, i64 216
-  %1711 = load ptr, ptr %1710, align 8
-  %1712 = getelementptr i64, ptr %1711, i64 %1680
-  store i64 0, ptr %1712, align 8
-  %1713 = getelementptr i8, ptr %1666, i64 224
-  %1714 = load ptr, ptr %1713, align 8
-  %1715 = getelementptr i32, ptr %1714, i64 %1680
-  store i32 0, ptr %1715, align 4
-  %1716 = getelementptr i8, ptr %1666, i64 232
-  %1717 = load ptr, ptr %1716, align 8
-  %1718 = getelementptr i32, ptr %1717, i64 %1680
-  store i32 -1, ptr %1718, align 4
-  %1719 = getelementptr i8, ptr %1666, i64 240
-  %1720 = load ptr, ptr %1719, align 8
-  %1721 = getelementptr i32, ptr %1720, i64 %1680
-  store i32 -1, ptr %1721, align 4
-  %1722 = getelementptr i8, ptr %1666, i64 24
-  %1723 = load i32, ptr %1722, align 4
-  %1724 = getelementptr i8, ptr %1666, i64 264
-  %1725 = load ptr, ptr %1724, align 8
-  %1726 = sext i32 %1682 to i64
-  %1727 = getelementptr i32, ptr %1725, i64 %1726
-  store i32 %1723, ptr %1727, align 4
-  %1728 = getelementptr i8, ptr %1666, i64 20
-  store i32 %1682, ptr %1728, align 4
-  %1729 = load ptr, ptr %1707, align 8
-  %1730 = getelementptr i32, ptr %1729, i64 %1680
-  store i32 %1674, ptr %1730, align 4
-  %exitcond.not.i32.i.i.i.i.i = icmp eq i32 %1670, %1664
+  %i.013.i.i.i.i.i.i = phi i32 [ %1677, %forbody.i31.i.i.i.i.i ], [ 0, %merge.i29.i.i.i.i.i ]
+  %1673 = load ptr, ptr %981, align 8
+  %1674 = add i32 %1666, %i.013.i.i.i.i.i.i
+  %1675 = load ptr, ptr %1608, align 8
+  %1676 = load i32, ptr %1535, align 4
+  %1677 = add nuw nsw i32 %i.013.i.i.i.i.i.i, 1
+  %1678 = add i32 %1676, %1677
+  %1679 = sext i32 %1678 to i64
+  %1680 = getelementptr i32, ptr %1675, i64 %1679
+  %1681 = load i32, ptr %1680, align 4
+  %1682 = load i32, ptr %1392, align 4
+  %1683 = getelementptr i8, ptr %1673, i64 16
+  %1684 = load i32, ptr %1683, align 4
+  %1685 = getelementptr i8, ptr %1673, i64 152
+  %1686 = load ptr, ptr %1685, align 8
+  %1687 = sext i32 %1684 to i64
+  %1688 = getelementptr i32, ptr %1686, i64 %1687
+  store i32 %1674, ptr %1688, align 4
+  %1689 = add i32 %1684, 1
+  store i32 %1689, ptr %1683, align 4
+  %1690 = getelementptr i8, ptr %1673, i64 160
+  %1691 = load ptr, ptr %1690, align 8
+  %1692 = getelementptr float, ptr %1691, i64 %1687
+  store float 0.000000e+00, ptr %1692, align 4
+  %1693 = getelementptr i8, ptr %1673, i64 168
+  %1694 = load ptr, ptr %1693, align 8
+  %1695 = getelementptr float, ptr %1694, i64 %1687
+  store float 1.000000e+00, ptr %1695, align 4
+  %1696 = getelementptr i8, ptr %1673, i64 176
+  %1697 = load ptr, ptr %1696, align 8
+  %1698 = getelementptr float, ptr %1697, i64 %1687
+  store float 0.000000e+00, ptr %1698, align 4
+  %1699 = getelementptr i8, ptr %1673, i64 184
+  %1700 = load ptr, ptr %1699, align 8
+  %1701 = getelementptr i32, ptr %1700, i64 %1687
+  store i32 0, ptr %1701, align 4
+  %1702 = getelementptr i8, ptr %1673, i64 192
+  %1703 = load ptr, ptr %1702, align 8
+  %1704 = getelementptr float, ptr %1703, i64 %1687
+  store float 1.000000e+00, ptr %1704, align 4
+  %1705 = getelementptr i8, ptr %1673, i64 200
+  %1706 = load ptr, ptr %1705, align 8
+  %1707 = getelementptr float, ptr %1706, i64 %1687
+  store float 0.000000e+00, ptr %1707, align 4
+  %1708 = getelementptr i8, ptr %1673, i64 208
+  %1709 = load ptr, ptr %1708, align 8
+  %1710 = getelementptr float, ptr %1709, i64 %1687
+  store float 0.000000e+00, ptr %1710, align 4
+  %1711 = getelementptr i8, ptr %1673, i64 248
+  %1712 = load ptr, ptr %1711, align 8
+  %1713 = getelementptr i32, ptr %1712, i64 %1687
+  store i32 %1682, ptr %1713, align 4
+  %1714 = getelementptr i8, ptr %1673, i64 256
+  %1715 = load ptr, ptr %1714, align 8
+  %1716 = getelementptr i32, ptr %1715, i64 %1687
+  store i32 -1, ptr %1716, align 4
+  %1717 = getelementptr i8, ptr %1673, i64 216
+  %1718 = load ptr, ptr %1717, align 8
+  %1719 = getelementptr i64, ptr %1718, i64 %1687
+  store i64 0, ptr %1719, align 8
+  %1720 = getelementptr i8, ptr %1673, i64 224
+  %1721 = load ptr, ptr %1720, align 8
+  %1722 = getelementptr i32, ptr %1721, i64 %1687
+  store i32 0, ptr %1722, align 4
+  %1723 = getelementptr i8, ptr %1673, i64 232
+  %1724 = load ptr, ptr %1723, align 8
+  %1725 = getelementptr i32, ptr %1724, i64 %1687
+  store i32 -1, ptr %1725, align 4
+  %1726 = getelementptr i8, ptr %1673, i64 240
+  %1727 = load ptr, ptr %1726, align 8
+  %1728 = getelementptr i32, ptr %1727, i64 %1687
+  store i32 -1, ptr %1728, align 4
+  %1729 = getelementptr i8, ptr %1673, i64 24
+  %1730 = load i32, ptr %1729, align 4
+  %1731 = getelementptr i8, ptr %1673, i64 264
+  %1732 = load ptr, ptr %1731, align 8
+  %1733 = sext i32 %1689 to i64
+  %1734 = getelementptr i32, ptr %1732, i64 %1733
+  store i32 %1730, ptr %1734, align 4
+  %1735 = getelementptr i8, ptr %1673, i64 20
+  store i32 %1689, ptr %1735, align 4
+  %1736 = load ptr, ptr %1714, align 8
+  %1737 = getelementptr i32, ptr %1736, i64 %1687
+  store i32 %1681, ptr %1737, align 4
+  %exitcond.not.i32.i.i.i.i.i = icmp eq i32 %1677, %1671
   br i1 %exitcond.not.i32.i.i.i.i.i, label %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i", label %forbody.i31.i.i.i.i.i
 
 "$Scheduler.add_prompt_rows.exit.i.i.i.i.i":      ; preds = %forbody.i31.i.i.i.i.i, %merge.i29.i.i.i.i.i, %"$StepPlan.add_segment.exit.i.i.i.i.i"
-  %common.ret.op.i.i.i.i.i.i = phi i32 [ 0, %"$StepPlan.add_segment.exit.i.i.i.i.i" ], [ %1664, %merge.i29.i.i.i.i.i ], [ %1664, %forbody.i31.i.i.i.i.i ]
+  %common.ret.op.i.i.i.i.i.i = phi i32 [ 0, %"$StepPlan.add_segment.exit.i.i.i.i.i" ], [ %1671, %merge.i29.i.i.i.i.i ], [ %1671, %forbody.i31.i.i.i.i.i ]
   br i1 %or.cond44.i.i.i.i, label %merge1.i30.i.i.i.i, label %merge1.thread.i.i.i.i.i
 
 merge1.thread.i.i.i.i.i:                          ; preds = %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
-  %1731 = load ptr, ptr %972, align 8
-  %1732 = getelementptr i8, ptr %1731, i64 20
-  %1733 = load i32, ptr %1732, align 4
+  %1738 = load ptr, ptr %981, align 8
+  %1739 = getelementptr i8, ptr %1738, i64 20
+  %1740 = load i32, ptr %1739, align 4
   br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 merge1.i30.i.i.i.i:                               ; preds = %"$Scheduler.add_prompt_rows.exit.i.i.i.i.i"
-  %1734 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %1, ptr nonnull %1377, i32 0)
-  %1735 = icmp sgt i32 %1734, -1
-  %1736 = load ptr, ptr %972, align 8
-  %1737 = getelementptr i8, ptr %1736, i64 20
-  %1738 = load i32, ptr %1737, align 4
-  br i1 %1735, label %and.rhs.i33.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
+  %1741 = call fastcc i32 @"$Scheduler.add_sample_row"(ptr %1, ptr nonnull %1383, i32 0)
+  %1742 = icmp sgt i32 %1741, -1
+  %1743 = load ptr, ptr %981, align 8
+  %1744 = getelementptr i8, ptr %1743, i64 20
+  %1745 = load i32, ptr %1744, align 4
+  br i1 %1742, label %and.rhs.i33.i.i.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
 and.rhs.i33.i.i.i.i.i:                            ; preds = %merge1.i30.i.i.i.i
-  %1739 = getelementptr i8, ptr %1377, i64 400
-  %.val.i2.i.i.i31.i.i.i.i = load i64, ptr %1739, align 8
-  %1740 = icmp sgt i64 %.val.i2.i.i.i31.i.i.i.i, 0
-  %1741 = getelementptr i8, ptr %1377, i64 56
-  %.val2.i.i.i34.i.i.i.i.i = load i32, ptr %1741, align 4
-  br i1 %1740, label %"$Sequence.awaits_its_mask.exit.i.i.i30.i.i.i", label %or.rhs.i.i.i19.i.i.i
+  %1746 = getelementptr i8, ptr %1383, i64 400
+  %.val5.i.i.i31.i.i.i.i = load i64, ptr %1746, align 8
+  %1747 = icmp sgt i64 %.val5.i.i.i31.i.i.i.i, 0
+  %1748 = getelementptr i8, ptr %1383, i64 56
+  %1749 = load i32, ptr %1748, align 4
+  %1750 = icmp sgt i32 %1749, 0
+  br i1 %1747, label %and.rhs.i.i.i32.i.i.i.i, label %or.rhs.i.i.i20.i.i.i
 
-"$Sequence.awaits_its_mask.exit.i.i.i30.i.i.i":   ; preds = %and.rhs.i33.i.i.i.i.i
-  %1742 = getelementptr i8, ptr %1377, i64 24
-  %.val.i.i.i35.i.i.i.i.i = load i64, ptr %1742, align 8
-  %1743 = trunc i64 %.val.i.i.i35.i.i.i.i.i to i32
-  %1744 = add i32 %.val2.i.i.i34.i.i.i.i.i, %1743
-  %1745 = load i32, ptr %1528, align 4
-  %1746 = sub i32 %1744, %1745
-  %1747 = getelementptr i8, ptr %1377, i64 424
-  %1748 = load i32, ptr %1747, align 4
-  %.not.i36.i.i.i.i.i = icmp sgt i32 %1748, %1746
-  br i1 %.not.i36.i.i.i.i.i, label %or.rhs.i.i.i19.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
+and.rhs.i.i.i32.i.i.i.i:                          ; preds = %and.rhs.i33.i.i.i.i.i
+  br i1 %1750, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %"$Sequence.awaits_its_mask.exit.i.i.i31.i.i.i"
 
-or.rhs.i.i.i19.i.i.i:                             ; preds = %"$Sequence.awaits_its_mask.exit.i.i.i30.i.i.i", %and.rhs.i33.i.i.i.i.i
-  %1749 = icmp sgt i32 %.val2.i.i.i34.i.i.i.i.i, 0
-  br i1 %1749, label %and.lhs.true.i.i.i.i20.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
-
-and.rhs.i.i.i.i23.i.i.i:                          ; preds = %and.lhs.true.i.i.i.i20.i.i.i
-  %1750 = getelementptr i8, ptr %1377, i64 496
-  %1751 = load i64, ptr %1750, align 8
-  %1752 = icmp sgt i64 %1751, 1
-  br i1 %1752, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %else.i.i.i.i.i24.i.i.i
-
-else.i.i.i.i.i24.i.i.i:                           ; preds = %and.rhs.i.i.i.i23.i.i.i
-  %1753 = getelementptr i8, ptr %1377, i64 536
-  %1754 = load i32, ptr %1753, align 4
-  %1755 = icmp slt i32 %1754, 0
-  br i1 %1755, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %merge.i.i.i.i.i25.i.i.i
-
-merge.i.i.i.i.i25.i.i.i:                          ; preds = %else.i.i.i.i.i24.i.i.i
-  %1756 = getelementptr i8, ptr %1377, i64 548
-  %1757 = load i32, ptr %1756, align 4
-  %1758 = icmp slt i32 %1757, 0
-  %1759 = add nuw i32 %1757, 1
-  %.not.i.i.i.i.i26.i.i.i = icmp slt i32 %1759, %1754
-  %or.cond.i.i.i.i.i27.i.i.i = select i1 %1758, i1 true, i1 %.not.i.i.i.i.i26.i.i.i
-  br i1 %or.cond.i.i.i.i.i27.i.i.i, label %or.rhs.i.i.i.i.i28.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
-
-or.rhs.i.i.i.i.i28.i.i.i:                         ; preds = %merge.i.i.i.i.i25.i.i.i
-  %1760 = getelementptr i8, ptr %1377, i64 552
-  %1761 = load i8, ptr %1760, align 1
-  %1762 = trunc i8 %1761 to i1
-  %1763 = icmp eq i32 %1754, 0
-  %spec.select.i.i.i.i.i29.i.i.i = and i1 %1763, %1762
-  %1764 = zext i1 %spec.select.i.i.i.i.i29.i.i.i to i8
+"$Sequence.awaits_its_mask.exit.i.i.i31.i.i.i":   ; preds = %and.rhs.i.i.i32.i.i.i.i
+  %1751 = getelementptr i8, ptr %1383, i64 24
+  %.val.i.i.i33.i.i.i.i = load i64, ptr %1751, align 8
+  %.val4.i.i.i34.i.i.i.i = load i32, ptr %1534, align 4
+  %1752 = trunc i64 %.val.i.i.i33.i.i.i.i to i32
+  %1753 = sub i32 %1752, %.val4.i.i.i34.i.i.i.i
+  %1754 = getelementptr i8, ptr %1383, i64 424
+  %1755 = load i32, ptr %1754, align 4
+  %.not.i34.i.i.i.i.i = icmp sle i32 %1755, %1753
   br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
-and.lhs.true.i.i.i.i20.i.i.i:                     ; preds = %or.rhs.i.i.i19.i.i.i
-  %1765 = getelementptr i8, ptr %1377, i64 464
-  %.val.i.i.i.i21.i.i.i = load ptr, ptr %1765, align 8
-  %.not.i.i.i.i22.i.i.i = icmp eq ptr %.val.i.i.i.i21.i.i.i, null
-  br i1 %.not.i.i.i.i22.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %and.rhs.i.i.i.i23.i.i.i
+or.rhs.i.i.i20.i.i.i:                             ; preds = %and.rhs.i33.i.i.i.i.i
+  br i1 %1750, label %and.lhs.true.i.i.i.i21.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
 
-"$Scheduler.push_segment.exit.i.i.i.i.i":         ; preds = %and.lhs.true.i.i.i.i20.i.i.i, %or.rhs.i.i.i.i.i28.i.i.i, %merge.i.i.i.i.i25.i.i.i, %else.i.i.i.i.i24.i.i.i, %and.rhs.i.i.i.i23.i.i.i, %or.rhs.i.i.i19.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i30.i.i.i", %merge1.i30.i.i.i.i, %merge1.thread.i.i.i.i.i
-  %sample_row.038.i.i.i.i.i = phi i32 [ %1734, %merge1.i30.i.i.i.i ], [ %1734, %"$Sequence.awaits_its_mask.exit.i.i.i30.i.i.i" ], [ %1734, %or.rhs.i.i.i19.i.i.i ], [ %1734, %and.rhs.i.i.i.i23.i.i.i ], [ %1734, %else.i.i.i.i.i24.i.i.i ], [ %1734, %merge.i.i.i.i.i25.i.i.i ], [ %1734, %or.rhs.i.i.i.i.i28.i.i.i ], [ %1734, %and.lhs.true.i.i.i.i20.i.i.i ], [ -1, %merge1.thread.i.i.i.i.i ]
-  %1766 = phi i32 [ %1738, %merge1.i30.i.i.i.i ], [ %1734, %"$Sequence.awaits_its_mask.exit.i.i.i30.i.i.i" ], [ %1734, %or.rhs.i.i.i19.i.i.i ], [ %1734, %and.rhs.i.i.i.i23.i.i.i ], [ %1734, %else.i.i.i.i.i24.i.i.i ], [ %1734, %merge.i.i.i.i.i25.i.i.i ], [ %1734, %or.rhs.i.i.i.i.i28.i.i.i ], [ %1734, %and.lhs.true.i.i.i.i20.i.i.i ], [ %1733, %merge1.thread.i.i.i.i.i ]
-  %1767 = phi i8 [ 0, %merge1.i30.i.i.i.i ], [ 1, %"$Sequence.awaits_its_mask.exit.i.i.i30.i.i.i" ], [ 0, %or.rhs.i.i.i19.i.i.i ], [ 1, %and.rhs.i.i.i.i23.i.i.i ], [ 0, %else.i.i.i.i.i24.i.i.i ], [ 1, %merge.i.i.i.i.i25.i.i.i ], [ %1764, %or.rhs.i.i.i.i.i28.i.i.i ], [ 0, %and.lhs.true.i.i.i.i20.i.i.i ], [ 0, %merge1.thread.i.i.i.i.i ]
-  %1768 = sub i32 %1766, %common.ret.op.i.i.i.i.i.i
-  %1769 = load ptr, ptr %980, align 8
-  %1770 = load i64, ptr %981, align 8
-  %1771 = getelementptr %9, ptr %1769, i64 %1770
-  store ptr %1377, ptr %1771, align 8
-  %segment.sroa.2.0..sroa_idx.i.i.i13.i.i.i = getelementptr inbounds i8, ptr %1771, i64 8
-  store i32 %common.ret.op.i2739.i.i.i.i, ptr %segment.sroa.2.0..sroa_idx.i.i.i13.i.i.i, align 8
-  %segment.sroa.3.0..sroa_idx.i.i.i14.i.i.i = getelementptr inbounds i8, ptr %1771, i64 12
-  store i32 %sample_row.038.i.i.i.i.i, ptr %segment.sroa.3.0..sroa_idx.i.i.i14.i.i.i, align 4
-  %segment.sroa.4.0..sroa_idx.i.i.i15.i.i.i = getelementptr inbounds i8, ptr %1771, i64 16
-  store i32 %1768, ptr %segment.sroa.4.0..sroa_idx.i.i.i15.i.i.i, align 8
-  %segment.sroa.5.0..sroa_idx.i.i.i16.i.i.i = getelementptr inbounds i8, ptr %1771, i64 20
-  store i32 %common.ret.op.i.i.i.i.i.i, ptr %segment.sroa.5.0..sroa_idx.i.i.i16.i.i.i, align 4
-  %segment.sroa.6.0..sroa_idx.i.i.i17.i.i.i = getelementptr inbounds i8, ptr %1771, i64 24
-  store i8 0, ptr %segment.sroa.6.0..sroa_idx.i.i.i17.i.i.i, align 8
-  %segment.sroa.7.0..sroa_idx.i.i.i18.i.i.i = getelementptr inbounds i8, ptr %1771, i64 25
-  store i8 %1767, ptr %segment.sroa.7.0..sroa_idx.i.i.i18.i.i.i, align 1
-  %1772 = load i64, ptr %981, align 8
-  %1773 = add i64 %1772, 1
-  store i64 %1773, ptr %981, align 8
+and.rhs.i12.i.i.i24.i.i.i:                        ; preds = %and.lhs.true.i.i.i.i21.i.i.i
+  %1756 = getelementptr i8, ptr %1383, i64 496
+  %1757 = load i64, ptr %1756, align 8
+  %1758 = icmp sgt i64 %1757, 1
+  br i1 %1758, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %else.i.i.i.i.i25.i.i.i
+
+else.i.i.i.i.i25.i.i.i:                           ; preds = %and.rhs.i12.i.i.i24.i.i.i
+  %1759 = getelementptr i8, ptr %1383, i64 536
+  %1760 = load i32, ptr %1759, align 4
+  %1761 = icmp slt i32 %1760, 0
+  br i1 %1761, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %merge.i.i.i.i.i26.i.i.i
+
+merge.i.i.i.i.i26.i.i.i:                          ; preds = %else.i.i.i.i.i25.i.i.i
+  %1762 = getelementptr i8, ptr %1383, i64 548
+  %1763 = load i32, ptr %1762, align 4
+  %1764 = icmp slt i32 %1763, 0
+  %1765 = add nuw i32 %1763, 1
+  %.not.i.i.i.i.i27.i.i.i = icmp slt i32 %1765, %1760
+  %or.cond.i.i.i.i.i28.i.i.i = select i1 %1764, i1 true, i1 %.not.i.i.i.i.i27.i.i.i
+  br i1 %or.cond.i.i.i.i.i28.i.i.i, label %or.rhs.i.i.i.i.i29.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i"
+
+or.rhs.i.i.i.i.i29.i.i.i:                         ; preds = %merge.i.i.i.i.i26.i.i.i
+  %1766 = getelementptr i8, ptr %1383, i64 552
+  %1767 = load i8, ptr %1766, align 1
+  %1768 = trunc i8 %1767 to i1
+  %1769 = icmp eq i32 %1760, 0
+  %spec.select.i.i.i.i.i30.i.i.i = and i1 %1769, %1768
+  br label %"$Scheduler.push_segment.exit.i.i.i.i.i"
+
+and.lhs.true.i.i.i.i21.i.i.i:                     ; preds = %or.rhs.i.i.i20.i.i.i
+  %1770 = getelementptr i8, ptr %1383, i64 464
+  %.val.i11.i.i.i22.i.i.i = load ptr, ptr %1770, align 8
+  %.not.i.i.i.i23.i.i.i = icmp eq ptr %.val.i11.i.i.i22.i.i.i, null
+  br i1 %.not.i.i.i.i23.i.i.i, label %"$Scheduler.push_segment.exit.i.i.i.i.i", label %and.rhs.i12.i.i.i24.i.i.i
+
+"$Scheduler.push_segment.exit.i.i.i.i.i":         ; preds = %and.lhs.true.i.i.i.i21.i.i.i, %or.rhs.i.i.i.i.i29.i.i.i, %merge.i.i.i.i.i26.i.i.i, %else.i.i.i.i.i25.i.i.i, %and.rhs.i12.i.i.i24.i.i.i, %or.rhs.i.i.i20.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i31.i.i.i", %and.rhs.i.i.i32.i.i.i.i, %merge1.i30.i.i.i.i, %merge1.thread.i.i.i.i.i
+  %sample_row.036.i.i.i.i.i = phi i32 [ %1741, %merge1.i30.i.i.i.i ], [ %1741, %and.rhs.i.i.i32.i.i.i.i ], [ %1741, %or.rhs.i.i.i20.i.i.i ], [ %1741, %and.rhs.i12.i.i.i24.i.i.i ], [ %1741, %else.i.i.i.i.i25.i.i.i ], [ %1741, %merge.i.i.i.i.i26.i.i.i ], [ %1741, %or.rhs.i.i.i.i.i29.i.i.i ], [ %1741, %and.lhs.true.i.i.i.i21.i.i.i ], [ %1741, %"$Sequence.awaits_its_mask.exit.i.i.i31.i.i.i" ], [ -1, %merge1.thread.i.i.i.i.i ]
+  %1771 = phi i32 [ %1745, %merge1.i30.i.i.i.i ], [ %1741, %and.rhs.i.i.i32.i.i.i.i ], [ %1741, %or.rhs.i.i.i20.i.i.i ], [ %1741, %and.rhs.i12.i.i.i24.i.i.i ], [ %1741, %else.i.i.i.i.i25.i.i.i ], [ %1741, %merge.i.i.i.i.i26.i.i.i ], [ %1741, %or.rhs.i.i.i.i.i29.i.i.i ], [ %1741, %and.lhs.true.i.i.i.i21.i.i.i ], [ %1741, %"$Sequence.awaits_its_mask.exit.i.i.i31.i.i.i" ], [ %1740, %merge1.thread.i.i.i.i.i ]
+  %.shrunk.i.i.i13.i.i.i = phi i1 [ false, %merge1.i30.i.i.i.i ], [ true, %and.rhs.i.i.i32.i.i.i.i ], [ false, %or.rhs.i.i.i20.i.i.i ], [ true, %and.rhs.i12.i.i.i24.i.i.i ], [ false, %else.i.i.i.i.i25.i.i.i ], [ true, %merge.i.i.i.i.i26.i.i.i ], [ %spec.select.i.i.i.i.i30.i.i.i, %or.rhs.i.i.i.i.i29.i.i.i ], [ false, %and.lhs.true.i.i.i.i21.i.i.i ], [ %.not.i34.i.i.i.i.i, %"$Sequence.awaits_its_mask.exit.i.i.i31.i.i.i" ], [ false, %merge1.thread.i.i.i.i.i ]
+  %1772 = zext i1 %.shrunk.i.i.i13.i.i.i to i8
+  %1773 = sub i32 %1771, %common.ret.op.i.i.i.i.i.i
+  %1774 = load ptr, ptr %989, align 8
+  %1775 = load i64, ptr %990, align 8
+  %1776 = getelementptr %9, ptr %1774, i64 %1775
+  store ptr %1383, ptr %1776, align 8
+  %segment.sroa.2.0..sroa_idx.i.i.i14.i.i.i = getelementptr inbounds i8, ptr %1776, i64 8
+  store i32 %common.ret.op.i2740.i.i.i.i, ptr %segment.sroa.2.0..sroa_idx.i.i.i14.i.i.i, align 8
+  %segment.sroa.3.0..sroa_idx.i.i.i15.i.i.i = getelementptr inbounds i8, ptr %1776, i64 12
+  store i32 %sample_row.036.i.i.i.i.i, ptr %segment.sroa.3.0..sroa_idx.i.i.i15.i.i.i, align 4
+  %segment.sroa.4.0..sroa_idx.i.i.i16.i.i.i = getelementptr inbounds i8, ptr %1776, i64 16
+  store i32 %1773, ptr %segment.sroa.4.0..sroa_idx.i.i.i16.i.i.i, align 8
+  %segment.sroa.5.0..sroa_idx.i.i.i17.i.i.i = getelementptr inbounds i8, ptr %1776, i64 20
+  store i32 %common.ret.op.i.i.i.i.i.i, ptr %segment.sroa.5.0..sroa_idx.i.i.i17.i.i.i, align 4
+  %segment.sroa.6.0..sroa_idx.i.i.i18.i.i.i = getelementptr inbounds i8, ptr %1776, i64 24
+  store i8 0, ptr %segment.sroa.6.0..sroa_idx.i.i.i18.i.i.i, align 8
+  %segment.sroa.7.0..sroa_idx.i.i.i19.i.i.i = getelementptr inbounds i8, ptr %1776, i64 25
+  store i8 %1772, ptr %segment.sroa.7.0..sroa_idx.i.i.i19.i.i.i, align 1
+  %1777 = load i64, ptr %990, align 8
+  %1778 = add i64 %1777, 1
+  store i64 %1778, ptr %990, align 8
   br label %merge1.i9.i.i.i
 
-merge1.i9.i.i.i:                                  ; preds = %"$Scheduler.push_segment.exit.i.i.i.i.i", %"$Scheduler.can_sample.exit.i.i.i.i.i", %and.lhs.true.i32.i.i.i.i, %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
-  %1774 = add nuw nsw i64 %i.042.i.i.i.i, 1
-  %exitcond.not.i10.i.i.i = icmp eq i64 %1774, %.pr.i.i.i
+merge1.i9.i.i.i:                                  ; preds = %"$Scheduler.push_segment.exit.i.i.i.i.i", %"$Scheduler.can_sample.exit.i.i.i.i.i", %and.lhs.true.i35.i.i.i.i, %"$Scheduler.most_prompt_rows.exit.i.i.i.i"
+  %1779 = add nuw nsw i64 %i.042.i.i.i.i, 1
+  %exitcond.not.i10.i.i.i = icmp eq i64 %1779, %.pr.i.i.i
   br i1 %exitcond.not.i10.i.i.i, label %"$Scheduler.write_pieces.exit.i.i.i", label %forbody.i6.i.i.i
 
-"$Scheduler.write_pieces.exit.i.i.i":             ; preds = %merge1.i9.i.i.i, %"$Scheduler.piece_of.exit.i.i137.i.i", %and.lhs.true.i.i.i145.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i", %merge1.i.i
-  %1775 = getelementptr i8, ptr %0, i64 1488
-  %1776 = load i32, ptr %1775, align 4
-  %1777 = getelementptr i8, ptr %0, i64 1492
-  %1778 = load i32, ptr %1777, align 4
-  %1779 = icmp slt i32 %1776, %1778
-  %.pre233.i.i = load ptr, ptr %972, align 8
-  br i1 %1779, label %then.i41.i.i.i, label %"$Scheduler.write_step.exit.i.i"
+"$Scheduler.write_pieces.exit.i.i.i":             ; preds = %merge1.i9.i.i.i, %"$Scheduler.piece_of.exit.i.i138.i.i", %and.lhs.true.i.i.i146.i.i, %"$Scheduler.write_decode_rows.exit.i.i.i", %merge1.i.i
+  %1780 = getelementptr i8, ptr %0, i64 1488
+  %1781 = load i32, ptr %1780, align 4
+  %1782 = getelementptr i8, ptr %0, i64 1492
+  %1783 = load i32, ptr %1782, align 4
+  %1784 = icmp slt i32 %1781, %1783
+  %.pre232.i.i = load ptr, ptr %981, align 8
+  br i1 %1784, label %then.i42.i.i.i, label %"$Scheduler.write_step.exit.i.i"
 
-then.i41.i.i.i:                                   ; preds = %"$Scheduler.write_pieces.exit.i.i.i"
-  %1780 = getelementptr i8, ptr %.pre233.i.i, i64 36
-  store i32 %1776, ptr %1780, align 4
-  %1781 = load i32, ptr %1777, align 4
-  %1782 = load ptr, ptr %972, align 8
-  %1783 = getelementptr i8, ptr %1782, i64 40
-  store i32 %1781, ptr %1783, align 4
-  %.pre232.i.i = load ptr, ptr %972, align 8
+then.i42.i.i.i:                                   ; preds = %"$Scheduler.write_pieces.exit.i.i.i"
+  %1785 = getelementptr i8, ptr %.pre232.i.i, i64 36
+  store i32 %1781, ptr %1785, align 4
+  %1786 = load i32, ptr %1782, align 4
+  %1787 = load ptr, ptr %981, align 8
+  %1788 = getelementptr i8, ptr %1787, i64 40
+  store i32 %1786, ptr %1788, align 4
+  %.pre231.i.i = load ptr, ptr %981, align 8
   br label %"$Scheduler.write_step.exit.i.i"
 
-"$Scheduler.write_step.exit.i.i":                 ; preds = %then.i41.i.i.i, %"$Scheduler.write_pieces.exit.i.i.i"
-  %1784 = phi ptr [ %.pre233.i.i, %"$Scheduler.write_pieces.exit.i.i.i" ], [ %.pre232.i.i, %then.i41.i.i.i ]
-  %1785 = load i32, ptr %1784, align 4
-  %1786 = icmp sgt i32 %1785, 0
+"$Scheduler.write_step.exit.i.i":                 ; preds = %then.i42.i.i.i, %"$Scheduler.write_pieces.exit.i.i.i"
+  %1789 = phi ptr [ %.pre232.i.i, %"$Scheduler.write_pieces.exit.i.i.i" ], [ %.pre231.i.i, %then.i42.i.i.i ]
+  %1790 = load i32, ptr %1789, align 4
+  %1791 = icmp sgt i32 %1790, 0
   br label %"$Loop.plan.exit"
 
 "$Loop.plan.exit":                                ; preds = %"$Scheduler.has_drafts_in_flight.exit.i.i.i", %"$Scheduler.can_plan_ahead.exit.i.i", %"$Scheduler.write_step.exit.i.i"
-  %common.ret.op.i.i = phi i1 [ %1786, %"$Scheduler.write_step.exit.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i" ], [ false, %"$Scheduler.has_drafts_in_flight.exit.i.i.i" ]
+  %common.ret.op.i.i = phi i1 [ %1791, %"$Scheduler.write_step.exit.i.i" ], [ false, %"$Scheduler.can_plan_ahead.exit.i.i" ], [ false, %"$Scheduler.has_drafts_in_flight.exit.i.i.i" ]
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i7.i)
-  %1787 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i7.i)
-  %1788 = load i64, ptr %time.i7.i, align 8
-  %1789 = mul i64 %1788, 1000000000
-  %1790 = getelementptr inbounds i8, ptr %time.i7.i, i64 8
-  %1791 = load i64, ptr %1790, align 8
-  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
-  %1792 = sub i64 %1791, %11
-  %1793 = add i64 %1792, %1789
-  %1794 = getelementptr i8, ptr %0, i64 3592
-  store i64 %1793, ptr %1794, align 8
-  %1795 = getelementptr i8, ptr %0, i64 3520
+  %1792 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i7.i)
+  %1793 = load i64, ptr %time.i7.i, align 8
+  %1794 = mul i64 %1793, 1000000000
+  %1795 = getelementptr inbounds i8, ptr %time.i7.i, i64 8
   %1796 = load i64, ptr %1795, align 8
-  %1797 = add i64 %1796, %1793
-  store i64 %1797, ptr %1795, align 8
+  call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i7.i)
+  %1797 = sub i64 %1796, %11
+  %1798 = add i64 %1797, %1794
+  %1799 = getelementptr i8, ptr %0, i64 3592
+  store i64 %1798, ptr %1799, align 8
+  %1800 = getelementptr i8, ptr %0, i64 3520
+  %1801 = load i64, ptr %1800, align 8
+  %1802 = add i64 %1801, %1798
+  store i64 %1802, ptr %1800, align 8
   %brmerge = select i1 %common.ret.op.i.i, i1 true, i1 %5
   br i1 %brmerge, label %or.end, label %or.lhs.false
 
 or.rhs:                                           ; preds = %or.lhs.false
-  %1798 = load i64, ptr %2, align 8
-  %1799 = icmp sgt i64 %1798, %3
-  %1800 = zext i1 %1799 to i8
+  %1803 = load i64, ptr %2, align 8
+  %1804 = icmp sgt i64 %1803, %3
+  %1805 = zext i1 %1804 to i8
   br label %or.end
 
 or.end:                                           ; preds = %"$Loop.plan.exit", %or.rhs, %or.lhs.false
-  %1801 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1800, %or.rhs ]
-  %1802 = getelementptr i8, ptr %0, i64 2194
-  store i8 %1801, ptr %1802, align 1
-  %1803 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
-  %1804 = icmp eq i32 %1803, 0
-  %1805 = select i1 %1804, i1 %common.ret.op.i.i, i1 false
-  br i1 %1805, label %then.i, label %else.i
+  %1806 = phi i8 [ 1, %or.lhs.false ], [ 1, %"$Loop.plan.exit" ], [ %1805, %or.rhs ]
+  %1807 = getelementptr i8, ptr %0, i64 2194
+  store i8 %1806, ptr %1807, align 1
+  %1808 = call fastcc i32 @"$Loop.perform_transfers"(ptr nonnull %0)
+  %1809 = icmp eq i32 %1808, 0
+  %1810 = select i1 %1809, i1 %common.ret.op.i.i, i1 false
+  br i1 %1810, label %then.i, label %else.i
 
 then.i:                                           ; preds = %or.end
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %message.i.i)
   store i8 0, ptr %message.i.i, align 8
-  %1806 = getelementptr i8, ptr %0, i64 1576
-  %1807 = getelementptr i8, ptr %0, i64 1936
-  store ptr null, ptr %1807, align 8
-  %1808 = getelementptr i8, ptr %0, i64 1400
-  %1809 = load i64, ptr %1808, align 8
-  %1810 = icmp sgt i64 %1809, 0
-  br i1 %1810, label %forbody.lr.ph.i.i.i.i26, label %merge.i.i.i9
+  %1811 = getelementptr i8, ptr %0, i64 1576
+  %1812 = getelementptr i8, ptr %0, i64 1936
+  store ptr null, ptr %1812, align 8
+  %1813 = getelementptr i8, ptr %0, i64 1400
+  %1814 = load i64, ptr %1813, align 8
+  %1815 = icmp sgt i64 %1814, 0
+  br i1 %1815, label %forbody.lr.ph.i.i.i.i26, label %merge.i.i.i9
 
 forbody.lr.ph.i.i.i.i26:                          ; preds = %then.i
-  %1811 = getelementptr i8, ptr %0, i64 1392
-  %1812 = load ptr, ptr %1811, align 8
+  %1816 = getelementptr i8, ptr %0, i64 1392
+  %1817 = load ptr, ptr %1816, align 8
   br label %forbody.i.i.i.i27
 
 forbody.i.i.i.i27:                                ; preds = %merge1.i.i.i.i28, %forbody.lr.ph.i.i.i.i26
-  %1813 = phi i1 [ true, %forbody.lr.ph.i.i.i.i26 ], [ %1824, %merge1.i.i.i.i28 ]
-  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i26 ], [ %1823, %merge1.i.i.i.i28 ]
-  %1814 = getelementptr %9, ptr %1812, i64 %i.08.i.i.i.i
-  %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1814, i64 12
+  %1818 = phi i1 [ true, %forbody.lr.ph.i.i.i.i26 ], [ %1829, %merge1.i.i.i.i28 ]
+  %i.08.i.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i.i26 ], [ %1828, %merge1.i.i.i.i28 ]
+  %1819 = getelementptr %9, ptr %1817, i64 %i.08.i.i.i.i
+  %segment.sroa.36.0..sroa_idx.i.i.i.i = getelementptr inbounds i8, ptr %1819, i64 12
   %segment.sroa.36.0.copyload.i.i.i.i = load i32, ptr %segment.sroa.36.0..sroa_idx.i.i.i.i, align 4
-  %1815 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
-  br i1 %1815, label %and.lhs.true.i.i.i.i32, label %merge1.i.i.i.i28
+  %1820 = icmp sgt i32 %segment.sroa.36.0.copyload.i.i.i.i, -1
+  br i1 %1820, label %and.lhs.true.i.i.i.i32, label %merge1.i.i.i.i28
 
 and.lhs.true.i.i.i.i32:                           ; preds = %forbody.i.i.i.i27
-  %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1814, align 8
-  %1816 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 24
-  %segment.sroa.0.0.copyload.val.i.i.i.i = load i64, ptr %1816, align 8
-  %1817 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 40
-  %segment.sroa.0.0.copyload.val7.i.i.i.i = load i32, ptr %1817, align 4
-  %1818 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i to i32
-  %1819 = sub i32 %1818, %segment.sroa.0.0.copyload.val7.i.i.i.i
-  %1820 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 352
-  %1821 = load i32, ptr %1820, align 4
-  %1822 = icmp slt i32 %1819, %1821
-  br i1 %1822, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i.i.i28
+  %segment.sroa.0.0.copyload.i.i.i.i = load ptr, ptr %1819, align 8
+  %1821 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 24
+  %segment.sroa.0.0.copyload.val.i.i.i.i = load i64, ptr %1821, align 8
+  %1822 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 40
+  %segment.sroa.0.0.copyload.val7.i.i.i.i = load i32, ptr %1822, align 4
+  %1823 = trunc i64 %segment.sroa.0.0.copyload.val.i.i.i.i to i32
+  %1824 = sub i32 %1823, %segment.sroa.0.0.copyload.val7.i.i.i.i
+  %1825 = getelementptr i8, ptr %segment.sroa.0.0.copyload.i.i.i.i, i64 352
+  %1826 = load i32, ptr %1825, align 4
+  %1827 = icmp slt i32 %1824, %1826
+  br i1 %1827, label %"$Scheduler.wants_logits.exit.i.i.i", label %merge1.i.i.i.i28
 
 merge1.i.i.i.i28:                                 ; preds = %and.lhs.true.i.i.i.i32, %forbody.i.i.i.i27
-  %1823 = add nuw nsw i64 %i.08.i.i.i.i, 1
-  %1824 = icmp slt i64 %1823, %1809
-  %exitcond.not.i.i.i.i29 = icmp eq i64 %1823, %1809
+  %1828 = add nuw nsw i64 %i.08.i.i.i.i, 1
+  %1829 = icmp slt i64 %1828, %1814
+  %exitcond.not.i.i.i.i29 = icmp eq i64 %1828, %1814
   br i1 %exitcond.not.i.i.i.i29, label %"$Scheduler.wants_logits.exit.i.i.i", label %forbody.i.i.i.i27
 
 "$Scheduler.wants_logits.exit.i.i.i":             ; preds = %merge1.i.i.i.i28, %and.lhs.true.i.i.i.i32
-  %.lcssa.i.i.i.i30 = phi i1 [ %1824, %merge1.i.i.i.i28 ], [ %1813, %and.lhs.true.i.i.i.i32 ]
+  %.lcssa.i.i.i.i30 = phi i1 [ %1829, %merge1.i.i.i.i28 ], [ %1818, %and.lhs.true.i.i.i.i32 ]
   br i1 %.lcssa.i.i.i.i30, label %then.i.i.i31, label %merge.i.i.i9
 
 then.i.i.i31:                                     ; preds = %"$Scheduler.wants_logits.exit.i.i.i"
-  %1825 = getelementptr i8, ptr %0, i64 3368
-  %1826 = load ptr, ptr %1825, align 8
-  store ptr %1826, ptr %1807, align 8
+  %1830 = getelementptr i8, ptr %0, i64 3368
+  %1831 = load ptr, ptr %1830, align 8
+  store ptr %1831, ptr %1812, align 8
   br label %merge.i.i.i9
 
 merge.i.i.i9:                                     ; preds = %then.i.i.i31, %"$Scheduler.wants_logits.exit.i.i.i", %then.i
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %1827 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
-  %1828 = load i64, ptr %time.i.i.i.i, align 8
-  %1829 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
-  %1830 = load i64, ptr %1829, align 8
+  %1832 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i.i)
+  %1833 = load i64, ptr %time.i.i.i.i, align 8
+  %1834 = getelementptr inbounds i8, ptr %time.i.i.i.i, i64 8
+  %1835 = load i64, ptr %1834, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i.i)
-  %1831 = load ptr, ptr %0, align 8
-  %1832 = call fastcc i32 @"$RankGroup.launch"(ptr %1831, ptr %1806, ptr nonnull %message.i.i)
+  %1836 = load ptr, ptr %0, align 8
+  %1837 = call fastcc i32 @"$RankGroup.launch"(ptr %1836, ptr %1811, ptr nonnull %message.i.i)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i18.i.i.i)
-  %1833 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i.i.i)
-  %1834 = load i64, ptr %time.i18.i.i.i, align 8
-  %1835 = getelementptr inbounds i8, ptr %time.i18.i.i.i, i64 8
-  %1836 = load i64, ptr %1835, align 8
+  %1838 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i18.i.i.i)
+  %1839 = load i64, ptr %time.i18.i.i.i, align 8
+  %1840 = getelementptr inbounds i8, ptr %time.i18.i.i.i, i64 8
+  %1841 = load i64, ptr %1840, align 8
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i18.i.i.i)
-  %reass.add.i.i.i = sub i64 %1834, %1828
+  %reass.add.i.i.i = sub i64 %1839, %1833
   %reass.mul.i.i.i = mul i64 %reass.add.i.i.i, 1000000000
-  %1837 = sub i64 %1836, %1830
-  %1838 = add i64 %1837, %reass.mul.i.i.i
-  %1839 = getelementptr i8, ptr %0, i64 3512
-  %1840 = load i64, ptr %1839, align 8
-  %1841 = add i64 %1840, %1838
-  store i64 %1841, ptr %1839, align 8
-  %1842 = getelementptr i8, ptr %0, i64 3528
-  %1843 = load i64, ptr %1842, align 8
-  %1844 = add i64 %1843, %1838
-  store i64 %1844, ptr %1842, align 8
-  %1845 = icmp eq i32 %1832, 0
-  br i1 %1845, label %then2.i.i.i, label %and.lhs.true.i.i
+  %1842 = sub i64 %1841, %1835
+  %1843 = add i64 %1842, %reass.mul.i.i.i
+  %1844 = getelementptr i8, ptr %0, i64 3512
+  %1845 = load i64, ptr %1844, align 8
+  %1846 = add i64 %1845, %1843
+  store i64 %1846, ptr %1844, align 8
+  %1847 = getelementptr i8, ptr %0, i64 3528
+  %1848 = load i64, ptr %1847, align 8
+  %1849 = add i64 %1848, %1843
+  store i64 %1849, ptr %1847, align 8
+  %1850 = icmp eq i32 %1837, 0
+  br i1 %1850, label %then2.i.i.i, label %and.lhs.true.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i9
-  %1846 = getelementptr i8, ptr %0, i64 200
-  %1847 = load i32, ptr %1846, align 4
-  %1848 = getelementptr i8, ptr %0, i64 1488
-  store i32 %1847, ptr %1848, align 4
-  %1849 = getelementptr i8, ptr %0, i64 1492
-  store i32 0, ptr %1849, align 4
-  %1850 = getelementptr i8, ptr %0, i64 3632
-  %1851 = load <2 x i32>, ptr %1806, align 4
-  store <2 x i32> %1851, ptr %1850, align 4
-  %1852 = getelementptr i8, ptr %0, i64 1596
-  %1853 = load i32, ptr %1852, align 4
-  %1854 = getelementptr i8, ptr %0, i64 3640
-  store i32 %1853, ptr %1854, align 4
-  %1855 = getelementptr i8, ptr %0, i64 968
-  %1856 = load i32, ptr %1855, align 4
-  %1857 = getelementptr i8, ptr %0, i64 3644
-  store i32 %1856, ptr %1857, align 4
-  %1858 = load i64, ptr %1794, align 8
-  %1859 = getelementptr i8, ptr %0, i64 3616
-  store i64 %1858, ptr %1859, align 8
-  %1860 = getelementptr i8, ptr %0, i64 3624
-  store i64 %1838, ptr %1860, align 8
-  %1861 = getelementptr i8, ptr %0, i64 3656
-  store i64 0, ptr %1861, align 8
-  %1862 = getelementptr i8, ptr %0, i64 1448
-  %1863 = load i32, ptr %1862, align 4
-  %1864 = sext i32 %1863 to i64
-  %1865 = getelementptr i8, ptr %0, i64 1472
-  %1866 = load i64, ptr %1865, align 8
-  %1867 = add i64 %1866, %1864
-  %1868 = getelementptr i8, ptr %0, i64 1456
-  %1869 = load i64, ptr %1868, align 8
-  %1870 = getelementptr i8, ptr %0, i64 1480
+  %1851 = getelementptr i8, ptr %0, i64 200
+  %1852 = load i32, ptr %1851, align 4
+  %1853 = getelementptr i8, ptr %0, i64 1488
+  store i32 %1852, ptr %1853, align 4
+  %1854 = getelementptr i8, ptr %0, i64 1492
+  store i32 0, ptr %1854, align 4
+  %1855 = getelementptr i8, ptr %0, i64 3632
+  %1856 = load <2 x i32>, ptr %1811, align 4
+  store <2 x i32> %1856, ptr %1855, align 4
+  %1857 = getelementptr i8, ptr %0, i64 1596
+  %1858 = load i32, ptr %1857, align 4
+  %1859 = getelementptr i8, ptr %0, i64 3640
+  store i32 %1858, ptr %1859, align 4
+  %1860 = getelementptr i8, ptr %0, i64 968
+  %1861 = load i32, ptr %1860, align 4
+  %1862 = getelementptr i8, ptr %0, i64 3644
+  store i32 %1861, ptr %1862, align 4
+  %1863 = load i64, ptr %1799, align 8
+  %1864 = getelementptr i8, ptr %0, i64 3616
+  store i64 %1863, ptr %1864, align 8
+  %1865 = getelementptr i8, ptr %0, i64 3624
+  store i64 %1843, ptr %1865, align 8
+  %1866 = getelementptr i8, ptr %0, i64 3656
+  store i64 0, ptr %1866, align 8
+  %1867 = getelementptr i8, ptr %0, i64 1448
+  %1868 = load i32, ptr %1867, align 4
+  %1869 = sext i32 %1868 to i64
+  %1870 = getelementptr i8, ptr %0, i64 1472
   %1871 = load i64, ptr %1870, align 8
-  %1872 = icmp slt i64 %1867, 1
-  br i1 %1872, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
+  %1872 = add i64 %1871, %1869
+  %1873 = getelementptr i8, ptr %0, i64 1456
+  %1874 = load i64, ptr %1873, align 8
+  %1875 = getelementptr i8, ptr %0, i64 1480
+  %1876 = load i64, ptr %1875, align 8
+  %1877 = icmp slt i64 %1872, 1
+  br i1 %1877, label %"$Loop.launch.exit.i.i", label %or.lhs.false.i.i.i.i.i.i.i.i
 
 or.lhs.false.i.i.i.i.i.i.i.i:                     ; preds = %then2.i.i.i
-  %1873 = getelementptr i8, ptr %0, i64 352
-  %1874 = load i32, ptr %1873, align 4
-  %1875 = icmp eq i32 %1874, 0
-  br i1 %1875, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i22
+  %1878 = getelementptr i8, ptr %0, i64 352
+  %1879 = load i32, ptr %1878, align 4
+  %1880 = icmp eq i32 %1879, 0
+  br i1 %1880, label %"$Loop.launch.exit.i.i", label %else.i.i.i.i.i.i.i.i22
 
 else.i.i.i.i.i.i.i.i22:                           ; preds = %or.lhs.false.i.i.i.i.i.i.i.i
-  %1876 = getelementptr i8, ptr %0, i64 356
-  %1877 = load i32, ptr %1876, align 4
-  %1878 = sext i32 %1877 to i64
-  %.not.i.i.i.i.i.i.i.i23 = icmp sgt i64 %1867, %1878
+  %1881 = getelementptr i8, ptr %0, i64 356
+  %1882 = load i32, ptr %1881, align 4
+  %1883 = sext i32 %1882 to i64
+  %.not.i.i.i.i.i.i.i.i23 = icmp sgt i64 %1872, %1883
   br i1 %.not.i.i.i.i.i.i.i.i23, label %else2.i.i.i.i.i.i.i.i, label %then1.i.i.i.i.i.i.i.i
 
 then1.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i22
-  %1879 = getelementptr i8, ptr %0, i64 552
-  %1880 = load i64, ptr %1879, align 8
+  %1884 = getelementptr i8, ptr %0, i64 552
+  %1885 = load i64, ptr %1884, align 8
   br label %"$Loop.launch.exit.i.i"
 
 else2.i.i.i.i.i.i.i.i:                            ; preds = %else.i.i.i.i.i.i.i.i22
-  %1881 = icmp eq i32 %1874, 1
-  br i1 %1881, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i25
+  %1886 = icmp eq i32 %1879, 1
+  br i1 %1886, label %then4.i.i.i.i.i.i.i.i, label %merge.i.i.i.i.i.i.i.i25
 
 then4.i.i.i.i.i.i.i.i:                            ; preds = %else2.i.i.i.i.i.i.i.i
-  %1882 = getelementptr i8, ptr %0, i64 552
-  %1883 = load i64, ptr %1882, align 8
-  %1884 = mul i64 %1883, %1867
-  %1885 = sdiv i64 %1884, %1878
+  %1887 = getelementptr i8, ptr %0, i64 552
+  %1888 = load i64, ptr %1887, align 8
+  %1889 = mul i64 %1888, %1872
+  %1890 = sdiv i64 %1889, %1883
   br label %"$Loop.launch.exit.i.i"
 
 merge.i.i.i.i.i.i.i.i25:                          ; preds = %else2.i.i.i.i.i.i.i.i
-  %1886 = add i32 %1874, -1
-  %1887 = icmp sgt i32 %1886, 1
-  br i1 %1887, label %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
+  %1891 = add i32 %1879, -1
+  %1892 = icmp sgt i32 %1891, 1
+  br i1 %1892, label %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
 
 and.lhs.true.preheader.i.i.i.i.i.i.i.i.i:         ; preds = %merge.i.i.i.i.i.i.i.i25
-  %wide.trip.count.i.i.i.i.i.i.i.i.i = zext nneg i32 %1886 to i64
+  %wide.trip.count.i.i.i.i.i.i.i.i.i = zext nneg i32 %1891 to i64
   br label %and.lhs.true.i.i.i.i.i.i.i.i.i
 
 whilebody.i.i.i.i.i.i.i.i.i:                      ; preds = %and.lhs.true.i.i.i.i.i.i.i.i.i
@@ -62710,134 +62804,134 @@ whilebody.i.i.i.i.i.i.i.i.i:                      ; preds = %and.lhs.true.i.i.i.
   br i1 %exitcond.not.i.i.i.i.i.i.i.i.i, label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", label %and.lhs.true.i.i.i.i.i.i.i.i.i
 
 merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i: ; preds = %and.lhs.true.i.i.i.i.i.i.i.i.i
-  %1888 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i to i32
+  %1893 = trunc nuw nsw i64 %indvars.iv.i.i.i.i.i.i.i.i.i to i32
   br label %"$CostTable.interval.exit.i.i.i.i.i.i.i.i"
 
 and.lhs.true.i.i.i.i.i.i.i.i.i:                   ; preds = %whilebody.i.i.i.i.i.i.i.i.i, %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i
   %indvars.iv.i.i.i.i.i.i.i.i.i = phi i64 [ 1, %and.lhs.true.preheader.i.i.i.i.i.i.i.i.i ], [ %indvars.iv.next.i.i.i.i.i.i.i.i.i, %whilebody.i.i.i.i.i.i.i.i.i ]
-  %1889 = getelementptr i32, ptr %1876, i64 %indvars.iv.i.i.i.i.i.i.i.i.i
-  %1890 = load i32, ptr %1889, align 4
-  %1891 = sext i32 %1890 to i64
-  %1892 = icmp sgt i64 %1867, %1891
-  br i1 %1892, label %whilebody.i.i.i.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i
+  %1894 = getelementptr i32, ptr %1881, i64 %indvars.iv.i.i.i.i.i.i.i.i.i
+  %1895 = load i32, ptr %1894, align 4
+  %1896 = sext i32 %1895 to i64
+  %1897 = icmp sgt i64 %1872, %1896
+  br i1 %1897, label %whilebody.i.i.i.i.i.i.i.i.i, label %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i
 
 "$CostTable.interval.exit.i.i.i.i.i.i.i.i":       ; preds = %whilebody.i.i.i.i.i.i.i.i.i, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i, %merge.i.i.i.i.i.i.i.i25
-  %i.0.lcssa.i.i.i.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i.i.i.i.i.i25 ], [ %1888, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i ], [ %1886, %whilebody.i.i.i.i.i.i.i.i.i ]
-  %1893 = add i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i, -1
-  %1894 = sext i32 %1893 to i64
-  %1895 = getelementptr i32, ptr %1876, i64 %1894
-  %1896 = load i32, ptr %1895, align 4
-  %1897 = sext i32 %1896 to i64
-  %1898 = sub i64 %1867, %1897
-  %1899 = sitofp i64 %1898 to double
-  %1900 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i to i64
-  %1901 = getelementptr i32, ptr %1876, i64 %1900
-  %1902 = load i32, ptr %1901, align 4
-  %1903 = sub i32 %1902, %1896
-  %1904 = sitofp i32 %1903 to double
-  %1905 = fdiv double %1899, %1904
-  %1906 = getelementptr i8, ptr %0, i64 552
-  %1907 = getelementptr i64, ptr %1906, i64 %1894
-  %1908 = load i64, ptr %1907, align 8
-  %1909 = getelementptr i64, ptr %1906, i64 %1900
-  %1910 = load i64, ptr %1909, align 8
-  %1911 = sub i64 %1910, %1908
-  %1912 = sitofp i64 %1911 to double
-  %1913 = fmul double %1905, %1912
-  %1914 = fptosi double %1913 to i64
-  %1915 = add i64 %1908, %1914
+  %i.0.lcssa.i.i.i.i.i.i.i.i.i = phi i32 [ 1, %merge.i.i.i.i.i.i.i.i25 ], [ %1893, %merge.loopexit.split.loop.exit.i.i.i.i.i.i.i.i.i ], [ %1891, %whilebody.i.i.i.i.i.i.i.i.i ]
+  %1898 = add i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i, -1
+  %1899 = sext i32 %1898 to i64
+  %1900 = getelementptr i32, ptr %1881, i64 %1899
+  %1901 = load i32, ptr %1900, align 4
+  %1902 = sext i32 %1901 to i64
+  %1903 = sub i64 %1872, %1902
+  %1904 = sitofp i64 %1903 to double
+  %1905 = sext i32 %i.0.lcssa.i.i.i.i.i.i.i.i.i to i64
+  %1906 = getelementptr i32, ptr %1881, i64 %1905
+  %1907 = load i32, ptr %1906, align 4
+  %1908 = sub i32 %1907, %1901
+  %1909 = sitofp i32 %1908 to double
+  %1910 = fdiv double %1904, %1909
+  %1911 = getelementptr i8, ptr %0, i64 552
+  %1912 = getelementptr i64, ptr %1911, i64 %1899
+  %1913 = load i64, ptr %1912, align 8
+  %1914 = getelementptr i64, ptr %1911, i64 %1905
+  %1915 = load i64, ptr %1914, align 8
+  %1916 = sub i64 %1915, %1913
+  %1917 = sitofp i64 %1916 to double
+  %1918 = fmul double %1910, %1917
+  %1919 = fptosi double %1918 to i64
+  %1920 = add i64 %1913, %1919
   br label %"$Loop.launch.exit.i.i"
 
 "$Loop.launch.exit.i.i":                          ; preds = %"$CostTable.interval.exit.i.i.i.i.i.i.i.i", %then4.i.i.i.i.i.i.i.i, %then1.i.i.i.i.i.i.i.i, %or.lhs.false.i.i.i.i.i.i.i.i, %then2.i.i.i
-  %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1880, %then1.i.i.i.i.i.i.i.i ], [ %1885, %then4.i.i.i.i.i.i.i.i ], [ %1915, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
-  %1916 = getelementptr i8, ptr %0, i64 936
-  %1917 = load double, ptr %1916, align 8
-  %1918 = sitofp i64 %1869 to double
-  %1919 = fmul double %1917, %1918
-  %1920 = fptosi double %1919 to i64
-  %1921 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1920
-  %1922 = getelementptr i8, ptr %0, i64 944
-  %.val.i.i.i.i.i.i.i24 = load double, ptr %1922, align 8
-  %1923 = sitofp i64 %1871 to double
-  %1924 = fmul double %.val.i.i.i.i.i.i.i24, %1923
+  %common.ret.op.i.i.i.i.i.i.i.i = phi i64 [ %1885, %then1.i.i.i.i.i.i.i.i ], [ %1890, %then4.i.i.i.i.i.i.i.i ], [ %1920, %"$CostTable.interval.exit.i.i.i.i.i.i.i.i" ], [ 0, %or.lhs.false.i.i.i.i.i.i.i.i ], [ 0, %then2.i.i.i ]
+  %1921 = getelementptr i8, ptr %0, i64 936
+  %1922 = load double, ptr %1921, align 8
+  %1923 = sitofp i64 %1874 to double
+  %1924 = fmul double %1922, %1923
   %1925 = fptosi double %1924 to i64
-  %1926 = add i64 %1921, %1925
-  %1927 = getelementptr i8, ptr %0, i64 3664
-  store i64 %1926, ptr %1927, align 8
+  %1926 = add i64 %common.ret.op.i.i.i.i.i.i.i.i, %1925
+  %1927 = getelementptr i8, ptr %0, i64 944
+  %.val.i.i.i.i.i.i.i24 = load double, ptr %1927, align 8
+  %1928 = sitofp i64 %1876 to double
+  %1929 = fmul double %.val.i.i.i.i.i.i.i24, %1928
+  %1930 = fptosi double %1929 to i64
+  %1931 = add i64 %1926, %1930
+  %1932 = getelementptr i8, ptr %0, i64 3664
+  store i64 %1931, ptr %1932, align 8
   br label %else.i.i
 
 then.i.i:                                         ; preds = %and.lhs.true.i.i
-  %1928 = getelementptr i8, ptr %0, i64 1440
-  store i8 0, ptr %1928, align 1
-  %1929 = getelementptr i8, ptr %0, i64 1416
-  %1930 = load i64, ptr %4, align 8
-  %1931 = icmp sgt i64 %1930, 0
-  br i1 %1931, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
+  %1933 = getelementptr i8, ptr %0, i64 1440
+  store i8 0, ptr %1933, align 1
+  %1934 = getelementptr i8, ptr %0, i64 1416
+  %1935 = load i64, ptr %4, align 8
+  %1936 = icmp sgt i64 %1935, 0
+  br i1 %1936, label %forbody.lr.ph.i.i23.i.i, label %"$Scheduler.fail_landing.exit.i.i"
 
 forbody.lr.ph.i.i23.i.i:                          ; preds = %then.i.i
-  %1932 = getelementptr i8, ptr %0, i64 1272
-  %1933 = getelementptr i8, ptr %0, i64 1280
-  %1934 = getelementptr i8, ptr %0, i64 1504
+  %1937 = getelementptr i8, ptr %0, i64 1272
+  %1938 = getelementptr i8, ptr %0, i64 1280
+  %1939 = getelementptr i8, ptr %0, i64 1504
   br label %forbody.i.i24.i.i
 
 forbody.i.i24.i.i:                                ; preds = %merge1.i.i26.i.i, %forbody.lr.ph.i.i23.i.i
-  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1965, %merge1.i.i26.i.i ]
-  %1935 = load ptr, ptr %1929, align 8
-  %1936 = getelementptr %9, ptr %1935, i64 %i.08.i.i25.i.i
-  %1937 = load ptr, ptr %1936, align 8
-  store ptr null, ptr %1936, align 8
-  %.not.i.i.i.i19 = icmp eq ptr %1937, null
+  %i.08.i.i25.i.i = phi i64 [ 0, %forbody.lr.ph.i.i23.i.i ], [ %1970, %merge1.i.i26.i.i ]
+  %1940 = load ptr, ptr %1934, align 8
+  %1941 = getelementptr %9, ptr %1940, i64 %i.08.i.i25.i.i
+  %1942 = load ptr, ptr %1941, align 8
+  store ptr null, ptr %1941, align 8
+  %.not.i.i.i.i19 = icmp eq ptr %1942, null
   br i1 %.not.i.i.i.i19, label %merge1.i.i26.i.i, label %then.i.i.i.i20
 
 then.i.i.i.i20:                                   ; preds = %forbody.i.i24.i.i
-  %1938 = load ptr, ptr %1932, align 8
-  %1939 = load i64, ptr %1933, align 8
-  %1940 = getelementptr %10, ptr %1938, i64 %1939
-  %1941 = add i64 %1939, 1
-  store i64 %1941, ptr %1933, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1940, i8 0, i64 480, i1 false)
-  %1942 = load i64, ptr %1937, align 8
-  store i64 %1942, ptr %1940, align 8
-  %1943 = getelementptr i8, ptr %1940, i64 8
-  store i32 3, ptr %1943, align 4
-  %1944 = getelementptr i8, ptr %1940, i64 20
-  store i32 -1, ptr %1944, align 4
-  %1945 = getelementptr i8, ptr %1937, i64 24
-  %.val.i.i.i.i.i.i21 = load i64, ptr %1945, align 8
-  %1946 = getelementptr i8, ptr %1937, i64 40
-  %.val19.i.i.i.i.i.i = load i32, ptr %1946, align 4
-  %1947 = trunc i64 %.val.i.i.i.i.i.i21 to i32
-  %1948 = sub i32 %1947, %.val19.i.i.i.i.i.i
-  %1949 = getelementptr i8, ptr %1940, i64 24
-  store i32 %1948, ptr %1949, align 4
-  %1950 = load i32, ptr %1946, align 4
-  %1951 = getelementptr i8, ptr %1940, i64 28
-  store i32 %1950, ptr %1951, align 4
-  %1952 = getelementptr i8, ptr %1937, i64 96
-  %1953 = load i32, ptr %1952, align 4
-  %1954 = getelementptr i8, ptr %1940, i64 32
+  %1943 = load ptr, ptr %1937, align 8
+  %1944 = load i64, ptr %1938, align 8
+  %1945 = getelementptr %10, ptr %1943, i64 %1944
+  %1946 = add i64 %1944, 1
+  store i64 %1946, ptr %1938, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1945, i8 0, i64 480, i1 false)
+  %1947 = load i64, ptr %1942, align 8
+  store i64 %1947, ptr %1945, align 8
+  %1948 = getelementptr i8, ptr %1945, i64 8
+  store i32 3, ptr %1948, align 4
+  %1949 = getelementptr i8, ptr %1945, i64 20
+  store i32 -1, ptr %1949, align 4
+  %1950 = getelementptr i8, ptr %1942, i64 24
+  %.val.i.i.i.i.i.i21 = load i64, ptr %1950, align 8
+  %1951 = getelementptr i8, ptr %1942, i64 40
+  %.val19.i.i.i.i.i.i = load i32, ptr %1951, align 4
+  %1952 = trunc i64 %.val.i.i.i.i.i.i21 to i32
+  %1953 = sub i32 %1952, %.val19.i.i.i.i.i.i
+  %1954 = getelementptr i8, ptr %1945, i64 24
   store i32 %1953, ptr %1954, align 4
-  %1955 = getelementptr i8, ptr %1940, i64 36
-  store i32 -1, ptr %1955, align 4
-  %1956 = load i64, ptr %1934, align 8
-  %1957 = getelementptr i8, ptr %1940, i64 208
-  store i64 %1956, ptr %1957, align 8
-  %1958 = getelementptr i8, ptr %1937, i64 560
-  %1959 = load i64, ptr %1958, align 8
-  %1960 = getelementptr i8, ptr %1940, i64 216
-  store i64 %1959, ptr %1960, align 8
-  %1961 = getelementptr i8, ptr %1940, i64 12
-  store i32 6, ptr %1961, align 4
-  %1962 = getelementptr i8, ptr %1940, i64 16
-  store i32 %1832, ptr %1962, align 4
-  %1963 = getelementptr i8, ptr %1940, i64 224
-  %1964 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1963, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1937)
+  %1955 = load i32, ptr %1951, align 4
+  %1956 = getelementptr i8, ptr %1945, i64 28
+  store i32 %1955, ptr %1956, align 4
+  %1957 = getelementptr i8, ptr %1942, i64 96
+  %1958 = load i32, ptr %1957, align 4
+  %1959 = getelementptr i8, ptr %1945, i64 32
+  store i32 %1958, ptr %1959, align 4
+  %1960 = getelementptr i8, ptr %1945, i64 36
+  store i32 -1, ptr %1960, align 4
+  %1961 = load i64, ptr %1939, align 8
+  %1962 = getelementptr i8, ptr %1945, i64 208
+  store i64 %1961, ptr %1962, align 8
+  %1963 = getelementptr i8, ptr %1942, i64 560
+  %1964 = load i64, ptr %1963, align 8
+  %1965 = getelementptr i8, ptr %1945, i64 216
+  store i64 %1964, ptr %1965, align 8
+  %1966 = getelementptr i8, ptr %1945, i64 12
+  store i32 6, ptr %1966, align 4
+  %1967 = getelementptr i8, ptr %1945, i64 16
+  store i32 %1837, ptr %1967, align 4
+  %1968 = getelementptr i8, ptr %1945, i64 224
+  %1969 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1968, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1942)
   br label %merge1.i.i26.i.i
 
 merge1.i.i26.i.i:                                 ; preds = %then.i.i.i.i20, %forbody.i.i24.i.i
-  %1965 = add nuw nsw i64 %i.08.i.i25.i.i, 1
-  %exitcond.not.i.i27.i.i = icmp eq i64 %1965, %1930
+  %1970 = add nuw nsw i64 %i.08.i.i25.i.i, 1
+  %exitcond.not.i.i27.i.i = icmp eq i64 %1970, %1935
   br i1 %exitcond.not.i.i27.i.i, label %"$Scheduler.fail_landing.exit.i.i", label %forbody.i.i24.i.i
 
 "$Scheduler.fail_landing.exit.i.i":               ; preds = %merge1.i.i26.i.i, %then.i.i
@@ -62849,202 +62943,202 @@ else.i.i:                                         ; preds = %and.lhs.true.i.i, %
   br label %merge.i.i10
 
 merge.i.i10:                                      ; preds = %else.i.i, %"$Scheduler.fail_landing.exit.i.i"
-  br i1 %1845, label %merge1.i.i12, label %then2.i.i11
+  br i1 %1850, label %merge1.i.i12, label %then2.i.i11
 
 and.lhs.true.i.i:                                 ; preds = %merge.i.i.i9
-  %1966 = load ptr, ptr %0, align 8
-  %1967 = getelementptr i8, ptr %1966, i64 197
-  %1968 = load i8, ptr %1967, align 1
-  %1969 = trunc i8 %1968 to i1
-  br i1 %1969, label %else.i.i, label %then.i.i
+  %1971 = load ptr, ptr %0, align 8
+  %1972 = getelementptr i8, ptr %1971, i64 197
+  %1973 = load i8, ptr %1972, align 1
+  %1974 = trunc i8 %1973 to i1
+  br i1 %1974, label %else.i.i, label %then.i.i
 
 then2.i.i11:                                      ; preds = %merge.i.i10
-  %1970 = getelementptr i8, ptr %0, i64 2198
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1970, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
-  %1971 = getelementptr i8, ptr %0, i64 1392
-  %1972 = load i64, ptr %1808, align 8
-  %1973 = icmp sgt i64 %1972, 0
-  br i1 %1973, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
+  %1975 = getelementptr i8, ptr %0, i64 2198
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(1024) %1975, ptr noundef nonnull align 8 dereferenceable(1024) %message.i.i, i64 1024, i1 false)
+  %1976 = getelementptr i8, ptr %0, i64 1392
+  %1977 = load i64, ptr %1813, align 8
+  %1978 = icmp sgt i64 %1977, 0
+  br i1 %1978, label %forbody.lr.ph.i.i28.i.i, label %"$Scheduler.fail_step.exit.i.i"
 
 forbody.lr.ph.i.i28.i.i:                          ; preds = %then2.i.i11
-  %1974 = getelementptr i8, ptr %0, i64 1272
-  %1975 = getelementptr i8, ptr %0, i64 1280
-  %1976 = getelementptr i8, ptr %0, i64 1504
+  %1979 = getelementptr i8, ptr %0, i64 1272
+  %1980 = getelementptr i8, ptr %0, i64 1280
+  %1981 = getelementptr i8, ptr %0, i64 1504
   br label %forbody.i.i29.i.i
 
 forbody.i.i29.i.i:                                ; preds = %merge1.i.i35.i.i, %forbody.lr.ph.i.i28.i.i
-  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %2007, %merge1.i.i35.i.i ]
-  %1977 = load ptr, ptr %1971, align 8
-  %1978 = getelementptr %9, ptr %1977, i64 %i.08.i.i30.i.i
-  %1979 = load ptr, ptr %1978, align 8
-  store ptr null, ptr %1978, align 8
-  %.not.i.i31.i.i = icmp eq ptr %1979, null
+  %i.08.i.i30.i.i = phi i64 [ 0, %forbody.lr.ph.i.i28.i.i ], [ %2012, %merge1.i.i35.i.i ]
+  %1982 = load ptr, ptr %1976, align 8
+  %1983 = getelementptr %9, ptr %1982, i64 %i.08.i.i30.i.i
+  %1984 = load ptr, ptr %1983, align 8
+  store ptr null, ptr %1983, align 8
+  %.not.i.i31.i.i = icmp eq ptr %1984, null
   br i1 %.not.i.i31.i.i, label %merge1.i.i35.i.i, label %then.i.i32.i.i
 
 then.i.i32.i.i:                                   ; preds = %forbody.i.i29.i.i
-  %1980 = load ptr, ptr %1974, align 8
-  %1981 = load i64, ptr %1975, align 8
-  %1982 = getelementptr %10, ptr %1980, i64 %1981
-  %1983 = add i64 %1981, 1
-  store i64 %1983, ptr %1975, align 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1982, i8 0, i64 480, i1 false)
-  %1984 = load i64, ptr %1979, align 8
-  store i64 %1984, ptr %1982, align 8
-  %1985 = getelementptr i8, ptr %1982, i64 8
-  store i32 3, ptr %1985, align 4
-  %1986 = getelementptr i8, ptr %1982, i64 20
-  store i32 -1, ptr %1986, align 4
-  %1987 = getelementptr i8, ptr %1979, i64 24
-  %.val.i.i.i.i33.i.i = load i64, ptr %1987, align 8
-  %1988 = getelementptr i8, ptr %1979, i64 40
-  %.val19.i.i.i.i34.i.i = load i32, ptr %1988, align 4
-  %1989 = trunc i64 %.val.i.i.i.i33.i.i to i32
-  %1990 = sub i32 %1989, %.val19.i.i.i.i34.i.i
-  %1991 = getelementptr i8, ptr %1982, i64 24
-  store i32 %1990, ptr %1991, align 4
-  %1992 = load i32, ptr %1988, align 4
-  %1993 = getelementptr i8, ptr %1982, i64 28
-  store i32 %1992, ptr %1993, align 4
-  %1994 = getelementptr i8, ptr %1979, i64 96
-  %1995 = load i32, ptr %1994, align 4
-  %1996 = getelementptr i8, ptr %1982, i64 32
+  %1985 = load ptr, ptr %1979, align 8
+  %1986 = load i64, ptr %1980, align 8
+  %1987 = getelementptr %10, ptr %1985, i64 %1986
+  %1988 = add i64 %1986, 1
+  store i64 %1988, ptr %1980, align 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 1 dereferenceable(480) %1987, i8 0, i64 480, i1 false)
+  %1989 = load i64, ptr %1984, align 8
+  store i64 %1989, ptr %1987, align 8
+  %1990 = getelementptr i8, ptr %1987, i64 8
+  store i32 3, ptr %1990, align 4
+  %1991 = getelementptr i8, ptr %1987, i64 20
+  store i32 -1, ptr %1991, align 4
+  %1992 = getelementptr i8, ptr %1984, i64 24
+  %.val.i.i.i.i33.i.i = load i64, ptr %1992, align 8
+  %1993 = getelementptr i8, ptr %1984, i64 40
+  %.val19.i.i.i.i34.i.i = load i32, ptr %1993, align 4
+  %1994 = trunc i64 %.val.i.i.i.i33.i.i to i32
+  %1995 = sub i32 %1994, %.val19.i.i.i.i34.i.i
+  %1996 = getelementptr i8, ptr %1987, i64 24
   store i32 %1995, ptr %1996, align 4
-  %1997 = getelementptr i8, ptr %1982, i64 36
-  store i32 -1, ptr %1997, align 4
-  %1998 = load i64, ptr %1976, align 8
-  %1999 = getelementptr i8, ptr %1982, i64 208
-  store i64 %1998, ptr %1999, align 8
-  %2000 = getelementptr i8, ptr %1979, i64 560
-  %2001 = load i64, ptr %2000, align 8
-  %2002 = getelementptr i8, ptr %1982, i64 216
-  store i64 %2001, ptr %2002, align 8
-  %2003 = getelementptr i8, ptr %1982, i64 12
-  store i32 6, ptr %2003, align 4
-  %2004 = getelementptr i8, ptr %1982, i64 16
-  store i32 %1832, ptr %2004, align 4
-  %2005 = getelementptr i8, ptr %1982, i64 224
-  %2006 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2005, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
-  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1979)
+  %1997 = load i32, ptr %1993, align 4
+  %1998 = getelementptr i8, ptr %1987, i64 28
+  store i32 %1997, ptr %1998, align 4
+  %1999 = getelementptr i8, ptr %1984, i64 96
+  %2000 = load i32, ptr %1999, align 4
+  %2001 = getelementptr i8, ptr %1987, i64 32
+  store i32 %2000, ptr %2001, align 4
+  %2002 = getelementptr i8, ptr %1987, i64 36
+  store i32 -1, ptr %2002, align 4
+  %2003 = load i64, ptr %1981, align 8
+  %2004 = getelementptr i8, ptr %1987, i64 208
+  store i64 %2003, ptr %2004, align 8
+  %2005 = getelementptr i8, ptr %1984, i64 560
+  %2006 = load i64, ptr %2005, align 8
+  %2007 = getelementptr i8, ptr %1987, i64 216
+  store i64 %2006, ptr %2007, align 8
+  %2008 = getelementptr i8, ptr %1987, i64 12
+  store i32 6, ptr %2008, align 4
+  %2009 = getelementptr i8, ptr %1987, i64 16
+  store i32 %1837, ptr %2009, align 4
+  %2010 = getelementptr i8, ptr %1987, i64 224
+  %2011 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2010, i64 256, ptr nonnull @"$string.16", ptr nonnull %message.i.i)
+  call fastcc void @"$Scheduler.retire"(ptr nonnull %1, ptr nonnull %1984)
   br label %merge1.i.i35.i.i
 
 merge1.i.i35.i.i:                                 ; preds = %then.i.i32.i.i, %forbody.i.i29.i.i
-  %2007 = add nuw nsw i64 %i.08.i.i30.i.i, 1
-  %exitcond.not.i.i36.i.i = icmp eq i64 %2007, %1972
+  %2012 = add nuw nsw i64 %i.08.i.i30.i.i, 1
+  %exitcond.not.i.i36.i.i = icmp eq i64 %2012, %1977
   br i1 %exitcond.not.i.i36.i.i, label %"$Scheduler.fail_step.exit.i.i", label %forbody.i.i29.i.i
 
 "$Scheduler.fail_step.exit.i.i":                  ; preds = %merge1.i.i35.i.i, %then2.i.i11
-  store i64 0, ptr %1808, align 8
+  store i64 0, ptr %1813, align 8
   br label %"$Loop.execute.exit.i"
 
 merge1.i.i12:                                     ; preds = %merge.i.i10
   call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %2008 = getelementptr i8, ptr %0, i64 1392
-  %2009 = load i64, ptr %1808, align 8
-  %2010 = icmp sgt i64 %2009, 0
-  br i1 %2010, label %forbody.lr.ph.i.i.i15, label %"$Scheduler.launch.exit.i.i"
+  %2013 = getelementptr i8, ptr %0, i64 1392
+  %2014 = load i64, ptr %1813, align 8
+  %2015 = icmp sgt i64 %2014, 0
+  br i1 %2015, label %forbody.lr.ph.i.i.i15, label %"$Scheduler.launch.exit.i.i"
 
 forbody.lr.ph.i.i.i15:                            ; preds = %merge1.i.i12
-  %2011 = getelementptr i8, ptr %0, i64 1520
-  %2012 = getelementptr i8, ptr %0, i64 1528
+  %2016 = getelementptr i8, ptr %0, i64 1520
+  %2017 = getelementptr i8, ptr %0, i64 1528
   br label %forbody.i.i.i16
 
 forbody.i.i.i16:                                  ; preds = %merge1.i.i.i, %forbody.lr.ph.i.i.i15
-  %i.022.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i15 ], [ %2039, %merge1.i.i.i ]
-  %2013 = load ptr, ptr %2008, align 8
-  %2014 = getelementptr %9, ptr %2013, i64 %i.022.i.i.i
-  %2015 = getelementptr i8, ptr %2014, i64 24
-  %2016 = load i8, ptr %2015, align 1
-  %2017 = trunc i8 %2016 to i1
-  br i1 %2017, label %then.i.i39.i.i, label %else.i.i.i.i17
+  %i.022.i.i.i = phi i64 [ 0, %forbody.lr.ph.i.i.i15 ], [ %2044, %merge1.i.i.i ]
+  %2018 = load ptr, ptr %2013, align 8
+  %2019 = getelementptr %9, ptr %2018, i64 %i.022.i.i.i
+  %2020 = getelementptr i8, ptr %2019, i64 24
+  %2021 = load i8, ptr %2020, align 1
+  %2022 = trunc i8 %2021 to i1
+  br i1 %2022, label %then.i.i39.i.i, label %else.i.i.i.i17
 
 then.i.i39.i.i:                                   ; preds = %forbody.i.i.i16
-  %2018 = load i64, ptr %2012, align 8
-  %2019 = add i64 %2018, 1
-  store i64 %2019, ptr %2012, align 8
+  %2023 = load i64, ptr %2017, align 8
+  %2024 = add i64 %2023, 1
+  store i64 %2024, ptr %2017, align 8
   br label %"$Scheduler.count_segment.exit.i.i.i"
 
 else.i.i.i.i17:                                   ; preds = %forbody.i.i.i16
-  %2020 = load i64, ptr %2011, align 8
-  %2021 = getelementptr i8, ptr %2014, i64 8
-  %2022 = load i32, ptr %2021, align 4
-  %2023 = sext i32 %2022 to i64
-  %2024 = add i64 %2020, %2023
-  store i64 %2024, ptr %2011, align 8
+  %2025 = load i64, ptr %2016, align 8
+  %2026 = getelementptr i8, ptr %2019, i64 8
+  %2027 = load i32, ptr %2026, align 4
+  %2028 = sext i32 %2027 to i64
+  %2029 = add i64 %2025, %2028
+  store i64 %2029, ptr %2016, align 8
   br label %"$Scheduler.count_segment.exit.i.i.i"
 
 "$Scheduler.count_segment.exit.i.i.i":            ; preds = %else.i.i.i.i17, %then.i.i39.i.i
-  %2025 = load ptr, ptr %2014, align 8
-  %.not.i.i.i = icmp eq ptr %2025, null
+  %2030 = load ptr, ptr %2019, align 8
+  %.not.i.i.i = icmp eq ptr %2030, null
   br i1 %.not.i.i.i, label %merge1.i.i.i, label %then.i38.i.i
 
 then.i38.i.i:                                     ; preds = %"$Scheduler.count_segment.exit.i.i.i"
-  %2026 = getelementptr i8, ptr %2025, i64 52
-  %2027 = load i32, ptr %2026, align 4
-  %2028 = getelementptr i8, ptr %2014, i64 8
-  %2029 = load i32, ptr %2028, align 4
-  %2030 = add i32 %2029, %2027
-  store i32 %2030, ptr %2026, align 4
-  %2031 = getelementptr i8, ptr %2014, i64 12
+  %2031 = getelementptr i8, ptr %2030, i64 52
   %2032 = load i32, ptr %2031, align 4
-  %.val20.i.i.i = load i32, ptr %2028, align 4
-  %.val21.i.i.i = load i8, ptr %2015, align 1
-  %2033 = trunc i8 %.val21.i.i.i to i1
-  %2034 = select i1 %2033, i32 %.val20.i.i.i, i32 1
-  %.inv.i.i.i = icmp slt i32 %2032, 0
-  %2035 = select i1 %.inv.i.i.i, i32 0, i32 %2034
-  %2036 = getelementptr i8, ptr %2025, i64 56
-  store i32 %2035, ptr %2036, align 4
-  %2037 = load i32, ptr %2031, align 4
-  %2038 = getelementptr i8, ptr %2025, i64 60
-  store i32 %2037, ptr %2038, align 4
+  %2033 = getelementptr i8, ptr %2019, i64 8
+  %2034 = load i32, ptr %2033, align 4
+  %2035 = add i32 %2034, %2032
+  store i32 %2035, ptr %2031, align 4
+  %2036 = getelementptr i8, ptr %2019, i64 12
+  %2037 = load i32, ptr %2036, align 4
+  %.val20.i.i.i = load i32, ptr %2033, align 4
+  %.val21.i.i.i = load i8, ptr %2020, align 1
+  %2038 = trunc i8 %.val21.i.i.i to i1
+  %2039 = select i1 %2038, i32 %.val20.i.i.i, i32 1
+  %.inv.i.i.i = icmp slt i32 %2037, 0
+  %2040 = select i1 %.inv.i.i.i, i32 0, i32 %2039
+  %2041 = getelementptr i8, ptr %2030, i64 56
+  store i32 %2040, ptr %2041, align 4
+  %2042 = load i32, ptr %2036, align 4
+  %2043 = getelementptr i8, ptr %2030, i64 60
+  store i32 %2042, ptr %2043, align 4
   br label %merge1.i.i.i
 
 merge1.i.i.i:                                     ; preds = %then.i38.i.i, %"$Scheduler.count_segment.exit.i.i.i"
-  %2039 = add nuw nsw i64 %i.022.i.i.i, 1
-  %exitcond.not.i.i.i18 = icmp eq i64 %2039, %2009
+  %2044 = add nuw nsw i64 %i.022.i.i.i, 1
+  %exitcond.not.i.i.i18 = icmp eq i64 %2044, %2014
   br i1 %exitcond.not.i.i.i18, label %"$Scheduler.launch.exit.i.i", label %forbody.i.i.i16
 
 "$Scheduler.launch.exit.i.i":                     ; preds = %merge1.i.i.i, %merge1.i.i12
-  %2040 = getelementptr i8, ptr %0, i64 1416
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %2008, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %2008, ptr noundef nonnull align 8 dereferenceable(24) %2040, i64 24, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %2040, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
-  %2041 = getelementptr i8, ptr %0, i64 1168
-  %2042 = load ptr, ptr %2041, align 8
-  %2043 = getelementptr i8, ptr %2042, i64 32
-  %.val.i.i.i13 = load i32, ptr %2043, align 4
-  %2044 = icmp sgt i32 %.val.i.i.i13, 0
-  %2045 = zext i1 %2044 to i8
-  %2046 = getelementptr i8, ptr %0, i64 1440
-  store i8 %2045, ptr %2046, align 1
+  %2045 = getelementptr i8, ptr %0, i64 1416
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", ptr noundef nonnull align 8 dereferenceable(24) %2013, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %2013, ptr noundef nonnull align 8 dereferenceable(24) %2045, i64 24, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %2045, ptr noundef nonnull align 8 dereferenceable(24) %"<aggcopy>.i.i.i", i64 24, i1 false)
+  %2046 = getelementptr i8, ptr %0, i64 1168
+  %2047 = load ptr, ptr %2046, align 8
+  %2048 = getelementptr i8, ptr %2047, i64 32
+  %.val.i.i.i13 = load i32, ptr %2048, align 4
+  %2049 = icmp sgt i32 %.val.i.i.i13, 0
+  %2050 = zext i1 %2049 to i8
+  %2051 = getelementptr i8, ptr %0, i64 1440
+  store i8 %2050, ptr %2051, align 1
   call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %"<aggcopy>.i.i.i")
-  %2047 = getelementptr i8, ptr %0, i64 3600
-  %2048 = getelementptr i8, ptr %0, i64 3672
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %2048, ptr noundef nonnull align 8 dereferenceable(72) %2047, i64 72, i1 false)
+  %2052 = getelementptr i8, ptr %0, i64 3600
+  %2053 = getelementptr i8, ptr %0, i64 3672
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 8 dereferenceable(72) %2053, ptr noundef nonnull align 8 dereferenceable(72) %2052, i64 72, i1 false)
   call void @llvm.lifetime.start.p0(i64 16, ptr nonnull %time.i.i.i)
-  %2049 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
-  %2050 = load i64, ptr %time.i.i.i, align 8
-  %2051 = mul i64 %2050, 1000000000
-  %2052 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
-  %2053 = load i64, ptr %2052, align 8
-  %2054 = add i64 %2051, %2053
+  %2054 = call i32 @clock_gettime(i32 1, ptr nonnull %time.i.i.i)
+  %2055 = load i64, ptr %time.i.i.i, align 8
+  %2056 = mul i64 %2055, 1000000000
+  %2057 = getelementptr inbounds i8, ptr %time.i.i.i, i64 8
+  %2058 = load i64, ptr %2057, align 8
+  %2059 = add i64 %2056, %2058
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %time.i.i.i)
-  %2055 = getelementptr i8, ptr %0, i64 3544
-  store i64 %2054, ptr %2055, align 8
-  %2056 = getelementptr i8, ptr %0, i64 321
-  %2057 = load i8, ptr %2056, align 1
-  %2058 = trunc i8 %2057 to i1
-  br i1 %2058, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
+  %2060 = getelementptr i8, ptr %0, i64 3544
+  store i64 %2059, ptr %2060, align 8
+  %2061 = getelementptr i8, ptr %0, i64 321
+  %2062 = load i8, ptr %2061, align 1
+  %2063 = trunc i8 %2062 to i1
+  br i1 %2063, label %or.lhs.false.i.i.i, label %and.lhs.true7.i.i
 
 or.lhs.false.i.i.i:                               ; preds = %"$Scheduler.launch.exit.i.i"
-  %2059 = getelementptr i8, ptr %0, i64 3768
-  %2060 = load i8, ptr %2059, align 1
-  %2061 = trunc i8 %2060 to i1
-  br i1 %2061, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
+  %2064 = getelementptr i8, ptr %0, i64 3768
+  %2065 = load i8, ptr %2064, align 1
+  %2066 = trunc i8 %2065 to i1
+  br i1 %2066, label %and.lhs.true7.i.i, label %"$Loop.lands_at_once.exit.i.i"
 
 "$Loop.lands_at_once.exit.i.i":                   ; preds = %or.lhs.false.i.i.i
-  %2062 = load ptr, ptr %1807, align 8
-  %.not.i.i14 = icmp eq ptr %2062, null
+  %2067 = load ptr, ptr %1812, align 8
+  %.not.i.i14 = icmp eq ptr %2067, null
   br i1 %.not.i.i14, label %"$Loop.execute.exit.i", label %and.lhs.true7.i.i
 
 then5.i.i:                                        ; preds = %and.lhs.true7.i.i
@@ -63052,9 +63146,9 @@ then5.i.i:                                        ; preds = %and.lhs.true7.i.i
   br label %"$Loop.execute.exit.i"
 
 and.lhs.true7.i.i:                                ; preds = %"$Loop.lands_at_once.exit.i.i", %or.lhs.false.i.i.i, %"$Scheduler.launch.exit.i.i"
-  %2063 = load i8, ptr %2046, align 1
-  %2064 = trunc i8 %2063 to i1
-  br i1 %2064, label %"$Loop.execute.exit.i", label %then5.i.i
+  %2068 = load i8, ptr %2051, align 1
+  %2069 = trunc i8 %2068 to i1
+  br i1 %2069, label %"$Loop.execute.exit.i", label %then5.i.i
 
 "$Loop.execute.exit.i":                           ; preds = %and.lhs.true7.i.i, %then5.i.i, %"$Loop.lands_at_once.exit.i.i", %"$Scheduler.fail_step.exit.i.i"
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %message.i.i)
@@ -63068,16 +63162,16 @@ else.i:                                           ; preds = %or.end
   ret void
 
 or.lhs.false:                                     ; preds = %"$Loop.plan.exit"
-  %2065 = getelementptr i8, ptr %0, i64 1304
-  %2066 = load i64, ptr %2065, align 8
-  %2067 = getelementptr i8, ptr %0, i64 1328
-  %2068 = load i64, ptr %2067, align 8
-  %2069 = add i64 %2068, %2066
-  %2070 = getelementptr i8, ptr %0, i64 1352
+  %2070 = getelementptr i8, ptr %0, i64 1304
   %2071 = load i64, ptr %2070, align 8
-  %2072 = add i64 %2069, %2071
-  %2073 = icmp sgt i64 %2072, 0
-  br i1 %2073, label %or.end, label %or.rhs
+  %2072 = getelementptr i8, ptr %0, i64 1328
+  %2073 = load i64, ptr %2072, align 8
+  %2074 = add i64 %2073, %2071
+  %2075 = getelementptr i8, ptr %0, i64 1352
+  %2076 = load i64, ptr %2075, align 8
+  %2077 = add i64 %2074, %2076
+  %2078 = icmp sgt i64 %2077, 0
+  br i1 %2078, label %or.end, label %or.rhs
 }
 
 ; Function Attrs: nofree norecurse nosync nounwind memory(argmem: read)
@@ -63474,102 +63568,104 @@ merge1.loopexit:                                  ; preds = %merge1.loopexit.unr
 merge1:                                           ; preds = %merge1.loopexit, %merge
   %.pre = phi i32 [ %.pre.pre, %merge1.loopexit ], [ %.val2.i.i, %merge ]
   %187 = getelementptr i8, ptr %1, i64 400
-  %.val.i2.i = load i64, ptr %187, align 8
-  %188 = icmp sgt i64 %.val.i2.i, 0
-  br i1 %188, label %"$Sequence.awaits_its_mask.exit", label %or.lhs.false
+  %.val5.i = load i64, ptr %187, align 8
+  %188 = icmp sgt i64 %.val5.i, 0
+  %189 = icmp sgt i32 %.pre, 0
+  br i1 %188, label %and.rhs.i, label %or.lhs.false
 
-"$Sequence.awaits_its_mask.exit":                 ; preds = %merge1
-  %.val.i.i25 = load i64, ptr %19, align 8
-  %189 = trunc i64 %.val.i.i25 to i32
-  %190 = add i32 %.pre, %189
-  %191 = load i32, ptr %98, align 4
-  %192 = sub i32 %190, %191
-  %193 = getelementptr i8, ptr %1, i64 424
-  %194 = load i32, ptr %193, align 4
-  %.not = icmp sgt i32 %194, %192
-  br i1 %.not, label %or.lhs.false, label %then3
+and.rhs.i:                                        ; preds = %merge1
+  br i1 %189, label %then3, label %"$Sequence.awaits_its_mask.exit"
 
-then3:                                            ; preds = %merge.i.i, %and.rhs.i, %"$Sequence.awaits_its_token.exit", %"$Sequence.awaits_its_mask.exit"
-  %195 = load ptr, ptr %14, align 8
-  %196 = getelementptr i8, ptr %195, i64 32
-  %197 = load i32, ptr %196, align 4
+"$Sequence.awaits_its_mask.exit":                 ; preds = %and.rhs.i
+  %.val.i = load i64, ptr %19, align 8
+  %.val4.i = load i32, ptr %98, align 4
+  %190 = trunc i64 %.val.i to i32
+  %191 = sub i32 %190, %.val4.i
+  %192 = getelementptr i8, ptr %1, i64 424
+  %193 = load i32, ptr %192, align 4
+  %.not = icmp sgt i32 %193, %191
+  br i1 %.not, label %else4, label %then3
+
+then3:                                            ; preds = %merge.i.i, %and.rhs.i26, %and.rhs.i, %"$Sequence.awaits_its_token.exit", %"$Sequence.awaits_its_mask.exit"
+  %194 = load ptr, ptr %14, align 8
+  %195 = getelementptr i8, ptr %194, i64 32
+  %196 = load i32, ptr %195, align 4
   br label %merge2.sink.split
 
-else4:                                            ; preds = %else.i.i, %or.lhs.false, %and.lhs.true.i, %"$Sequence.awaits_its_token.exit"
-  %198 = load ptr, ptr %14, align 8
-  %199 = tail call fastcc ptr @"$Sequence.mask_of_row"(ptr nonnull %1, i32 %2)
-  %200 = icmp eq ptr %199, null
-  br i1 %200, label %merge2, label %merge.i
+else4:                                            ; preds = %"$Sequence.awaits_its_mask.exit", %else.i.i, %or.lhs.false, %and.lhs.true.i, %"$Sequence.awaits_its_token.exit"
+  %197 = load ptr, ptr %14, align 8
+  %198 = tail call fastcc ptr @"$Sequence.mask_of_row"(ptr nonnull %1, i32 %2)
+  %199 = icmp eq ptr %198, null
+  br i1 %199, label %merge2, label %merge.i
 
 merge.i:                                          ; preds = %else4
-  %201 = getelementptr i8, ptr %198, i64 76
-  %.val.i = load i32, ptr %201, align 4
-  %202 = sext i32 %.val.i to i64
-  %203 = add nsw i64 %202, 31
-  %204 = sdiv i64 %203, 32
-  %205 = getelementptr i8, ptr %198, i64 288
-  %206 = load ptr, ptr %205, align 8
-  %207 = getelementptr i8, ptr %198, i64 28
-  %208 = load i32, ptr %207, align 4
-  %209 = sext i32 %208 to i64
-  %210 = mul nsw i64 %204, %209
-  %211 = getelementptr i32, ptr %206, i64 %210
-  %212 = shl nsw i64 %204, 2
-  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %211, ptr nonnull readonly align 1 %199, i64 %212, i1 false)
-  %213 = load i32, ptr %207, align 4
-  %214 = getelementptr i8, ptr %198, i64 240
-  %215 = load ptr, ptr %214, align 8
-  %216 = getelementptr i32, ptr %215, i64 %28
-  store i32 %213, ptr %216, align 4
+  %200 = getelementptr i8, ptr %197, i64 76
+  %.val.i24 = load i32, ptr %200, align 4
+  %201 = sext i32 %.val.i24 to i64
+  %202 = add nsw i64 %201, 31
+  %203 = sdiv i64 %202, 32
+  %204 = getelementptr i8, ptr %197, i64 288
+  %205 = load ptr, ptr %204, align 8
+  %206 = getelementptr i8, ptr %197, i64 28
+  %207 = load i32, ptr %206, align 4
+  %208 = sext i32 %207 to i64
+  %209 = mul nsw i64 %203, %208
+  %210 = getelementptr i32, ptr %205, i64 %209
+  %211 = shl nsw i64 %203, 2
+  tail call void @llvm.memcpy.p0.p0.i64(ptr align 1 %210, ptr nonnull readonly align 1 %198, i64 %211, i1 false)
+  %212 = load i32, ptr %206, align 4
+  %213 = getelementptr i8, ptr %197, i64 240
+  %214 = load ptr, ptr %213, align 8
+  %215 = getelementptr i32, ptr %214, i64 %28
+  store i32 %212, ptr %215, align 4
   br label %merge2.sink.split
 
 merge2.sink.split:                                ; preds = %then3, %merge.i
-  %.sink33 = phi i32 [ %213, %merge.i ], [ %197, %then3 ]
-  %.sink32 = phi ptr [ %207, %merge.i ], [ %196, %then3 ]
-  %217 = add i32 %.sink33, 1
-  store i32 %217, ptr %.sink32, align 4
+  %.sink33 = phi i32 [ %212, %merge.i ], [ %196, %then3 ]
+  %.sink32 = phi ptr [ %206, %merge.i ], [ %195, %then3 ]
+  %216 = add i32 %.sink33, 1
+  store i32 %216, ptr %.sink32, align 4
   br label %merge2
 
 merge2:                                           ; preds = %merge2.sink.split, %else4
   ret i32 %25
 
-or.lhs.false:                                     ; preds = %merge1, %"$Sequence.awaits_its_mask.exit"
-  %218 = icmp sgt i32 %.pre, 0
-  br i1 %218, label %and.lhs.true.i, label %else4
+or.lhs.false:                                     ; preds = %merge1
+  br i1 %189, label %and.lhs.true.i, label %else4
 
-and.rhs.i:                                        ; preds = %and.lhs.true.i
-  %219 = getelementptr i8, ptr %1, i64 496
-  %220 = load i64, ptr %219, align 8
-  %221 = icmp sgt i64 %220, 1
-  br i1 %221, label %then3, label %else.i.i
+and.rhs.i26:                                      ; preds = %and.lhs.true.i
+  %217 = getelementptr i8, ptr %1, i64 496
+  %218 = load i64, ptr %217, align 8
+  %219 = icmp sgt i64 %218, 1
+  br i1 %219, label %then3, label %else.i.i
 
-else.i.i:                                         ; preds = %and.rhs.i
-  %222 = getelementptr i8, ptr %1, i64 536
-  %223 = load i32, ptr %222, align 4
-  %224 = icmp slt i32 %223, 0
-  br i1 %224, label %else4, label %merge.i.i
+else.i.i:                                         ; preds = %and.rhs.i26
+  %220 = getelementptr i8, ptr %1, i64 536
+  %221 = load i32, ptr %220, align 4
+  %222 = icmp slt i32 %221, 0
+  br i1 %222, label %else4, label %merge.i.i
 
 merge.i.i:                                        ; preds = %else.i.i
-  %225 = getelementptr i8, ptr %1, i64 548
-  %226 = load i32, ptr %225, align 4
-  %227 = icmp slt i32 %226, 0
-  %228 = add nuw i32 %226, 1
-  %.not.i.i = icmp slt i32 %228, %223
-  %or.cond.i.i = select i1 %227, i1 true, i1 %.not.i.i
+  %223 = getelementptr i8, ptr %1, i64 548
+  %224 = load i32, ptr %223, align 4
+  %225 = icmp slt i32 %224, 0
+  %226 = add nuw i32 %224, 1
+  %.not.i.i = icmp slt i32 %226, %221
+  %or.cond.i.i = select i1 %225, i1 true, i1 %.not.i.i
   br i1 %or.cond.i.i, label %"$Sequence.awaits_its_token.exit", label %then3
 
 and.lhs.true.i:                                   ; preds = %or.lhs.false
-  %229 = getelementptr i8, ptr %1, i64 464
-  %.val.i26 = load ptr, ptr %229, align 8
-  %.not.i = icmp eq ptr %.val.i26, null
-  br i1 %.not.i, label %else4, label %and.rhs.i
+  %227 = getelementptr i8, ptr %1, i64 464
+  %.val.i25 = load ptr, ptr %227, align 8
+  %.not.i = icmp eq ptr %.val.i25, null
+  br i1 %.not.i, label %else4, label %and.rhs.i26
 
 "$Sequence.awaits_its_token.exit":                ; preds = %merge.i.i
-  %230 = getelementptr i8, ptr %1, i64 552
-  %231 = load i8, ptr %230, align 1
-  %232 = trunc i8 %231 to i1
-  %233 = icmp eq i32 %223, 0
-  %spec.select.i.i = and i1 %233, %232
+  %228 = getelementptr i8, ptr %1, i64 552
+  %229 = load i8, ptr %228, align 1
+  %230 = trunc i8 %229 to i1
+  %231 = icmp eq i32 %221, 0
+  %spec.select.i.i = and i1 %231, %230
   br i1 %spec.select.i.i, label %then3, label %else4
 }
 
@@ -65905,7 +66001,7 @@ entry:
   br i1 %.not, label %merge, label %then
 
 then:                                             ; preds = %entry
-  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.949", ptr nonnull %message)
+  %21 = call i32 (i32, ptr, ...) @dprintf(i32 2, ptr nonnull @"$string.951", ptr nonnull %message)
   br label %merge
 
 merge:                                            ; preds = %entry, %then
@@ -65930,7 +66026,7 @@ then:                                             ; preds = %entry
   br i1 %.not30, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %2, ptr noundef nonnull align 1 dereferenceable(57) @"$string.910", i64 57, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(57) %2, ptr noundef nonnull align 1 dereferenceable(57) @"$string.912", i64 57, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %4 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %4, i64 1023)
@@ -65965,7 +66061,7 @@ then5:                                            ; preds = %merge
   br i1 %.not29, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.911", i64 44, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.913", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i31)
   %11 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i32 = tail call i64 @llvm.smin.i64(i64 %11, i64 1023)
@@ -66005,7 +66101,7 @@ merge.i.i.i:                                      ; preds = %merge.i.i
   br i1 %.not.i.i.i, label %then13, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %merge.i.i.i
-  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.912", i64 %.val.i.i)
+  %21 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.914", i64 %.val.i.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %22 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %22, i64 1023)
@@ -66191,7 +66287,7 @@ then2.i:                                          ; preds = %merge.i
   br i1 %.not17.i, label %then13, label %then5.i
 
 then5.i:                                          ; preds = %then2.i
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.911", i64 44, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(44) %2, ptr noundef nonnull align 1 dereferenceable(44) @"$string.913", i64 44, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -66246,7 +66342,7 @@ then2.i:                                          ; preds = %merge.i
   %11 = load ptr, ptr %10, align 8
   %12 = getelementptr i8, ptr %0, i64 5665
   %13 = getelementptr i8, ptr %0, i64 6177
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.913", ptr %11, ptr %12, ptr %13)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.915", ptr %11, ptr %12, ptr %13)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -66350,7 +66446,7 @@ or.lhs.false3:                                    ; preds = %entry
   br i1 %or.cond, label %then, label %or.lhs.false1
 
 then5:                                            ; preds = %then
-  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.914", i32 %2)
+  %36 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.916", i32 %2)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %37 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %37, i64 1023)
@@ -66522,7 +66618,7 @@ then.i:                                           ; preds = %forbody.i64
 
 then3.i:                                          ; preds = %then.i
   %90 = trunc nuw nsw i64 %indvars.iv.i65 to i32
-  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.915", i32 %90)
+  %91 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.917", i32 %90)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %92 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %92, i64 1023)
@@ -66560,7 +66656,7 @@ then6.i:                                          ; preds = %merge1.i
 
 then10.i:                                         ; preds = %then6.i
   %102 = call ptr @strerror(i32 %101)
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.916", i32 %98, ptr %102)
+  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %4, i64 1024, ptr nonnull @"$string.918", i32 %98, ptr %102)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i)
   %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i37.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
@@ -66843,7 +66939,7 @@ merge:                                            ; preds = %entry
   %38 = getelementptr i8, ptr %0, i64 2057
   %39 = getelementptr i8, ptr %0, i64 2200
   %40 = getelementptr i8, ptr %0, i64 2216
-  store ptr @"$string.917", ptr %34, align 8
+  store ptr @"$string.919", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %41 = load i64, ptr %36, align 8
   %42 = add i64 %41, 1
@@ -66860,7 +66956,7 @@ merge:                                            ; preds = %entry
   br i1 %.not.i, label %merge1.i, label %then.i
 
 forcond.i:                                        ; preds = %merge8.i
-  store ptr @"$string.917", ptr %34, align 8
+  store ptr @"$string.919", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %49 = load i64, ptr %36, align 8
   %50 = add i64 %49, 1
@@ -66878,7 +66974,7 @@ forcond.i:                                        ; preds = %merge8.i
   br i1 %.not.1.i, label %merge1.1.i, label %then.i
 
 merge1.1.i:                                       ; preds = %forcond.i
-  store ptr @"$string.917", ptr %34, align 8
+  store ptr @"$string.919", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %58 = load i64, ptr %36, align 8
   %59 = add i64 %58, 1
@@ -66896,7 +66992,7 @@ merge1.1.i:                                       ; preds = %forcond.i
   br i1 %.not55.1.i, label %merge3.1.i, label %then4.i
 
 merge3.1.i:                                       ; preds = %merge1.1.i
-  store ptr @"$string.917", ptr %34, align 8
+  store ptr @"$string.919", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %67 = load i64, ptr %36, align 8
   %68 = add i64 %67, 1
@@ -66914,7 +67010,7 @@ merge3.1.i:                                       ; preds = %merge1.1.i
   br i1 %.not56.1.i, label %merge8.1.i, label %then9.i
 
 merge8.1.i:                                       ; preds = %merge3.1.i
-  store ptr @"$string.917", ptr %34, align 8
+  store ptr @"$string.919", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %76 = load i64, ptr %36, align 8
   %77 = add i64 %76, 1
@@ -66946,7 +67042,7 @@ then.i:                                           ; preds = %forcond.i, %merge
 
 merge1.i:                                         ; preds = %merge
   %89 = getelementptr i8, ptr %0, i64 2184
-  store ptr @"$string.917", ptr %34, align 8
+  store ptr @"$string.919", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %90 = load i64, ptr %36, align 8
   %91 = add i64 %90, 1
@@ -66976,7 +67072,7 @@ then4.i:                                          ; preds = %merge1.i, %merge1.1
   br label %common.ret
 
 merge3.i:                                         ; preds = %merge1.i
-  store ptr @"$string.917", ptr %34, align 8
+  store ptr @"$string.919", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %102 = load i64, ptr %36, align 8
   %103 = add i64 %102, 1
@@ -67006,7 +67102,7 @@ then9.i:                                          ; preds = %merge3.i, %merge3.1
   br label %common.ret
 
 merge8.i:                                         ; preds = %merge3.i
-  store ptr @"$string.917", ptr %34, align 8
+  store ptr @"$string.919", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %114 = load i64, ptr %36, align 8
   %115 = add i64 %114, 1
@@ -67043,7 +67139,7 @@ merge2:                                           ; preds = %merge8.1.i
   %126 = call fastcc i64 @"$RankBuffers.bind"(ptr nonnull %unbound.i.i, ptr nonnull %shape.i, ptr null)
   call void @llvm.lifetime.end.p0(i64 1728, ptr nonnull %unbound.i.i)
   %127 = getelementptr i8, ptr %0, i64 2152
-  store ptr @"$string.918", ptr %34, align 8
+  store ptr @"$string.920", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %128 = load i64, ptr %36, align 8
   %129 = add i64 %128, 1
@@ -67075,7 +67171,7 @@ merge.i:                                          ; preds = %merge2
   %140 = getelementptr i8, ptr %0, i64 176
   %141 = load ptr, ptr %127, align 8
   %142 = call fastcc i64 @"$RankBuffers.bind"(ptr %140, ptr nonnull %shape.i, ptr %141)
-  store ptr @"$string.919", ptr %34, align 8
+  store ptr @"$string.921", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %143 = load i64, ptr %36, align 8
   %144 = add i64 %143, 1
@@ -67114,7 +67210,7 @@ merge2.i:                                         ; preds = %merge.i
   br i1 %161, label %then7.i, label %merge6.i
 
 then7.i:                                          ; preds = %merge2.i
-  store ptr @"$string.920", ptr %34, align 8
+  store ptr @"$string.922", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %162 = load i64, ptr %36, align 8
   %163 = add i64 %162, 1
@@ -67149,7 +67245,7 @@ merge6.i:                                         ; preds = %then7.i, %merge2.i
   br i1 %176, label %then15.i, label %merge14.i
 
 then15.i:                                         ; preds = %merge6.i
-  store ptr @"$string.921", ptr %34, align 8
+  store ptr @"$string.923", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %177 = load i64, ptr %36, align 8
   %178 = add i64 %177, 1
@@ -67224,7 +67320,7 @@ merge14.i:                                        ; preds = %merge18.i, %merge6.
   %213 = load i32, ptr %195, align 4
   %214 = sext i32 %213 to i64
   %215 = mul i64 %212, %214
-  store ptr @"$string.918", ptr %34, align 8
+  store ptr @"$string.920", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %216 = load i64, ptr %36, align 8
   %217 = add i64 %216, 1
@@ -67277,7 +67373,7 @@ merge7:                                           ; preds = %merge14.i
   %238 = getelementptr inbounds i8, ptr %args.i, i64 16
   %239 = load <2 x ptr>, ptr %237, align 8
   store <2 x ptr> %239, ptr %238, align 8
-  store ptr @"$string.922", ptr %34, align 8
+  store ptr @"$string.924", ptr %34, align 8
   store i32 -1, ptr %35, align 4
   %240 = load i64, ptr %36, align 8
   %241 = add i64 %240, 1
@@ -67614,7 +67710,7 @@ and.rhs.i:                                        ; preds = %entry
   %23 = load i64, ptr %22, align 8
   %24 = getelementptr i8, ptr %0, i64 2136
   %25 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.918", ptr %25, align 8
+  store ptr @"$string.920", ptr %25, align 8
   %26 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %26, align 4
   %27 = getelementptr i8, ptr %0, i64 2080
@@ -67673,7 +67769,7 @@ then7:                                            ; preds = %merge2
 
 then10:                                           ; preds = %then7
   %50 = load i32, ptr %0, align 4
-  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.923", i32 %50, i64 %48, i64 %49)
+  %51 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.925", i32 %50, i64 %48, i64 %49)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %52 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i102 = tail call i64 @llvm.smin.i64(i64 %52, i64 1023)
@@ -67789,7 +67885,7 @@ then.i.i:                                         ; preds = %then17
   br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
-  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.924", i32 %72)
+  %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.926", i32 %72)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %86 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %86, i64 1023)
@@ -68268,7 +68364,7 @@ then5.i:                                          ; preds = %then2.i
 then.i27.i:                                       ; preds = %then5.i
   %312 = getelementptr i8, ptr %305, i64 28
   %313 = load i32, ptr %312, align 4
-  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.925", ptr nonnull @"$string.423", i32 %313, ptr nonnull %cause.i.i103)
+  %314 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %311, i64 1024, ptr nonnull @"$string.927", ptr nonnull @"$string.423", i32 %313, ptr nonnull %cause.i.i103)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i25.i)
   %315 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %311)
   %spec.select.i.i.i28.i = call i64 @llvm.smin.i64(i64 %315, i64 1023)
@@ -68544,9 +68640,9 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.492", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
   %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.931.exit.i.i.i", label %"$layout.place.exit.thread"
+  br i1 %.not80.i.i.i.i, label %"$place_attention.933.exit.i.i.i", label %"$layout.place.exit.thread"
 
-"$place_attention.931.exit.i.i.i":                ; preds = %merge25.i.i.i.i
+"$place_attention.933.exit.i.i.i":                ; preds = %merge25.i.i.i.i
   %393 = getelementptr i8, ptr %356, i64 80
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i.i)
   %394 = getelementptr i8, ptr %356, i64 88
@@ -68565,7 +68661,7 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %.not.i.i.i123 = icmp eq i32 %400, 0
   br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
 
-merge.i.i.i124:                                   ; preds = %"$place_attention.931.exit.i.i.i"
+merge.i.i.i124:                                   ; preds = %"$place_attention.933.exit.i.i.i"
   %401 = load i8, ptr %356, align 1
   %402 = trunc i8 %401 to i1
   br i1 %402, label %merge1.i.i.i128, label %then2.i.i.i125
@@ -68618,7 +68714,7 @@ merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   store i64 %419, ptr %.sroa.5.0.part.sroa_idx.i26.i.i.i.i, align 8
   %420 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.500", ptr nonnull %part.i24.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
-  br label %"$place_layer.930.exit.i.i"
+  br label %"$place_layer.932.exit.i.i"
 
 merge1.i.i.i128:                                  ; preds = %merge.i.i.i124
   call void @llvm.lifetime.start.p0(i64 40, ptr nonnull %down.i.i.i.i)
@@ -68682,7 +68778,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).932.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).934.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
@@ -68763,9 +68859,9 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.505", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).932.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).934.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).932.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/checkpoint/weights_place.t:165).934.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %472 = load i32, ptr %352, align 8
   %473 = load i32, ptr %353, align 4
@@ -68781,8 +68877,8 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %.not40.i.i.i.i = icmp eq i32 %476, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).932.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).932.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).934.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).934.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
   br label %"$layout.place.exit.thread"
@@ -68848,14 +68944,14 @@ merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   store i64 %497, ptr %.sroa.5.0.part.sroa_idx.i26.i65.i.i.i, align 8
   %498 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.510", ptr nonnull %part.i24.i46.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
-  br label %"$place_layer.930.exit.i.i"
+  br label %"$place_layer.932.exit.i.i"
 
-"$place_layer.930.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
+"$place_layer.932.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
   %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
   br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
 
-merge19.i.i:                                      ; preds = %"$place_layer.930.exit.i.i", %merge6.i.i.i
+merge19.i.i:                                      ; preds = %"$place_layer.932.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
   %exitcond.not.i.i127 = icmp eq i64 %indvars.iv.next.i.i126, %wide.trip.count.i.i116
   br i1 %exitcond.not.i.i127, label %merge17.i.i, label %forbody.i.i117
@@ -68869,8 +68965,8 @@ merge17.i.i:                                      ; preds = %merge19.i.i, %merge
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.930.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.931.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
-  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.930.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.931.exit.i.i.i" ]
+"$layout.place.exit.thread":                      ; preds = %"$place_layer.932.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.933.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+  %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.932.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.933.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
@@ -68885,7 +68981,7 @@ merge16:                                          ; preds = %"$layout.place.exit
   %503 = getelementptr i8, ptr %0, i64 2120
   %504 = load <2 x ptr>, ptr %502, align 8
   store <2 x ptr> %504, ptr %503, align 8
-  store ptr @"$string.934", ptr %25, align 8
+  store ptr @"$string.936", ptr %25, align 8
   store i32 -1, ptr %26, align 4
   %505 = load i64, ptr %27, align 8
   %506 = add i64 %505, 1
@@ -68976,7 +69072,7 @@ then.i:                                           ; preds = %then
   %28 = load ptr, ptr %0, align 8
   %29 = getelementptr i8, ptr %28, i64 28
   %30 = load i32, ptr %29, align 4
-  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.925", ptr nonnull @"$string.423", i32 %30, ptr nonnull %cause.i)
+  %31 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %27, i64 1024, ptr nonnull @"$string.927", ptr nonnull @"$string.423", i32 %30, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %32 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %27)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %32, i64 1023)
@@ -69073,7 +69169,7 @@ then.i:                                           ; preds = %then
   %23 = load ptr, ptr %0, align 8
   %24 = getelementptr i8, ptr %23, i64 28
   %25 = load i32, ptr %24, align 4
-  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.925", ptr nonnull @"$string.926", i32 %25, ptr nonnull %cause.i)
+  %26 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %22, i64 1024, ptr nonnull @"$string.927", ptr nonnull @"$string.928", i32 %25, ptr nonnull %cause.i)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %27 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %22)
   %spec.select.i.i.i = call i64 @llvm.smin.i64(i64 %27, i64 1023)
@@ -69384,7 +69480,7 @@ then:                                             ; preds = %"$Checkpoint.find.e
 then2:                                            ; preds = %then
   %26 = load ptr, ptr %12, align 8
   %27 = load ptr, ptr %26, align 8
-  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.928", ptr %27, ptr nonnull %name)
+  %28 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %25, i64 1024, ptr nonnull @"$string.930", ptr %27, ptr nonnull %name)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %29 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %25)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %29, i64 1023)
@@ -69441,7 +69537,7 @@ then:                                             ; preds = %entry
   %19 = load ptr, ptr %0, align 8
   %20 = getelementptr i8, ptr %19, i64 28
   %21 = load i32, ptr %20, align 4
-  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.929", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
+  %22 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %10, i64 1024, ptr nonnull @"$string.931", ptr %17, ptr %18, i32 %21, ptr nonnull %cause)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %23 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %10)
   %spec.select.i.i = call i64 @llvm.smin.i64(i64 %23, i64 1023)
@@ -69845,7 +69941,7 @@ then:                                             ; preds = %"$MappedFile.is_bro
 then3:                                            ; preds = %then
   %11 = load ptr, ptr %0, align 8
   %12 = load ptr, ptr %6, align 8
-  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.935", ptr %11, ptr %12)
+  %13 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.937", ptr %11, ptr %12)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %14 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %14, i64 1023)
@@ -70254,7 +70350,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.936", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %4, ptr noundef nonnull align 1 dereferenceable(46) @"$string.938", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %83 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %4)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %83, i64 1023)
@@ -70463,7 +70559,7 @@ then:                                             ; preds = %entry
   br i1 %.not40, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.937", i32 %9)
+  %14 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.939", i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %15 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %2)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %15, i64 1023)
@@ -70527,7 +70623,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %mer
   %34 = load ptr, ptr %12, align 8
   %35 = getelementptr ptr, ptr %34, i64 %indvars.iv
   %36 = getelementptr i8, ptr %35, i64 -8
-  store ptr @"$string.938", ptr %24, align 8
+  store ptr @"$string.940", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %37 = load i64, ptr %26, align 8
   %38 = add i64 %37, 1
@@ -70569,7 +70665,7 @@ then3.i:                                          ; preds = %merge.i
   br label %common.ret
 
 merge2.i:                                         ; preds = %merge.i
-  store ptr @"$string.938", ptr %24, align 8
+  store ptr @"$string.940", ptr %24, align 8
   store i32 -1, ptr %25, align 4
   %55 = load i64, ptr %26, align 8
   %56 = add i64 %55, 1
@@ -70605,7 +70701,7 @@ merge5:                                           ; preds = %merge2.i
 
 merge4:                                           ; preds = %merge5, %merge
   %67 = getelementptr i8, ptr %0, i64 2064
-  store ptr @"$string.938", ptr %67, align 8
+  store ptr @"$string.940", ptr %67, align 8
   %68 = getelementptr i8, ptr %0, i64 2072
   store i32 -1, ptr %68, align 4
   %69 = getelementptr i8, ptr %0, i64 2080
@@ -71690,7 +71786,7 @@ then:                                             ; preds = %entry
   br i1 %.not, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.936", i64 46, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(46) %1, ptr noundef nonnull align 1 dereferenceable(46) @"$string.938", i64 46, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %70 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %70, i64 1023)
@@ -72100,7 +72196,7 @@ then.i.i:                                         ; preds = %merge.i44.i.i, %mer
 
 then4.i.i:                                        ; preds = %then.i.i
   %195 = load i32, ptr %130, align 4
-  %196 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.940", i32 %195)
+  %196 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.942", i32 %195)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i)
   %197 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i = call i64 @llvm.smin.i64(i64 %197, i64 1023)
@@ -72134,7 +72230,7 @@ then11.i.i:                                       ; preds = %then7.i.i
   %204 = call ptr @__errno_location()
   %205 = load i32, ptr %204, align 4
   %206 = call ptr @strerror(i32 %205)
-  %207 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.941", ptr %206)
+  %207 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.943", ptr %206)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i)
   %208 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i46.i = call i64 @llvm.smin.i64(i64 %208, i64 1023)
@@ -72410,7 +72506,7 @@ then.i42.i:                                       ; preds = %merge.i
   br i1 %.not58.i.i, label %common.ret, label %then2.i.i201
 
 then2.i.i201:                                     ; preds = %then.i42.i
-  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.942", i32 %128, i32 %223)
+  %225 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.944", i32 %128, i32 %223)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i32.i)
   %226 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i43.i = call i64 @llvm.smin.i64(i64 %226, i64 1023)
@@ -72443,7 +72539,7 @@ then.i.i.i:                                       ; preds = %merge.i33.i
   br i1 %.not69.i.i.i, label %common.ret, label %then2.i.i.i
 
 then2.i.i.i:                                      ; preds = %then.i.i.i
-  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.943", i32 %119, i32 %.unpack142)
+  %234 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.945", i32 %119, i32 %.unpack142)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   %235 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %235, i64 1023)
@@ -72552,7 +72648,7 @@ or.lhs.false12.i.i.i:                             ; preds = %"$bucket_count.exit
   br i1 %or.cond76.i.i.i, label %then5.i.i.i, label %or.lhs.false10.i.i.i
 
 then15.i.i.i:                                     ; preds = %then5.i.i.i
-  %279 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.944", i32 %119, i32 %.unpack142)
+  %279 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.946", i32 %119, i32 %.unpack142)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i71.i.i.i)
   %280 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i72.i.i.i = call i64 @llvm.smin.i64(i64 %280, i64 1023)
@@ -72780,7 +72876,7 @@ or.lhs.false1.i.i.i:                              ; preds = %then9.i.i
   br i1 %382, label %then.i64.i.i, label %or.lhs.false.i.i.i
 
 then3.i.i.i:                                      ; preds = %then.i64.i.i
-  %383 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.945", i32 %119, i32 %.unpack142)
+  %383 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.947", i32 %119, i32 %.unpack142)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i60.i.i)
   %384 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i.i65.i.i = call i64 @llvm.smin.i64(i64 %384, i64 1023)
@@ -72812,7 +72908,7 @@ then9.i.i.i:                                      ; preds = %then5.i62.i.i
   %390 = call ptr @__errno_location()
   %391 = load i32, ptr %390, align 4
   %392 = call ptr @strerror(i32 %391)
-  %393 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.941", ptr %392)
+  %393 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.943", ptr %392)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i36.i.i.i)
   %394 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i37.i.i.i = call i64 @llvm.smin.i64(i64 %394, i64 1023)
@@ -72909,17 +73005,17 @@ merge7.i.i.i.i:                                   ; preds = %merge.i35.i.i.i
 
 and.lhs.true.i.i.i:                               ; preds = %and.lhs.true2.i.i.i
   %429 = getelementptr i8, ptr %0, i64 8032
-  %430 = call fastcc zeroext i1 @"$Vector.reserve.947"(ptr %429, i64 %475)
+  %430 = call fastcc zeroext i1 @"$Vector.reserve.949"(ptr %429, i64 %475)
   br i1 %430, label %"$Scheduler.reserve_lists.exit.i.i", label %then17.i.i
 
 and.lhs.true2.i.i.i:                              ; preds = %and.lhs.true3.i.i.i
   %431 = getelementptr i8, ptr %0, i64 7984
-  %432 = call fastcc zeroext i1 @"$Vector.reserve.939"(ptr %431, i64 %475)
+  %432 = call fastcc zeroext i1 @"$Vector.reserve.941"(ptr %431, i64 %475)
   br i1 %432, label %and.lhs.true.i.i.i, label %then17.i.i
 
 and.lhs.true3.i.i.i:                              ; preds = %merge7.i.i40.i, %and.lhs.true4.i.i.i
   %433 = getelementptr i8, ptr %0, i64 7960
-  %434 = call fastcc zeroext i1 @"$Vector.reserve.939"(ptr %433, i64 %475)
+  %434 = call fastcc zeroext i1 @"$Vector.reserve.941"(ptr %433, i64 %475)
   br i1 %434, label %and.lhs.true2.i.i.i, label %then17.i.i
 
 and.lhs.true4.i.i.i:                              ; preds = %merge7.i41.i.i.i, %and.lhs.true5.i.i.i
@@ -73042,7 +73138,7 @@ merge7.i61.i.i.i:                                 ; preds = %merge.i58.i.i.i
 
 "$Scheduler.reserve_lists.exit.i.i":              ; preds = %and.lhs.true.i.i.i
   %483 = getelementptr i8, ptr %0, i64 8056
-  %484 = call fastcc zeroext i1 @"$Vector.reserve.947"(ptr %483, i64 %475)
+  %484 = call fastcc zeroext i1 @"$Vector.reserve.949"(ptr %483, i64 %475)
   br i1 %484, label %merge2.i, label %then17.i.i
 
 then17.i.i:                                       ; preds = %merge.i.i.i.i.i, %"$Scheduler.reserve_lists.exit.i.i", %merge.i58.i.i.i, %merge.i51.i.i.i, %merge.i44.i.i.i, %merge.i38.i.i.i, %merge.i81.i.i, %and.lhs.true3.i.i.i, %and.lhs.true2.i.i.i, %and.lhs.true.i.i.i, %merge.i35.i.i.i
@@ -73050,7 +73146,7 @@ then17.i.i:                                       ; preds = %merge.i.i.i.i.i, %"
   br i1 %.not57.i.i, label %common.ret, label %then21.i.i
 
 then21.i.i:                                       ; preds = %then17.i.i
-  %485 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.948", i32 %129)
+  %485 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %1, i64 1024, ptr nonnull @"$string.950", i32 %129)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i75.i.i)
   %486 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %1)
   %spec.select.i.i76.i.i = call i64 @llvm.smin.i64(i64 %486, i64 1023)
@@ -73110,7 +73206,7 @@ merge2.i:                                         ; preds = %"$Scheduler.reserve
 }
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.939"(ptr nocapture %0, i64 %1) unnamed_addr #10 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.941"(ptr nocapture %0, i64 %1) unnamed_addr #10 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -73140,7 +73236,7 @@ merge7:                                           ; preds = %merge
 declare dso_local i32 @eventfd(i32, i32) local_unnamed_addr
 
 ; Function Attrs: mustprogress nounwind willreturn
-define internal fastcc noundef zeroext i1 @"$Vector.reserve.947"(ptr nocapture %0, i64 %1) unnamed_addr #10 {
+define internal fastcc noundef zeroext i1 @"$Vector.reserve.949"(ptr nocapture %0, i64 %1) unnamed_addr #10 {
 entry:
   %2 = getelementptr i8, ptr %0, i64 16
   %3 = load i64, ptr %2, align 8
@@ -73188,7 +73284,7 @@ then:                                             ; preds = %entry
   br i1 %.not47, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.826", ptr nonnull @"$string.950")
+  %8 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.826", ptr nonnull @"$string.952")
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %9 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %9, i64 1023)
@@ -73318,7 +73414,7 @@ whilebody.i.i.i:                                  ; preds = %whilebody.i.i.i, %w
 "$Loop.enter_turn.exit.i":                        ; preds = %whilebody.i.i.i, %merge4
   %59 = tail call i32 @pthread_mutex_unlock(ptr nonnull %49)
   tail call fastcc void @"$Loop.land"(ptr nonnull %46)
-  call void @llvm.lifetime.start.p0(i64 20, ptr nonnull %limits.i.i)
+  call void @llvm.lifetime.start.p0(i64 24, ptr nonnull %limits.i.i)
   %60 = getelementptr i8, ptr %35, i64 8688
   %61 = tail call i32 @pthread_mutex_lock(ptr %60)
   %62 = getelementptr i8, ptr %35, i64 8837
@@ -73355,14 +73451,16 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   %75 = load ptr, ptr %74, align 8, !noalias !165
   %76 = getelementptr i8, ptr %75, i64 72
   %77 = load i32, ptr %76, align 4, !noalias !165
-  %78 = getelementptr i8, ptr %35, i64 6692
+  %78 = getelementptr i8, ptr %35, i64 8268
   %79 = load i32, ptr %78, align 4, !noalias !165
-  %80 = getelementptr i8, ptr %35, i64 8284
+  %80 = getelementptr i8, ptr %35, i64 6692
   %81 = load i32, ptr %80, align 4, !noalias !165
-  %82 = getelementptr i8, ptr %35, i64 6696
+  %82 = getelementptr i8, ptr %35, i64 8284
   %83 = load i32, ptr %82, align 4, !noalias !165
-  %84 = getelementptr i8, ptr %35, i64 10080
+  %84 = getelementptr i8, ptr %35, i64 6696
   %85 = load i32, ptr %84, align 4, !noalias !165
+  %86 = getelementptr i8, ptr %35, i64 10080
+  %87 = load i32, ptr %86, align 4, !noalias !165
   store i32 %77, ptr %limits.i.i, align 8
   %.sroa.2.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 4
   store i32 %79, ptr %.sroa.2.0.limits.sroa_idx.i.i, align 4
@@ -73372,66 +73470,68 @@ merge.i.i:                                        ; preds = %"$Loop.enter_turn.e
   store i32 %83, ptr %.sroa.4.0.limits.sroa_idx.i.i, align 4
   %.sroa.5.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 16
   store i32 %85, ptr %.sroa.5.0.limits.sroa_idx.i.i, align 8
-  %86 = call fastcc i32 @"$request.check_prompt"(ptr %1, i32 %2, ptr nonnull %limits.i.i, ptr nonnull %spec.select.i)
-  %.not43.i.i = icmp eq i32 %86, 0
+  %.sroa.6.0.limits.sroa_idx.i.i = getelementptr inbounds i8, ptr %limits.i.i, i64 20
+  store i32 %87, ptr %.sroa.6.0.limits.sroa_idx.i.i, align 4
+  %88 = call fastcc i32 @"$request.check_prompt"(ptr %1, i32 %2, ptr nonnull %limits.i.i, ptr nonnull %spec.select.i)
+  %.not43.i.i = icmp eq i32 %88, 0
   br i1 %.not43.i.i, label %merge2.i.i, label %"$Loop.prefill.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
-  %87 = getelementptr i8, ptr %35, i64 6848
-  %.val.i.i = load i32, ptr %87, align 4
-  %88 = add i32 %2, -1
-  %89 = add i32 %88, %.val.i.i
-  %90 = sdiv i32 %89, %.val.i.i
-  %91 = icmp slt i32 %85, %90
-  br i1 %91, label %then.i.i.i55, label %merge7.i.i
+  %89 = getelementptr i8, ptr %35, i64 6848
+  %.val.i.i = load i32, ptr %89, align 4
+  %90 = add i32 %2, -1
+  %91 = add i32 %90, %.val.i.i
+  %92 = sdiv i32 %91, %.val.i.i
+  %93 = icmp slt i32 %87, %92
+  br i1 %93, label %then.i.i.i55, label %merge7.i.i
 
 then.i.i.i55:                                     ; preds = %merge2.i.i
-  %92 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.859", i32 %90, i32 %83, i32 %85)
+  %94 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.861", i32 %92, i32 %85, i32 %87)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
-  %93 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
-  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %93, i64 1023)
-  %94 = icmp sgt i64 %93, 0
-  br i1 %94, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
+  %95 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %spec.select.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %95, i64 1023)
+  %96 = icmp sgt i64 %95, 0
+  br i1 %96, label %then2.i.i.i.i.i, label %"$printable.clean.exit.i.i.i"
 
 then2.i.i.i.i.i:                                  ; preds = %then.i.i.i55
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i.i.i.i, i1 false)
   br label %"$printable.clean.exit.i.i.i"
 
 "$printable.clean.exit.i.i.i":                    ; preds = %then2.i.i.i.i.i, %then.i.i.i55
-  %95 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
-  store i8 0, ptr %95, align 1
-  %96 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
-  %97 = ptrtoint ptr %raw.i.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %97, i64 %96)
+  %97 = getelementptr i8, ptr %raw.i.i.i.i, i64 %spec.select.i.i.i.i.i
+  store i8 0, ptr %97, align 1
+  %98 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i.i.i)
+  %99 = ptrtoint ptr %raw.i.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %99, i64 %98)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i.i)
   br label %"$Loop.prefill.exit"
 
 merge7.i.i:                                       ; preds = %merge2.i.i
-  %98 = getelementptr i8, ptr %35, i64 8016
-  %99 = load i64, ptr %98, align 8
-  %100 = icmp eq i64 %99, 0
-  br i1 %100, label %then.i49.i.i, label %merge.i.i.i54
+  %100 = getelementptr i8, ptr %35, i64 8016
+  %101 = load i64, ptr %100, align 8
+  %102 = icmp eq i64 %101, 0
+  br i1 %102, label %then.i49.i.i, label %merge.i.i.i54
 
 then.i49.i.i:                                     ; preds = %merge7.i.i
-  %101 = getelementptr i8, ptr %35, i64 6688
-  %102 = load i32, ptr %101, align 4
-  %103 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.952", i32 %102)
+  %103 = getelementptr i8, ptr %35, i64 6688
+  %104 = load i32, ptr %103, align 4
+  %105 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.954", i32 %104)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
-  %104 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
-  %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %104, i64 1023)
-  %105 = icmp sgt i64 %104, 0
-  br i1 %105, label %then2.i.i.i53.i.i, label %"$printable.clean.exit.i52.i.i"
+  %106 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %spec.select.i.i.i51.i.i = call i64 @llvm.smin.i64(i64 %106, i64 1023)
+  %107 = icmp sgt i64 %106, 0
+  br i1 %107, label %then2.i.i.i53.i.i, label %"$printable.clean.exit.i52.i.i"
 
 then2.i.i.i53.i.i:                                ; preds = %then.i49.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i.i47.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i.i51.i.i, i1 false)
   br label %"$printable.clean.exit.i52.i.i"
 
 "$printable.clean.exit.i52.i.i":                  ; preds = %then2.i.i.i53.i.i, %then.i49.i.i
-  %106 = getelementptr i8, ptr %raw.i.i47.i.i, i64 %spec.select.i.i.i51.i.i
-  store i8 0, ptr %106, align 1
-  %107 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i47.i.i)
-  %108 = ptrtoint ptr %raw.i.i47.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %108, i64 %107)
+  %108 = getelementptr i8, ptr %raw.i.i47.i.i, i64 %spec.select.i.i.i51.i.i
+  store i8 0, ptr %108, align 1
+  %109 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i.i47.i.i)
+  %110 = ptrtoint ptr %raw.i.i47.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %110, i64 %109)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i47.i.i)
   br label %"$Loop.prefill.exit"
 
@@ -73441,16 +73541,16 @@ merge.i.i.i54:                                    ; preds = %merge7.i.i
   br i1 %cond45.i.i.i, label %merge7.i.i.i, label %then.i.i.i.i
 
 then.i.i.i.i:                                     ; preds = %merge.i.i.i54
-  %109 = getelementptr i8, ptr %calloc.i.i.i.i, i64 100
-  store i32 -1, ptr %109, align 4
-  %110 = getelementptr i8, ptr %calloc.i.i.i.i, i64 208
-  store i32 -1, ptr %110, align 4
-  %111 = getelementptr i8, ptr %calloc.i.i.i.i, i64 128
-  store i64 -1, ptr %111, align 8
-  %112 = load i32, ptr %78, align 4
-  %113 = load i32, ptr %82, align 4
-  %114 = call fastcc zeroext i1 @"$request.reserve"(ptr nonnull %calloc.i.i.i.i, i32 %112, i32 %113)
-  br i1 %114, label %merge12.i.i, label %then8.i.i.i
+  %111 = getelementptr i8, ptr %calloc.i.i.i.i, i64 100
+  store i32 -1, ptr %111, align 4
+  %112 = getelementptr i8, ptr %calloc.i.i.i.i, i64 208
+  store i32 -1, ptr %112, align 4
+  %113 = getelementptr i8, ptr %calloc.i.i.i.i, i64 128
+  store i64 -1, ptr %113, align 8
+  %114 = load i32, ptr %80, align 4
+  %115 = load i32, ptr %84, align 4
+  %116 = call fastcc zeroext i1 @"$request.reserve"(ptr nonnull %calloc.i.i.i.i, i32 %114, i32 %115)
+  br i1 %116, label %merge12.i.i, label %then8.i.i.i
 
 then8.i.i.i:                                      ; preds = %then.i.i.i.i
   call fastcc void @"$Sequence.free"(ptr nonnull %calloc.i.i.i.i)
@@ -73458,60 +73558,60 @@ then8.i.i.i:                                      ; preds = %then.i.i.i.i
   br label %merge7.i.i.i
 
 merge7.i.i.i:                                     ; preds = %then8.i.i.i, %merge.i.i.i54
-  %115 = load i32, ptr %78, align 4
-  %116 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.953", i32 %115)
+  %117 = load i32, ptr %80, align 4
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.955", i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
-  %117 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
-  %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %117, i64 1023)
-  %118 = icmp sgt i64 %117, 0
-  br i1 %118, label %then2.i.i43.i.i.i, label %"$printable.clean.exit44.i.i.i"
+  %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
+  %spec.select.i.i42.i.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
+  %120 = icmp sgt i64 %119, 0
+  br i1 %120, label %then2.i.i43.i.i.i, label %"$printable.clean.exit44.i.i.i"
 
 then2.i.i43.i.i.i:                                ; preds = %merge7.i.i.i
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i41.i.i.i, ptr nonnull align 1 %spec.select.i, i64 %spec.select.i.i42.i.i.i, i1 false)
   br label %"$printable.clean.exit44.i.i.i"
 
 "$printable.clean.exit44.i.i.i":                  ; preds = %then2.i.i43.i.i.i, %merge7.i.i.i
-  %119 = getelementptr i8, ptr %raw.i41.i.i.i, i64 %spec.select.i.i42.i.i.i
-  store i8 0, ptr %119, align 1
-  %120 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i41.i.i.i)
-  %121 = ptrtoint ptr %raw.i41.i.i.i to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %121, i64 %120)
+  %121 = getelementptr i8, ptr %raw.i41.i.i.i, i64 %spec.select.i.i42.i.i.i
+  store i8 0, ptr %121, align 1
+  %122 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i41.i.i.i)
+  %123 = ptrtoint ptr %raw.i41.i.i.i to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %spec.select.i, i64 1024, i64 %123, i64 %122)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i41.i.i.i)
   br label %"$Loop.prefill.exit"
 
 merge12.i.i:                                      ; preds = %then.i.i.i.i
-  %122 = getelementptr i8, ptr %calloc.i.i.i.i, i64 576
-  store ptr %46, ptr %122, align 8
-  %123 = getelementptr i8, ptr %calloc.i.i.i.i, i64 12
-  store i32 1, ptr %123, align 4
-  %124 = getelementptr i8, ptr %calloc.i.i.i.i, i64 16
-  %125 = load ptr, ptr %124, align 8
-  %126 = sext i32 %2 to i64
-  %127 = shl nsw i64 %126, 2
-  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %125, ptr readonly align 1 %1, i64 %127, i1 false)
-  %128 = getelementptr i8, ptr %calloc.i.i.i.i, i64 24
-  store i64 %126, ptr %128, align 8
-  %129 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
-  store i32 %2, ptr %129, align 4
-  %130 = getelementptr i8, ptr %35, i64 8008
-  %131 = load i64, ptr %98, align 8
-  %132 = add i64 %131, -1
-  store i64 %132, ptr %98, align 8
-  %133 = load ptr, ptr %130, align 8
-  %134 = getelementptr i32, ptr %133, i64 %132
-  %135 = load i32, ptr %134, align 4
-  store i32 %135, ptr %109, align 4
-  %136 = getelementptr i8, ptr %35, i64 7864
-  %137 = load ptr, ptr %136, align 8
-  %138 = getelementptr i8, ptr %35, i64 7872
-  %139 = load i64, ptr %138, align 8
-  %140 = getelementptr ptr, ptr %137, i64 %139
-  store ptr %calloc.i.i.i.i, ptr %140, align 8
-  %141 = load i64, ptr %138, align 8
-  %142 = add i64 %141, 1
-  store i64 %142, ptr %138, align 8
-  %143 = call fastcc i32 @"$Loop.prefill_state"(ptr nonnull %46, ptr nonnull %calloc.i.i.i.i, i1 zeroext %47, ptr %4, ptr nonnull %spec.select.i)
-  %.not46.i.i = icmp eq i32 %143, 0
+  %124 = getelementptr i8, ptr %calloc.i.i.i.i, i64 576
+  store ptr %46, ptr %124, align 8
+  %125 = getelementptr i8, ptr %calloc.i.i.i.i, i64 12
+  store i32 1, ptr %125, align 4
+  %126 = getelementptr i8, ptr %calloc.i.i.i.i, i64 16
+  %127 = load ptr, ptr %126, align 8
+  %128 = sext i32 %2 to i64
+  %129 = shl nsw i64 %128, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr align 1 %127, ptr readonly align 1 %1, i64 %129, i1 false)
+  %130 = getelementptr i8, ptr %calloc.i.i.i.i, i64 24
+  store i64 %128, ptr %130, align 8
+  %131 = getelementptr i8, ptr %calloc.i.i.i.i, i64 40
+  store i32 %2, ptr %131, align 4
+  %132 = getelementptr i8, ptr %35, i64 8008
+  %133 = load i64, ptr %100, align 8
+  %134 = add i64 %133, -1
+  store i64 %134, ptr %100, align 8
+  %135 = load ptr, ptr %132, align 8
+  %136 = getelementptr i32, ptr %135, i64 %134
+  %137 = load i32, ptr %136, align 4
+  store i32 %137, ptr %111, align 4
+  %138 = getelementptr i8, ptr %35, i64 7864
+  %139 = load ptr, ptr %138, align 8
+  %140 = getelementptr i8, ptr %35, i64 7872
+  %141 = load i64, ptr %140, align 8
+  %142 = getelementptr ptr, ptr %139, i64 %141
+  store ptr %calloc.i.i.i.i, ptr %142, align 8
+  %143 = load i64, ptr %140, align 8
+  %144 = add i64 %143, 1
+  store i64 %144, ptr %140, align 8
+  %145 = call fastcc i32 @"$Loop.prefill_state"(ptr nonnull %46, ptr nonnull %calloc.i.i.i.i, i1 zeroext %47, ptr %4, ptr nonnull %spec.select.i)
+  %.not46.i.i = icmp eq i32 %145, 0
   br i1 %.not46.i.i, label %"$Loop.prefill.exit", label %then18.i.i
 
 then18.i.i:                                       ; preds = %merge12.i.i
@@ -73520,54 +73620,54 @@ then18.i.i:                                       ; preds = %merge12.i.i
 
 "$Loop.prefill.exit":                             ; preds = %merge12.i.i, %"$Loop.check_usable_locked.exit", %merge.i.i, %"$printable.clean.exit.i.i.i", %"$printable.clean.exit.i52.i.i", %"$printable.clean.exit44.i.i.i", %then18.i.i
   %item.0 = phi ptr [ null, %"$printable.clean.exit.i.i.i" ], [ null, %"$printable.clean.exit.i52.i.i" ], [ null, %"$printable.clean.exit44.i.i.i" ], [ null, %then18.i.i ], [ null, %merge.i.i ], [ null, %"$Loop.check_usable_locked.exit" ], [ %calloc.i.i.i.i, %merge12.i.i ]
-  %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i.i" ], [ 3, %"$printable.clean.exit.i52.i.i" ], [ 3, %"$printable.clean.exit44.i.i.i" ], [ %143, %then18.i.i ], [ 1, %merge.i.i ], [ 7, %"$Loop.check_usable_locked.exit" ], [ 0, %merge12.i.i ]
-  call void @llvm.lifetime.end.p0(i64 20, ptr nonnull %limits.i.i)
+  %common.ret.op.i.i = phi i32 [ 3, %"$printable.clean.exit.i.i.i" ], [ 3, %"$printable.clean.exit.i52.i.i" ], [ 3, %"$printable.clean.exit44.i.i.i" ], [ %145, %then18.i.i ], [ 1, %merge.i.i ], [ 7, %"$Loop.check_usable_locked.exit" ], [ 0, %merge12.i.i ]
+  call void @llvm.lifetime.end.p0(i64 24, ptr nonnull %limits.i.i)
   call fastcc void @"$Loop.publish"(ptr nonnull %46)
-  %144 = call i32 @pthread_mutex_lock(ptr %60)
-  %145 = getelementptr i8, ptr %35, i64 8835
-  store i8 1, ptr %145, align 1
-  %146 = getelementptr i8, ptr %35, i64 8728
-  %147 = call i32 @pthread_cond_signal(ptr %146)
-  %148 = call i32 @pthread_mutex_unlock(ptr %60)
-  %149 = call i32 @pthread_mutex_lock(ptr %49)
-  %150 = load i64, ptr %54, align 8
-  %151 = add i64 %150, 1
-  store i64 %151, ptr %54, align 8
-  %152 = getelementptr i8, ptr %35, i64 8624
-  %153 = call i32 @pthread_cond_broadcast(ptr %152)
-  %154 = call i32 @pthread_mutex_unlock(ptr %49)
+  %146 = call i32 @pthread_mutex_lock(ptr %60)
+  %147 = getelementptr i8, ptr %35, i64 8835
+  store i8 1, ptr %147, align 1
+  %148 = getelementptr i8, ptr %35, i64 8728
+  %149 = call i32 @pthread_cond_signal(ptr %148)
+  %150 = call i32 @pthread_mutex_unlock(ptr %60)
+  %151 = call i32 @pthread_mutex_lock(ptr %49)
+  %152 = load i64, ptr %54, align 8
+  %153 = add i64 %152, 1
+  store i64 %153, ptr %54, align 8
+  %154 = getelementptr i8, ptr %35, i64 8624
+  %155 = call i32 @pthread_cond_broadcast(ptr %154)
+  %156 = call i32 @pthread_mutex_unlock(ptr %49)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %own.i)
   %.not = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not, label %merge13, label %common.ret
 
 merge13:                                          ; preds = %"$Loop.prefill.exit"
-  %155 = call fastcc ptr @"$handles.open"(i32 2, ptr %item.0, ptr nonnull %35)
-  store ptr %155, ptr %5, align 8
-  %156 = icmp eq ptr %155, null
-  br i1 %156, label %then18, label %common.ret
+  %157 = call fastcc ptr @"$handles.open"(i32 2, ptr %item.0, ptr nonnull %35)
+  store ptr %157, ptr %5, align 8
+  %158 = icmp eq ptr %157, null
+  br i1 %158, label %then18, label %common.ret
 
 then18:                                           ; preds = %merge13
   call fastcc void @"$Loop.free_state"(ptr %46, ptr %item.0)
   br i1 %48, label %common.ret, label %then22
 
 then22:                                           ; preds = %then18
-  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.954", i64 43, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(43) %6, ptr noundef nonnull align 1 dereferenceable(43) @"$string.956", i64 43, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i56)
-  %157 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
-  %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %157, i64 1023)
-  %158 = icmp sgt i64 %157, 0
-  br i1 %158, label %then2.i.i58, label %"$printable.clean.exit59"
+  %159 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
+  %spec.select.i.i57 = call i64 @llvm.smin.i64(i64 %159, i64 1023)
+  %160 = icmp sgt i64 %159, 0
+  br i1 %160, label %then2.i.i58, label %"$printable.clean.exit59"
 
 then2.i.i58:                                      ; preds = %then22
   call void @llvm.memcpy.p0.p0.i64(ptr nonnull align 1 %raw.i56, ptr nonnull align 1 %6, i64 %spec.select.i.i57, i1 false)
   br label %"$printable.clean.exit59"
 
 "$printable.clean.exit59":                        ; preds = %then22, %then2.i.i58
-  %159 = getelementptr i8, ptr %raw.i56, i64 %spec.select.i.i57
-  store i8 0, ptr %159, align 1
-  %160 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i56)
-  %161 = ptrtoint ptr %raw.i56 to i64
-  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %161, i64 %160)
+  %161 = getelementptr i8, ptr %raw.i56, i64 %spec.select.i.i57
+  store i8 0, ptr %161, align 1
+  %162 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %raw.i56)
+  %163 = ptrtoint ptr %raw.i56 to i64
+  call fastcc void @"$printable.copy_into"(ptr nonnull %6, i64 1024, i64 %163, i64 %162)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i56)
   br label %common.ret
 }
@@ -74151,7 +74251,7 @@ then10:                                           ; preds = %"$find_states.exit"
   br i1 %.not41, label %common.ret, label %then14
 
 then14:                                           ; preds = %then10
-  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.959", i32 %1)
+  %76 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.961", i32 %1)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i44)
   %77 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i45 = tail call i64 @llvm.smin.i64(i64 %77, i64 1023)
@@ -74269,7 +74369,7 @@ forbody.i.i.i.i:                                  ; preds = %merge2.i.i.i.i, %fo
 then3.i.i.i.i:                                    ; preds = %forbody.i.i.i.i
   %116 = trunc nuw nsw i64 %indvars.iv.i.i.i to i32
   %117 = trunc nuw nsw i64 %indvars.iv.i.i.i.i to i32
-  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.960", i32 %116, i32 %117)
+  %118 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.962", i32 %116, i32 %117)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i.i.i.i)
   %119 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i.i.i.i = call i64 @llvm.smin.i64(i64 %119, i64 1023)
@@ -74842,7 +74942,7 @@ forbody.i114.i.i:                                 ; preds = %merge29.i.i, %merge
 then.i121.i.i:                                    ; preds = %forbody.i114.i.i
   %430 = trunc nuw nsw i64 %indvars.iv.i115.i.i to i32
   %431 = add i64 %420, -1
-  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.961", i32 %430, i64 %431)
+  %432 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.963", i32 %430, i64 %431)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i.i110.i.i)
   %433 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i.i123.i.i = call i64 @llvm.smin.i64(i64 %433, i64 1023)
@@ -74872,7 +74972,7 @@ else.i.i.i:                                       ; preds = %forbody.i114.i.i
 then5.i.i.i:                                      ; preds = %else.i.i.i
   %442 = trunc nuw nsw i64 %indvars.iv.i115.i.i to i32
   %443 = add i64 %420, -1
-  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.962", i32 %442, i64 %443)
+  %444 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %spec.select.i, i64 1024, ptr nonnull @"$string.964", i32 %442, i64 %443)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i42.i.i.i)
   %445 = call i64 @strlen(ptr noundef nonnull dereferenceable(1) %spec.select.i)
   %spec.select.i.i43.i.i.i = call i64 @llvm.smin.i64(i64 %445, i64 1023)
@@ -74995,7 +75095,7 @@ then:                                             ; preds = %entry
   br i1 %.not61, label %common.ret, label %then2
 
 then2:                                            ; preds = %then
-  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.955", i32 %1, i32 %9)
+  %12 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.957", i32 %1, i32 %9)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i)
   %13 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i = tail call i64 @llvm.smin.i64(i64 %13, i64 1023)
@@ -75028,7 +75128,7 @@ then5:                                            ; preds = %merge
   br i1 %.not60, label %common.ret, label %then9
 
 then9:                                            ; preds = %then5
-  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.956", i32 %4)
+  %19 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.958", i32 %4)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i64)
   %20 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i65 = tail call i64 @llvm.smin.i64(i64 %20, i64 1023)
@@ -75058,7 +75158,7 @@ then13:                                           ; preds = %merge4
   br i1 %.not59, label %common.ret, label %then17
 
 then17:                                           ; preds = %then13
-  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.957", i32 %1, i32 %25)
+  %27 = tail call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %6, i64 1024, ptr nonnull @"$string.959", i32 %1, i32 %25)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i68)
   %28 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i69 = tail call i64 @llvm.smin.i64(i64 %28, i64 1023)
@@ -75099,7 +75199,7 @@ or.lhs.false23:                                   ; preds = %and.lhs.true
   br i1 %or.cond63, label %common.ret, label %then21
 
 then28:                                           ; preds = %then21
-  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.958", i64 35, i1 false)
+  tail call void @llvm.memcpy.p0.p0.i64(ptr noundef nonnull align 1 dereferenceable(35) %6, ptr noundef nonnull align 1 dereferenceable(35) @"$string.960", i64 35, i1 false)
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %raw.i72)
   %36 = tail call i64 @strlen(ptr noundef nonnull dereferenceable(1) %6)
   %spec.select.i.i73 = tail call i64 @llvm.smin.i64(i64 %36, i64 1023)
