@@ -120,7 +120,7 @@ terra LedgerRanks:count_hash(count_row : int32, hash : uint64) : uint64
 end
 
 terra LedgerRanks:bias_hash(plan : &StepPlan, index : int32, hash : uint64) : uint64
-  for i = plan.inputs.bias_begin[index], plan.inputs.bias_begin[index + 1] do
+  for i = plan.inputs.bias_begin[index], plan.inputs.bias_end[index] do
     hash = mix(hash, plan.inputs.bias_tokens[i])
     hash = mix(hash, [int64](plan.inputs.bias_values[i]))
   end

@@ -169,11 +169,7 @@ terra Scheduler:can_sample(item : &Sequence) : bool
 end
 
 terra Scheduler:add_sample_row(item : &Sequence) : int32
-  var count_row = -1
-  if item:has_penalties() then
-    count_row = item.table_row
-  end
-  var row = self.step:add_sample_row(self.step.num_tokens - 1, &item.sampling, item:length(), count_row)
+  var row = self.step:add_sample_row(self.step.num_tokens - 1, &item.sampling, item:length(), item.table_row, item:has_penalties())
   var biases = item:active_biases()
   for i = 0, biases.size do
     self.step:add_bias(biases.data[i].token, biases.data[i].value)
