@@ -24,9 +24,14 @@ def is_allowed [words] (mask: [words]u32) (token: i64) : bool =
   #[unsafe] (mask[token / 32] >> u32.i64 (token % 32)) & 1 == 1
 
 #[inline]
-def adjusted_row [vocab] [counted] [words] [biases]
+def occurrences [drafted] (draft: i32) (drafts: [drafted]i32) : u32 =
+  loop count = 0 for other in drafts do if other == draft then count + 1 else count
+
+#[inline]
+def adjusted_row [vocab] [counted] [drafted] [words] [biases]
                  (controls: row_controls)
                  (counts: [counted]u32)
+                 (drafts: [drafted]i32)
                  (bias_tokens: [biases]i32)
                  (bias_values: [biases]f32)
                  (mask: [words]u32)
@@ -36,6 +41,11 @@ def adjusted_row [vocab] [counted] [words] [biases]
   let row =
     loop row for token < counted do
       row with [token] = penalised controls counts[token] row[token]
+  let row =
+    loop row for draft in if counted == 0 then [] else drafts do
+      let token = i64.i32 draft
+      let count = counts[token] + occurrences draft drafts
+      in row with [token] = penalised controls count logits[token]
   let row =
     loop row for b < biases do
       let token = i64.i32 bias_tokens[b]

@@ -17,15 +17,3 @@ def row_or_none [rows] [width] (table: [rows][width]u32) (row: i32) : []u32 =
   #[unsafe]
   let length = if row < 0 then 0 else width
   in table[i64.i32 (i32.max row 0)][0:length]
-
-def advance_counts [rows] [count_rows] [vocab]
-                   (count_row: [rows]i32)
-                   (token_ids: [rows]i32)
-                   (counts: *[count_rows][vocab]u32) : *[count_rows][vocab]u32 =
-  #[unsafe]
-  loop counts for r < rows do
-    let row = i64.i32 count_row[r]
-    let token = i64.i32 token_ids[r]
-    in if row < 0 || token < 0
-       then counts
-       else counts with [row, token] = counts[row, token] + 1

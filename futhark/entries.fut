@@ -262,7 +262,7 @@ entry count_tokens [vocab] [tokens]
                    (counts: *[vocab]u32) : *[vocab]u32 =
   count_tokens reset from_prompt token_ids counts
 
-entry sample [rows] [vocab] [count_rows] [counted] [mask_rows] [words] [bounds] [biases]
+entry sample [rows] [vocab] [ids] [count_rows] [counted] [mask_rows] [words] [biases]
              (num_best: i64)
              (logits: [rows][vocab]f32)
              (temperature: [rows]f32)
@@ -274,15 +274,19 @@ entry sample [rows] [vocab] [count_rows] [counted] [mask_rows] [words] [bounds] 
              (presence: [rows]f32)
              (seed: [rows]u64)
              (position: [rows]i32)
+             (row_offset: [rows]i32)
+             (num_earlier: i64)
+             (input_ids: [ids]i32)
              (count_row: [rows]i32)
              (mask_row: [rows]i32)
              (num_logprobs: [rows]i32)
              (forced_token: [rows]i32)
-             (bias_begin: [bounds]i32)
+             (bias_begin: [rows]i32)
+             (bias_end: [rows]i32)
              (bias_tokens: [biases]i32)
              (bias_values: [biases]f32)
              (masks: [mask_rows][words]u32)
-             (counts: *[count_rows][counted]u32) : ([rows]i32, [rows]i32, [rows]f32, [rows][num_best]i32, [rows][num_best]f32, *[count_rows][counted]u32) =
+             (counts: [count_rows][counted]u32) : ([rows]i32, [rows]i32, [rows]f32, [rows][num_best]i32, [rows][num_best]f32) =
   let controls r =
     #[unsafe]
     { temperature = temperature[r]
@@ -298,23 +302,23 @@ entry sample [rows] [vocab] [count_rows] [counted] [mask_rows] [words] [bounds] 
   let row r =
     #[unsafe]
     let begin = i64.i32 bias_begin[r]
-    let end = i64.i32 bias_begin[r + 1]
+    let end = i64.i32 bias_end[r]
+    let after_drafts = num_earlier + r + 1
+    let first_draft = after_drafts - i64.i32 row_offset[r]
     in sample_row num_best
                   (controls r)
                   num_logprobs[r]
                   forced_token[r]
                   (row_or_none counts count_row[r])
+                  input_ids[first_draft:after_drafts]
                   bias_tokens[begin:end]
                   bias_values[begin:end]
                   (row_or_none masks mask_row[r])
                   logits[r]
   let results = tabulate rows row
-  let token_ids = map (.token) results
-  let advanced = advance_counts count_row token_ids counts
-  in ( token_ids
+  in ( map (.token) results
      , map (.is_finite) results
      , map (.logprob) results
      , map (.top_ids) results
      , map (.top_logprobs) results
-     , advanced
      )

@@ -89,18 +89,19 @@ def without_logprobs (capacity: i64) (token: i64) (is_finite: i32) : sampled [ca
   }
 
 #[inline]
-def sample_row [vocab] [counted] [words] [biases]
+def sample_row [vocab] [counted] [drafted] [words] [biases]
                (capacity: i64)
                (controls: row_controls)
                (num_logprobs: i32)
                (forced_token: i32)
                (counts: [counted]u32)
+               (drafts: [drafted]i32)
                (bias_tokens: [biases]i32)
                (bias_values: [biases]f32)
                (mask: [words]u32)
                (logits: [vocab]f32) : sampled [capacity] =
   if is_finite_row logits
-  then let row = adjusted_row controls counts bias_tokens bias_values mask logits
+  then let row = adjusted_row controls counts drafts bias_tokens bias_values mask logits
        let token = draw controls forced_token row
        in if num_logprobs >= 0
           then with_logprobs capacity (i64.min capacity (i64.i32 num_logprobs)) row token

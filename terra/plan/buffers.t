@@ -78,6 +78,7 @@ buffers.table = {
   { name = "sine", type = &float, bytes = rotations },
   { name = "workspace", type = &opaque, bytes = function(s) return `s.workspace_bytes end },
   { name = "counts", type = &uint32, bytes = function(s) return `s.max_sequences * s.vocab_size * 4 end },
+  { name = "states", type = &C.glm_sequence_state, bytes = function(s) return `s.max_sequences * [terralib.sizeof(C.glm_sequence_state)] end },
 }
 
 local num_stagings = 2

@@ -111,16 +111,46 @@ terra LedgerRanks:context_hash(plan : &StepPlan, row : int32) : uint64
   return hash
 end
 
-terra LedgerRanks:count_hash(count_row : int32, hash : uint64) : uint64
-  var counts = self.counts + [int64](count_row) * self.shape.vocab_size
+terra LedgerRanks:counts_of(plan : &StepPlan, index : int32) : &uint32
+  return self.counts + [int64](plan.inputs.count_row[index]) * self.shape.vocab_size
+end
+
+terra LedgerRanks:count_drafts(plan : &StepPlan, index : int32, change : int32)
+  var counts = self:counts_of(plan, index)
+  for back = 0, plan.inputs.row_offset[index] do
+    var count = &counts[plan.inputs.token_ids[plan.inputs.logit_rows[index] - back]]
+    @count = @count + change
+  end
+end
+
+terra LedgerRanks:count_hash(plan : &StepPlan, index : int32, hash : uint64) : uint64
+  var counts = self:counts_of(plan, index)
+  self:count_drafts(plan, index, 1)
   for token = 0, self.shape.vocab_size do
     hash = mix(hash, counts[token])
   end
+  self:count_drafts(plan, index, -1)
   return hash
 end
 
+terra LedgerRanks:accept(plan : &StepPlan)
+  var is_accepted : bool
+  for index = 0, plan.num_sample_rows do
+    var token, draft = self.results.token_ids[index], plan.inputs.token_ids[plan.inputs.logit_rows[index]]
+    if plan.inputs.row_offset[index] == 0 then
+      is_accepted = true
+    else
+      is_accepted = is_accepted and draft == self.results.token_ids[index - 1]
+    end
+    if is_accepted and plan.inputs.count_row[index] >= 0 and token >= 0 then
+      var count = self:counts_of(plan, index) + token
+      @count = @count + 1
+    end
+  end
+end
+
 terra LedgerRanks:bias_hash(plan : &StepPlan, index : int32, hash : uint64) : uint64
-  for i = plan.inputs.bias_begin[index], plan.inputs.bias_begin[index + 1] do
+  for i = plan.inputs.bias_begin[index], plan.inputs.bias_end[index] do
     hash = mix(hash, plan.inputs.bias_tokens[i])
     hash = mix(hash, [int64](plan.inputs.bias_values[i]))
   end
@@ -149,9 +179,8 @@ end
 terra LedgerRanks:sample_row(plan : &StepPlan, index : int32)
   var row = plan.inputs.logit_rows[index]
   var hash = self:bias_hash(plan, index, self.hashes[index])
-  var count_row = plan.inputs.count_row[index]
-  if count_row >= 0 then
-    hash = self:count_hash(count_row, hash)
+  if plan.inputs.count_row[index] >= 0 then
+    hash = self:count_hash(plan, index, hash)
   end
   if plan.inputs.temperature[index] > 0.0f then
     hash = mix(mix(hash, plan.inputs.seed[index]), plan.inputs.position[index])
@@ -166,9 +195,7 @@ terra LedgerRanks:sample_row(plan : &StepPlan, index : int32)
   self.results.is_finite[index] = 1
   if self:poisoned(plan, row) then
     self.results.is_finite[index] = 0
-  elseif count_row >= 0 and token >= 0 then
-    var count = self.counts + ([int64](count_row) * self.shape.vocab_size + token)
-    @count = @count + 1
+    self.results.token_ids[index] = -1
   end
   for i = 0, plan.inputs.num_logprobs[index] do
     self.results.top_ids[index * C.GLM_MAX_LOGPROBS + i] = (token + i) % self.shape.vocab_size
@@ -203,6 +230,7 @@ terra LedgerRanks:sample(plan : &StepPlan, message : &C.glm_message) : int32
   for index = 0, plan.num_sample_rows do
     self:sample_row(plan, index)
   end
+  self:accept(plan)
   C.memcpy(self.flights[(self.num_launched - 1) % num_flights].data, self.results.data, self.results.bytes)
   self.num_sampled = self.num_sampled + 1
   return C.GLM_OK

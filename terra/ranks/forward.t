@@ -433,7 +433,7 @@ end
 
 local sampling_arrays = {
   "temperature", "top_p", "min_p", "top_k", "repetition_penalty", "frequency_penalty", "presence_penalty",
-  "seed", "position", "count_row", "mask_row", "num_logprobs", "forced_token", "bias_begin",
+  "seed", "position", "row_offset", "count_row", "mask_row", "num_logprobs", "forced_token", "bias_begin", "bias_end",
 }
 local sampling_tables = { "bias_tokens", "bias_values", "masks" }
 local sampling_results = { "token_ids", "is_finite", "logprob", "top_ids", "top_logprobs" }
@@ -447,6 +447,7 @@ terra forward.sample(self : &Rank, plan : &StepPlan, share : &RowShare, message 
   args.num_biases = plan.num_biases
   args.logits = self.buffers.logits
   args.counts = self.buffers.counts
+  args.input_ids = self.inputs.token_ids + share.begin
   escape
     for _, name in ipairs(sampling_arrays) do
       emit quote args.[name] = self.inputs.[name] + share.begin end
@@ -472,18 +473,27 @@ local terra gather_ids(self : &Rank, share : &RowShare, message : &C.glm_message
   return C.GLM_OK
 end
 
-terra forward.share_samples(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
-  try(gather_ids(self, share, message))
-  var args : C.glm_count_sampled_tokens_args
+local terra sampled_ids(self : &Rank) : &int32
+  return terralib.select(self.world_size > 1, self.buffers.ids_of_ranks, self.buffers.outputs.token_ids)
+end
+
+terra forward.accept_samples(self : &Rank, plan : &StepPlan, share : &RowShare, message : &C.glm_message) : int32
+  if self.world_size > 1 then
+    try(gather_ids(self, share, message))
+  end
+  var args : C.glm_accept_args
   args.num_rows = plan.num_sample_rows
   args.vocab_size = self.config.vocab_size
-  args.num_count_rows = plan.shape.max_sequences
-  args.counted_begin = share.begin
-  args.counted_end = share.begin + share.num_samples
+  args.num_table_rows = plan.shape.max_sequences
+  args.row_offset = self.inputs.row_offset
+  args.input_ids = self.inputs.token_ids
+  args.sampled_ids = sampled_ids(self)
+  args.position = self.inputs.position
+  args.state_row = self.inputs.state_row
   args.count_row = self.inputs.count_row
-  args.token_ids = self.buffers.ids_of_ranks
   args.counts = self.buffers.counts
-  run(self, message, outside_layers, "count_sampled_tokens", args)
+  args.states = self.buffers.states
+  run(self, message, outside_layers, "accept", args)
   return C.GLM_OK
 end
 
@@ -491,10 +501,7 @@ local terra select_tokens(self : &Rank, plan : &StepPlan, message : &C.glm_messa
   var args : C.glm_select_tokens_args
   args.num_tokens = plan.num_decode_tokens
   args.source_rows = self.inputs.source_rows
-  args.sampled_ids = self.buffers.outputs.token_ids
-  if self.world_size > 1 then
-    args.sampled_ids = self.buffers.ids_of_ranks
-  end
+  args.sampled_ids = sampled_ids(self)
   args.token_ids = self.inputs.token_ids
   run(self, message, outside_layers, "select_tokens", args)
   return C.GLM_OK

@@ -78,7 +78,7 @@ local terra upload_masks(self : &Rank, launch : &Launch, message : &C.glm_messag
   var plan = launch.plan
   var host, device = staged(launch.staging, plan:is_decode()), self.inputs
   if plan:awaits_masks() then
-    call(self, message, "mask row upload", "upload", device.count_row, host.count_row, host:row_control_bytes())
+    call(self, message, "mask row upload", "upload", device.state_row, host.state_row, host:row_control_bytes())
   end
   if plan.num_masks > 0 then
     call(self, message, "mask upload", "upload", device.masks, host.masks, plan:mask_bytes())
@@ -100,8 +100,8 @@ local terra queue_sampling(self : &Rank, launch : &Launch, message : &C.glm_mess
   var plan, share = launch.plan, self:share_of(launch.plan)
   status.try(upload_masks(self, launch, message))
   status.try(self:sample(plan, &share, message))
-  if self.world_size > 1 and plan.num_sample_rows > 0 then
-    status.try(forward.share_samples(self, plan, &share, message))
+  if plan.num_sample_rows > 0 then
+    status.try(forward.accept_samples(self, plan, &share, message))
   end
   if share.num_samples > 0 then
     status.try(download_samples(self, launch, message))

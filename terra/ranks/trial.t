@@ -64,7 +64,7 @@ end
 
 terra Trial:sample_last_row(position : int32)
   var sampling = batch.plain_sampling(-1)
-  self.plan:add_sample_row(self.plan.num_tokens - 1, &sampling, position, -1)
+  self.plan:add_sample_row(self.plan.num_tokens - 1, &sampling, position, -1, false)
 end
 
 terra Trial:add_decode_rows(num_rows : int32, position : int32)

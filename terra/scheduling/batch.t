@@ -66,11 +66,14 @@ batch.arrays = {
   { name = "presence_penalty", type = float, count = per_row, used = samples_used },
   { name = "seed", type = uint64, count = per_row, used = samples_used },
   { name = "position", type = int32, count = per_row, used = samples_used },
+  { name = "row_offset", type = int32, count = per_row, used = function(p) return `p.num_logit_rows end },
+  { name = "state_row", type = int32, count = per_row, used = samples_used },
   { name = "count_row", type = int32, count = per_row, used = samples_used },
   { name = "mask_row", type = int32, count = per_row, used = samples_used },
   { name = "num_logprobs", type = int32, count = per_row, used = samples_used },
   { name = "forced_token", type = int32, count = per_row, used = samples_used },
-  { name = "bias_begin", type = int32, count = function(s) return `s.max_logit_rows + 1 end, used = function(p) return `p.num_sample_rows + 1 end },
+  { name = "bias_begin", type = int32, count = per_row, used = samples_used },
+  { name = "bias_end", type = int32, count = per_row, used = samples_used },
   { name = "bias_tokens", type = int32, count = function(s) return `s.max_biases end, used = biases_used },
   { name = "bias_values", type = float, count = function(s) return `s.max_biases end, used = biases_used },
   { name = "masks", type = uint32, count = function(s) return `s.max_masks * [mask_words(s)] end, used = function(p) return `p.num_masks * [mask_words(`p.shape)] end },
@@ -157,7 +160,7 @@ terra batch.StepInputs:bind_decode(shape : &StepShape, full : &batch.StepInputs)
 end
 
 terra batch.StepInputs:unbiased_bytes(shape : &StepShape) : int64
-  var bytes = [&int8](self.bias_begin + (shape.max_logit_rows + 1)) - self.data
+  var bytes = [&int8](self.bias_end + shape.max_logit_rows) - self.data
   return (bytes + block_alignment - 1) / block_alignment * block_alignment
 end
 
@@ -166,7 +169,7 @@ terra batch.StepInputs:bias_bytes() : int64
 end
 
 terra batch.StepInputs:row_control_bytes() : int64
-  return [&int8](self.num_logprobs) - [&int8](self.count_row)
+  return [&int8](self.num_logprobs) - [&int8](self.state_row)
 end
 
 terra StepPlan:mask_bytes() : int64
@@ -190,6 +193,7 @@ terra batch.StepInputs:pack(plan : &StepPlan)
 end
 
 terra batch.StepInputs:pack_masks(plan : &StepPlan)
+  C.memcpy(self.state_row, plan.inputs.state_row, plan.num_sample_rows * sizeof(int32))
   C.memcpy(self.count_row, plan.inputs.count_row, plan.num_sample_rows * sizeof(int32))
   C.memcpy(self.mask_row, plan.inputs.mask_row, plan.num_sample_rows * sizeof(int32))
   C.memcpy(self.masks, plan.inputs.masks, plan:mask_bytes())
@@ -222,7 +226,6 @@ terra StepPlan:begin()
   self.page_table_row_end = 0
   self.logits = nil
   self.inputs.query_begin[0] = 0
-  self.inputs.bias_begin[0] = 0
 end
 
 terra StepShape:host_bytes() : int64
@@ -280,11 +283,12 @@ terra StepPlan:add_logit_row(row : int32) : int32
   var index = self.num_logit_rows
   check.bounds(index, self.shape.max_logit_rows)
   self.inputs.logit_rows[index] = row
+  self.inputs.row_offset[index] = 0
   self.num_logit_rows = index + 1
   return index
 end
 
-terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, position : int32, count_row : int32) : int32
+terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, position : int32, table_row : int32, is_counted : bool) : int32
   check.invariant(self.num_sample_rows == self.num_logit_rows, "a sampled row came after an unsampled row")
   var index = self:add_logit_row(row)
   var inputs = &self.inputs
@@ -300,9 +304,11 @@ terra StepPlan:add_sample_row(row : int32, sampling : &C.engine_sampling, positi
   inputs.forced_token[index] = -1
   inputs.seed[index] = sampling.seed
   inputs.position[index] = position
-  inputs.count_row[index] = count_row
+  inputs.state_row[index] = table_row
+  inputs.count_row[index] = terralib.select(is_counted, table_row, -1)
   inputs.mask_row[index] = -1
-  inputs.bias_begin[index + 1] = self.num_biases
+  inputs.bias_begin[index] = self.num_biases
+  inputs.bias_end[index] = self.num_biases
   self.num_sample_rows = index + 1
   return index
 end
@@ -318,7 +324,7 @@ end
 
 terra StepPlan:add_forced_row(row : int32, token : int32, num_logprobs : int32) : int32
   var sampling = batch.plain_sampling(num_logprobs)
-  var index = self:add_sample_row(row, &sampling, 0, -1)
+  var index = self:add_sample_row(row, &sampling, 0, -1, false)
   self.inputs.forced_token[index] = token
   return index
 end
@@ -343,7 +349,13 @@ terra StepPlan:awaits_masks() : bool
 end
 
 terra StepPlan:leave_uncounted(row : int32)
+  self.inputs.state_row[row] = -1
   self.inputs.count_row[row] = -1
+end
+
+terra StepPlan:repeat_biases(row : int32)
+  self.inputs.bias_begin[row] = self.inputs.bias_begin[row - 1]
+  self.inputs.bias_end[row] = self.inputs.bias_end[row - 1]
 end
 
 terra StepPlan:add_bias(token : int32, value : float)
@@ -351,7 +363,7 @@ terra StepPlan:add_bias(token : int32, value : float)
   self.inputs.bias_tokens[self.num_biases] = token
   self.inputs.bias_values[self.num_biases] = value
   self.num_biases = self.num_biases + 1
-  self.inputs.bias_begin[self.num_sample_rows] = self.num_biases
+  self.inputs.bias_end[self.num_sample_rows - 1] = self.num_biases
 end
 
 return batch

@@ -168,23 +168,26 @@ end
 
 terra Scheduler:can_sample(item : &Sequence, num_rows : int32) : bool
   var step = self.step
-  var num_biases : int64 = 0
-  for offset = 0, num_rows do
-    num_biases = num_biases + item:biases_of_row(offset).size
-  end
+  var first, last = item:biases_of_row(0), item:biases_of_row(num_rows - 1)
+  var num_biases = first.size + terralib.select(first ~= last, last.size, 0LL)
   return step.num_logit_rows + num_rows <= step.shape.max_logit_rows and step.num_biases + num_biases <= step.shape.max_biases
 end
 
-terra Scheduler:add_sample_row(item : &Sequence, offset : int32) : int32
-  var count_row = -1
-  if item:has_penalties() then
-    count_row = item.table_row
-  end
-  var row = self.step:add_sample_row(self.step.num_tokens - 1, &item.sampling, item:length() + offset, count_row)
+terra Scheduler:add_biases(item : &Sequence, row : int32, offset : int32)
   var biases = item:biases_of_row(offset)
+  if offset > 0 and biases == item:biases_of_row(offset - 1) then
+    self.step:repeat_biases(row)
+    return
+  end
   for i = 0, biases.size do
     self.step:add_bias(biases.data[i].token, biases.data[i].value)
   end
+end
+
+terra Scheduler:add_sample_row(item : &Sequence, offset : int32) : int32
+  var row = self.step:add_sample_row(self.step.num_tokens - 1, &item.sampling, item:length() + offset, item.table_row, item:has_penalties())
+  self.step.inputs.row_offset[row] = offset
+  self:add_biases(item, row, offset)
   if item:awaits_its_mask() or item:awaits_its_token() then
     self.step:await_mask()
   else

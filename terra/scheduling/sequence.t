@@ -209,7 +209,7 @@ terra Sequence:biases_of_row(offset : int32) : &BiasList
 end
 
 terra Sequence:most_drafts() : int32
-  if self:has_penalties() or self:awaits_its_mask() or self.num_in_flight > 0 and self.rules:is_active() then
+  if self:awaits_its_mask() or self.num_in_flight > 0 and self.rules:is_active() then
     return 0
   end
   var first = self:num_planned_outputs()

@@ -26,7 +26,7 @@ OPERATIONS = (
     "norm_rope_store",
     "all_gather",
     "all_to_all",
-    "count_sampled_tokens",
+    "accept",
 )
 CASES = [
     *[(2, 1, operation) for operation in OPERATIONS],

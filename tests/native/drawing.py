@@ -41,11 +41,12 @@ def column(device: Device, controls: list[Controls], name: str, dtype) -> int:
 
 
 def bias_fields(device: Device, controls: list[Controls]) -> dict:
-    begin = np.cumsum([0, *(len(each.biases) for each in controls)]).astype(np.int32)
+    borders = np.cumsum([0, *(len(each.biases) for each in controls)]).astype(np.int32)
     pairs = [pair for each in controls for pair in each.biases.items()]
     return {
         "num_biases": len(pairs),
-        "bias_begin": device.place(begin),
+        "bias_begin": device.place(borders[:-1]),
+        "bias_end": device.place(borders[1:]),
         "bias_tokens": device.place(np.array([token for token, _ in pairs], np.int32)),
         "bias_values": device.place(np.array([value for _, value in pairs], np.float32)),
     }
@@ -70,13 +71,19 @@ def draw(
     counts: np.ndarray | None = None,
     count_row: list[int] | int = -1,
     forced_token: list[int] | int = -1,
+    row_offset: list[int] | int = 0,
+    input_ids: list[int] | int = -1,
+    first_row: int = 0,
+    biases: dict | None = None,
 ) -> Drawn:
-    """One draw for each row of logits [rows, vocab]."""
+    """One draw for each row of logits [rows, vocab]; `input_ids` are those of rows of a step, of
+    which the drawn ones begin at `first_row`; `biases` are fields in place of the controls'."""
     num_rows, vocab_size = logits.shape
-    wanted, row, forced = (
+    wanted, row, forced, offset = (
         np.broadcast_to(np.asarray(each, np.int32), num_rows).copy()
-        for each in (num_logprobs, count_row, forced_token)
+        for each in (num_logprobs, count_row, forced_token, row_offset)
     )
+    ids = np.broadcast_to(np.asarray(input_ids, np.int32), first_row + num_rows)
     placed = None if counts is None else device.place(counts.astype(np.uint32))
     shapes = {
         "token_ids": ((num_rows,), np.int32),
@@ -96,11 +103,13 @@ def draw(
         top_k=column(device, controls, "top_k", np.int32),
         seed=column(device, controls, "seed", np.uint64),
         position=column(device, controls, "position", np.int32),
+        row_offset=device.place(offset),
+        input_ids=device.place(ids).value + 4 * first_row,
         count_row=device.place(row),
         num_logprobs=device.place(wanted),
         forced_token=device.place(forced),
         counts=placed,
-        **bias_fields(device, controls),
+        **(bias_fields(device, controls) if biases is None else biases),
         **mask_fields(device, controls),
         **{name: output.block for name, output in outputs.items()},
     )

@@ -99,13 +99,13 @@ class Oracle:
         def column(name: str) -> np.ndarray:
             return np.array([getattr(each, name) for each in controls])
 
-        none, begins = np.full(num_rows, -1), np.zeros(num_rows + 1)
+        none, zero = np.full(num_rows, -1), np.zeros(num_rows)
         names = ("temperature", "top_p", "min_p", "top_k", "repetition_penalty")
         names += ("frequency_penalty", "presence_penalty", "seed", "position")
-        rows = (none, none, np.full(num_rows, num_logprobs), none, begins)
+        rows = (zero, 0, zero, none, none, np.full(num_rows, num_logprobs), none, zero, zero)
         empty = np.zeros((0, 0))
         given = (*map(column, names), *rows, NONE, NONE, empty, empty)
-        return self.program.call("sample", num_logprobs, logits, *given)[:5]
+        return self.program.call("sample", num_logprobs, logits, *given)
 
 
 class OraclePages:

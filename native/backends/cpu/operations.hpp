@@ -29,8 +29,7 @@ void reduce(glm_device& device, const char* where, float* data, int64_t count);
 void all_gather(glm_device& device, const glm_all_gather_args& args);
 void all_to_all(glm_device& device, const glm_all_to_all_args& args);
 void count_tokens(glm_device& device, const glm_count_tokens_args& args);
-void count_sampled_tokens(glm_device& device,
-                          const glm_count_sampled_tokens_args& args);
+void accept(glm_device& device, const glm_accept_args& args);
 void sample(glm_device& device, const glm_sample_args& args);
 
 void linear_result(glm_device& device, const char* where, int64_t tokens,

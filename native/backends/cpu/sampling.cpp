@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <string>
 
 #include "arrays.hpp"
 #include "device.hpp"
+#include "native/base/acceptance.hpp"
 #include "operations.hpp"
 
 namespace glm::cpu {
@@ -30,6 +32,23 @@ bool wants_logprobs(const glm_sample_args& args) {
   return false;
 }
 
+int32_t num_earlier_ids(const glm_sample_args& args) {
+  int32_t most = 0;
+  for (int32_t r = 0; r < args.num_rows; ++r)
+    most = std::max(most, args.row_offset[r] - 1 - r);
+  return most;
+}
+
+void expect_drafts(const glm_sample_args& args) {
+  expect_each(kSample, "row_offset", 0, INT32_MAX, args.row_offset,
+              args.num_rows);
+  expect_pointer(kSample, "input_ids", args.input_ids);
+  for (int32_t r = 0; r < args.num_rows; ++r)
+    expect_each(kSample, "input_ids", 0, args.vocab_size - 1,
+                args.input_ids + r + 1 - args.row_offset[r],
+                args.row_offset[r]);
+}
+
 void expect_tables(const glm_sample_args& args) {
   const int64_t rows = args.num_rows;
   expect_each(kSample, "count_row", -1, args.num_count_rows - 1, args.count_row,
@@ -39,11 +58,11 @@ void expect_tables(const glm_sample_args& args) {
               rows);
   expect_each(kSample, "forced_token", -1, args.vocab_size - 1,
               args.forced_token, rows);
-  expect_each(kSample, "bias_begin", 0, args.num_biases, args.bias_begin,
-              rows + 1);
+  expect_each(kSample, "bias_begin", 0, args.num_biases, args.bias_begin, rows);
+  expect_pointer(kSample, "bias_end", args.bias_end);
   for (int32_t r = 0; r < args.num_rows; ++r)
-    expect_range(kSample, "bias_begin for the next row", args.bias_begin[r],
-                 args.num_biases, args.bias_begin[r + 1]);
+    expect_range(kSample, "bias_end", args.bias_begin[r], args.num_biases,
+                 args.bias_end[r]);
   expect_each(kSample, "bias_tokens", 0, args.vocab_size - 1, args.bias_tokens,
               args.num_biases);
   if (args.num_biases > 0)
@@ -63,16 +82,12 @@ struct SampleResult {
         is_finite(context),
         logprob(context),
         top_ids(context),
-        top_logprobs(context),
-        counts(context) {}
+        top_logprobs(context) {}
 
-  void copy_to(const glm_sample_args& args, int64_t num_best,
-               int64_t num_counts) const {
+  void copy_to(const glm_sample_args& args, int64_t num_best) const {
     const int64_t rows = args.num_rows;
     token_ids.copy_to(kSample, args.token_ids, rows);
     is_finite.copy_to(kSample, args.is_finite, rows);
-    if (args.counts != nullptr)
-      counts.copy_to(kSample, args.counts, num_counts);
     if (num_best == 0) return;
     logprob.copy_to(kSample, args.logprob, rows);
     top_ids.copy_to(kSample, args.top_ids, rows * num_best);
@@ -83,7 +98,6 @@ struct SampleResult {
   Array<float, 1> logprob;
   Array<int32_t, 2> top_ids;
   Array<float, 2> top_logprobs;
-  Array<uint32_t, 2> counts;
 };
 
 int run_sample(futhark_context* context, const glm_sample_args& args,
@@ -104,7 +118,12 @@ int run_sample(futhark_context* context, const glm_sample_args& args,
   const Array<int32_t, 1> mask_row(context, args.mask_row, rows);
   const Array<int32_t, 1> num_logprobs(context, args.num_logprobs, rows);
   const Array<int32_t, 1> forced_token(context, args.forced_token, rows);
-  const Array<int32_t, 1> bias_begin(context, args.bias_begin, rows + 1);
+  const int32_t earlier = num_earlier_ids(args);
+  const Array<int32_t, 1> row_offset(context, args.row_offset, rows);
+  const Array<int32_t, 1> input_ids(context, args.input_ids - earlier,
+                                    earlier + rows);
+  const Array<int32_t, 1> bias_begin(context, args.bias_begin, rows);
+  const Array<int32_t, 1> bias_end(context, args.bias_end, rows);
   const Array<int32_t, 1> bias_tokens(context, args.bias_tokens,
                                       args.num_biases);
   const Array<float, 1> bias_values(context, args.bias_values, args.num_biases);
@@ -114,10 +133,10 @@ int run_sample(futhark_context* context, const glm_sample_args& args,
   return futhark_entry_sample(
       context, result->token_ids.slot(), result->is_finite.slot(),
       result->logprob.slot(), result->top_ids.slot(),
-      result->top_logprobs.slot(), result->counts.slot(), num_best, logits,
-      temperature, top_p, min_p, top_k, repetition, frequency, presence, seed,
-      position, count_row, mask_row, num_logprobs, forced_token, bias_begin,
-      bias_tokens, bias_values, masks, counts);
+      result->top_logprobs.slot(), num_best, logits, temperature, top_p, min_p,
+      top_k, repetition, frequency, presence, seed, position, row_offset,
+      earlier, input_ids, count_row, mask_row, num_logprobs, forced_token,
+      bias_begin, bias_end, bias_tokens, bias_values, masks, counts);
 }
 
 }
@@ -142,25 +161,25 @@ void count_tokens(glm_device& device, const glm_count_tokens_args& args) {
   result.copy_to(where, row, args.vocab_size);
 }
 
-void count_sampled_tokens(glm_device&,
-                          const glm_count_sampled_tokens_args& args) {
-  const char* where = "count_sampled_tokens";
+void accept(glm_device&, const glm_accept_args& args) {
+  const char* where = "accept";
+  const int64_t rows = args.num_rows;
   expect_range(where, "num_rows", 0, INT32_MAX, args.num_rows);
   expect_range(where, "vocab_size", 1, INT32_MAX, args.vocab_size);
-  expect_range(where, "num_count_rows", 0, INT32_MAX, args.num_count_rows);
-  if (args.num_rows == 0) return;
+  expect_range(where, "num_table_rows", 1, INT32_MAX, args.num_table_rows);
+  if (rows == 0) return;
+  expect_each(where, "row_offset", 0, INT32_MAX, args.row_offset, rows);
+  expect_each(where, "sampled_ids", -1, args.vocab_size - 1, args.sampled_ids,
+              rows);
+  expect_each(where, "position", 0, INT32_MAX, args.position, rows);
+  expect_each(where, "state_row", -1, args.num_table_rows - 1, args.state_row,
+              rows);
+  expect_each(where, "count_row", -1, args.num_table_rows - 1, args.count_row,
+              rows);
+  expect_pointer(where, "input_ids", args.input_ids);
   expect_pointer(where, "counts", args.counts);
-  expect_each(where, "count_row", -1, args.num_count_rows - 1, args.count_row,
-              args.num_rows);
-  expect_each(where, "token_ids", -1, args.vocab_size - 1, args.token_ids,
-              args.num_rows);
-  for (int32_t row = 0; row < args.num_rows; ++row) {
-    const bool is_counted = row >= args.counted_begin && row < args.counted_end;
-    const int64_t count_row = args.count_row[row];
-    const int32_t token = args.token_ids[row];
-    if (is_counted || count_row < 0 || token < 0) continue;
-    ++args.counts[count_row * args.vocab_size + token];
-  }
+  expect_pointer(where, "states", args.states);
+  for (int32_t row = 0; row < args.num_rows; ++row) accept_sequence(args, row);
 }
 
 void sample(glm_device& device, const glm_sample_args& args) {
@@ -171,6 +190,7 @@ void sample(glm_device& device, const glm_sample_args& args) {
   expect_range(kSample, "num_biases", 0, INT32_MAX, args.num_biases);
   if (args.num_rows == 0) return;
   expect_controls(args);
+  expect_drafts(args);
   expect_tables(args);
   const int64_t num_best = wants_logprobs(args) ? GLM_MAX_LOGPROBS : 0;
   const int64_t num_count_rows =
@@ -179,7 +199,7 @@ void sample(glm_device& device, const glm_sample_args& args) {
   check_kernel(
       device.context, kSample,
       run_sample(device.context, args, num_best, num_count_rows, &result));
-  result.copy_to(args, num_best, num_count_rows * args.vocab_size);
+  result.copy_to(args, num_best);
 }
 
 }

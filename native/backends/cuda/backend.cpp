@@ -9,6 +9,7 @@ extern "C" {
 #include "native/backends/calls.hpp"
 #include "native/backends/cuda/lifecycle.hpp"
 #include "native/backends/cuda/plan/plan.hpp"
+#include "native/kernels/accept/accept.hpp"
 #include "native/kernels/attention/attention.hpp"
 #include "native/kernels/count_tokens/count_tokens.hpp"
 #include "native/kernels/embed/embed.hpp"
@@ -129,9 +130,8 @@ const glm_backend kBackend = {
     on_args<all_to_all, false, glm_all_to_all_args>,
     operation<kernels::logits, kLogits, glm_logits_args>,
     operation<kernels::count_tokens, kCountTokens, glm_count_tokens_args>,
-    operation<kernels::count_sampled_tokens, kCountTokens,
-              glm_count_sampled_tokens_args>,
     operation<kernels::sample, kSample, glm_sample_args>,
+    operation<kernels::accept, kCountTokens, glm_accept_args>,
     on_device<graph_begin>,
     on_device<graph_end, void**>,
     on_device<graph_replay, void*>,

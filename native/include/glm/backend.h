@@ -297,16 +297,25 @@ typedef struct glm_count_tokens_args {
   int32_t reset;
 } glm_count_tokens_args;
 
-typedef struct glm_count_sampled_tokens_args {
+typedef struct glm_sequence_state {
+  int32_t length;
+  int32_t last_id;
+  int32_t num_accepted;
+} glm_sequence_state;
+
+typedef struct glm_accept_args {
   int32_t num_rows;
   int32_t vocab_size;
-  int32_t num_count_rows;
-  int32_t counted_begin;
-  int32_t counted_end;
+  int32_t num_table_rows;
+  const int32_t* row_offset;
+  const int32_t* input_ids;
+  const int32_t* sampled_ids;
+  const int32_t* position;
+  const int32_t* state_row;
   const int32_t* count_row;
-  const int32_t* token_ids;
   uint32_t* counts;
-} glm_count_sampled_tokens_args;
+  glm_sequence_state* states;
+} glm_accept_args;
 
 typedef struct glm_sample_args {
   int32_t num_rows;
@@ -324,15 +333,18 @@ typedef struct glm_sample_args {
   const float* presence_penalty;
   const uint64_t* seed;
   const int32_t* position;
+  const int32_t* row_offset;
+  const int32_t* input_ids;
   const int32_t* count_row;
   const int32_t* mask_row;
   const int32_t* num_logprobs;
   const int32_t* forced_token;
   const int32_t* bias_begin;
+  const int32_t* bias_end;
   const int32_t* bias_tokens;
   const float* bias_values;
   const uint32_t* masks;
-  uint32_t* counts;
+  const uint32_t* counts;
   int32_t* token_ids;
   int32_t* is_finite;
   float* logprob;
@@ -442,9 +454,8 @@ typedef struct glm_backend {
   glm_status (*logits)(glm_device* device, const glm_logits_args* args);
   glm_status (*count_tokens)(glm_device* device,
                              const glm_count_tokens_args* args);
-  glm_status (*count_sampled_tokens)(glm_device* device,
-                                     const glm_count_sampled_tokens_args* args);
   glm_status (*sample)(glm_device* device, const glm_sample_args* args);
+  glm_status (*accept)(glm_device* device, const glm_accept_args* args);
 
   glm_status (*graph_begin)(glm_device* device);
   glm_status (*graph_end)(glm_device* device, void** graph);

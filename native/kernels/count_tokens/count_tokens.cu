@@ -35,19 +35,6 @@ __global__ void count_row(uint32_t* row, int32_t vocab_size,
   }
 }
 
-__global__ void count_sampled(glm_count_sampled_tokens_args args) {
-  ptx::wait_for_predecessor();
-  ptx::let_successor_start();
-  const int32_t row = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
-  if (row >= args.num_rows) return;
-  if (row >= args.counted_begin && row < args.counted_end) return;
-  const int32_t count_row = args.count_row[row];
-  const int32_t token = args.token_ids[row];
-  if (count_row < 0 || count_row >= args.num_count_rows) return;
-  if (token < 0 || token >= args.vocab_size) return;
-  atomicAdd(args.counts + int64_t{count_row} * args.vocab_size + token, 1u);
-}
-
 LaunchShape shape_of(int64_t count) {
   int64_t blocks = ceil_divide(count, kThreads);
   LaunchShape shape;
@@ -73,23 +60,6 @@ void count_tokens(const Context& context, const glm_count_tokens_args& args) {
   launch(kWhere, context.stream, shape_of(args.num_tokens), count_row, row,
          args.vocab_size, args.token_ids, args.num_tokens,
          args.from_prompt != 0);
-}
-
-void count_sampled_tokens(const Context& context,
-                          const glm_count_sampled_tokens_args& args) {
-  const char* where = "count_sampled_tokens";
-  expect_range(where, "num_rows", 0, INT32_MAX, args.num_rows);
-  expect_range(where, "vocab_size", 1, INT32_MAX, args.vocab_size);
-  expect_range(where, "num_count_rows", 0, INT32_MAX, args.num_count_rows);
-  if (args.num_rows == 0) return;
-  expect_pointer(where, "count_row", args.count_row);
-  expect_pointer(where, "token_ids", args.token_ids);
-  expect_pointer(where, "counts", args.counts);
-  LaunchShape shape;
-  shape.grid =
-      dim3(static_cast<uint32_t>(ceil_divide(args.num_rows, kThreads)));
-  shape.block = dim3(kThreads);
-  launch(where, context.stream, shape, count_sampled, args);
 }
 
 }

@@ -9,7 +9,4 @@ namespace glm::kernels {
 
 void count_tokens(const Context& context, const glm_count_tokens_args& args);
 
-void count_sampled_tokens(const Context& context,
-                          const glm_count_sampled_tokens_args& args);
-
 }

@@ -63,6 +63,23 @@ __device__ Quad read_quad(const Element* row, int32_t at, int32_t end) {
   return quad;
 }
 
+__device__ inline uint32_t drafts_of(const RowControls& controls,
+                                     int32_t token) {
+  uint32_t count = 0;
+  for (int32_t i = 0; i < controls.num_drafts; ++i)
+    count += controls.drafts[i] == token;
+  return count;
+}
+
+__device__ inline void add_drafts(const RowControls& controls, int32_t at,
+                                  uint4& counts) {
+  if (controls.num_drafts <= 0) return;
+  counts.x += drafts_of(controls, at);
+  counts.y += drafts_of(controls, at + 1);
+  counts.z += drafts_of(controls, at + 2);
+  counts.w += drafts_of(controls, at + 3);
+}
+
 __device__ inline float4 penalised_quad(const RowControls& controls,
                                         const uint4& counts,
                                         const float4& quad) {
@@ -112,8 +129,10 @@ __device__ bool read_quads(const GivenRow& given, const RowControls& controls,
 #pragma unroll
     for (int32_t i = 0; i < in_flight; ++i) {
       check += nothing_if_finite(quads[i]);
-      if constexpr (is_counted)
+      if constexpr (is_counted) {
+        add_drafts(controls, first + i * kStride, counts[i]);
         quads[i] = penalised_quad(controls, counts[i], quads[i]);
+      }
       if (first + i * kStride < end) visit(first + i * kStride, quads[i]);
     }
   }
@@ -145,7 +164,8 @@ __device__ inline float adjusted_logit(const glm_sample_args& args,
   if (!is_allowed(controls.mask, token)) return minus_infinity();
   float value = given.logits[token];
   if (controls.counts != nullptr)
-    value = penalised(controls, controls.counts[token], value);
+    value = penalised(
+        controls, controls.counts[token] + drafts_of(controls, token), value);
   for (int32_t i = controls.bias_begin; i < controls.bias_end; ++i)
     if (args.bias_tokens[i] == token)
       value = bounded(value + args.bias_values[i]);

@@ -23,7 +23,9 @@ struct RowControls {
   int32_t forced_token;
   int32_t bias_begin;
   int32_t bias_end;
-  uint32_t* counts;
+  const uint32_t* counts;
+  const int32_t* drafts;
+  int32_t num_drafts;
   const uint32_t* mask;
 };
 
@@ -39,9 +41,11 @@ __device__ inline void find_tables(const glm_sample_args& args, int32_t row,
   controls.counts = counted < 0 || args.counts == nullptr
                         ? nullptr
                         : args.counts + int64_t{counted} * args.vocab_size;
+  controls.num_drafts = controls.counts == nullptr ? 0 : args.row_offset[row];
+  controls.drafts = args.input_ids + row + 1 - controls.num_drafts;
   controls.mask = masked < 0 ? nullptr : args.masks + masked * words;
   controls.bias_begin = max(args.bias_begin[row], 0);
-  controls.bias_end = min(args.bias_begin[row + 1], args.num_biases);
+  controls.bias_end = min(args.bias_end[row], args.num_biases);
 }
 
 __device__ inline RowControls controls_of(const glm_sample_args& args,

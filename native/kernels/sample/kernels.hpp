@@ -22,14 +22,11 @@ __device__ inline RowOutputs outputs_of(const glm_sample_args& args,
           args.top_logprobs == nullptr ? nullptr : args.top_logprobs + best};
 }
 
-__device__ inline void write_token(const RowOutputs& outputs,
-                                   const RowControls& controls, int32_t token,
+__device__ inline void write_token(const RowOutputs& outputs, int32_t token,
                                    bool all_finite) {
   if (threadIdx.x != 0) return;
   *outputs.token_id = token;
   *outputs.is_finite = all_finite ? 1 : 0;
-  if (controls.counts != nullptr && token >= 0)
-    atomicAdd(controls.counts + token, 1u);
 }
 
 template <int32_t in_flight>
@@ -44,7 +41,7 @@ __device__ void take_greatest(const glm_sample_args& args, int32_t row,
   if (!is_leader()) return;
   bool all_finite = best != kNotFinite;
   RowOutputs outputs = outputs_of(args, row);
-  write_token(outputs, controls, all_finite ? token_of(best) : -1, all_finite);
+  write_token(outputs, all_finite ? token_of(best) : -1, all_finite);
   write_no_logprobs(outputs);
 }
 
@@ -126,7 +123,7 @@ __device__ inline void write_row(const glm_sample_args& args,
     write_best(row, outputs, controls.num_logprobs, normaliser.value);
   }
   __syncwarp();
-  if (is_leader()) write_token(outputs, controls, token, true);
+  if (is_leader()) write_token(outputs, token, true);
   if (normaliser.is_wanted) cluster_barrier();
 }
 
@@ -138,7 +135,7 @@ __device__ inline void draw_token(const glm_sample_args& args, int32_t index,
   ptx::cluster_wait();
   uint64_t largest = row.exchange.best_of({own, 0}).score;
   if (largest == kNotFinite) {
-    if (is_leader()) write_token(outputs, controls, -1, false);
+    if (is_leader()) write_token(outputs, -1, false);
     if (is_leader()) write_no_logprobs(outputs);
     return;
   }

@@ -25,6 +25,8 @@ void expect_controls(const glm_sample_args& args) {
   expect_pointer(kWhere, "presence_penalty", args.presence_penalty);
   expect_pointer(kWhere, "seed", args.seed);
   expect_pointer(kWhere, "position", args.position);
+  expect_pointer(kWhere, "row_offset", args.row_offset);
+  expect_pointer(kWhere, "input_ids", args.input_ids);
 }
 
 void expect_tables(const glm_sample_args& args) {
@@ -33,6 +35,7 @@ void expect_tables(const glm_sample_args& args) {
   expect_pointer(kWhere, "num_logprobs", args.num_logprobs);
   expect_pointer(kWhere, "forced_token", args.forced_token);
   expect_pointer(kWhere, "bias_begin", args.bias_begin);
+  expect_pointer(kWhere, "bias_end", args.bias_end);
   if (args.num_biases > 0) {
     expect_pointer(kWhere, "bias_tokens", args.bias_tokens);
     expect_pointer(kWhere, "bias_values", args.bias_values);

@@ -27,9 +27,9 @@
   X(reduce_add_norm_quantise, glm_reduce_add_norm_quantise_args) \
   X(all_gather, glm_all_gather_args)                             \
   X(all_to_all, glm_all_to_all_args)                             \
-  X(count_sampled_tokens, glm_count_sampled_tokens_args)         \
   X(logits, glm_logits_args)                                     \
   X(sample, glm_sample_args)                                     \
+  X(accept, glm_accept_args)                                     \
   X(copy_pages, glm_copy_pages_args)
 
 typedef struct {

@@ -25,10 +25,10 @@
   X(experts, glm_experts_args)                                   \
   X(all_gather, glm_all_gather_args)                             \
   X(all_to_all, glm_all_to_all_args)                             \
-  X(count_sampled_tokens, glm_count_sampled_tokens_args)         \
   X(logits, glm_logits_args)                                     \
   X(count_tokens, glm_count_tokens_args)                         \
   X(sample, glm_sample_args)                                     \
+  X(accept, glm_accept_args)                                     \
   X(select_tokens, glm_select_tokens_args)
 
 #define DIRECT(X)                                  \

@@ -21,6 +21,8 @@ SAMPLING_KINDS = {
     "top_k 50": {"temperature": 1.0, "top_k": 50},
 }
 
+SAMPLING_ZEROS = ("row_offset", "input_ids", "bias_begin", "bias_end", "token_ids", "is_finite")
+
 
 def integers(values) -> torch.Tensor:
     return torch.tensor(list(values), dtype=torch.int32, device="cuda")
@@ -146,9 +148,7 @@ def sampling_fields(num_rows: int, kind: str) -> dict:
         "mask_row": none,
         "forced_token": none,
         "num_logprobs": none,
-        "bias_begin": integers([0] * (num_rows + 1)),
-        "token_ids": integers([0] * num_rows),
-        "is_finite": integers([0] * num_rows),
+        **{name: integers([0] * num_rows) for name in SAMPLING_ZEROS},
     }
 
 

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "glm/backend.h"
+#include "native/base/host_device.hpp"
+
+namespace glm {
+
+GLM_HOST_DEVICE inline bool is_accepted(const glm_accept_args& args,
+                                        int32_t first, int32_t row) {
+  return row < args.num_rows && args.row_offset[row] == row - first &&
+         args.state_row[row] == args.state_row[first] &&
+         args.input_ids[row] == args.sampled_ids[row - 1];
+}
+
+GLM_HOST_DEVICE inline void count_sampled(const glm_accept_args& args,
+                                          int32_t row) {
+  const int64_t count_row = args.count_row[row];
+  const int32_t token = args.sampled_ids[row];
+  if (count_row < 0 || count_row >= args.num_table_rows) return;
+  if (token < 0 || token >= args.vocab_size) return;
+  ++args.counts[count_row * args.vocab_size + token];
+}
+
+GLM_HOST_DEVICE inline void accept_sequence(const glm_accept_args& args,
+                                            int32_t first) {
+  const int32_t state_row = args.state_row[first];
+  if (args.row_offset[first] != 0) return;
+  if (state_row < 0 || state_row >= args.num_table_rows) return;
+  int32_t row = first;
+  count_sampled(args, row);
+  while (is_accepted(args, first, row + 1)) count_sampled(args, ++row);
+  args.states[state_row] = {args.position[row] + 1, args.sampled_ids[row],
+                            row - first};
+}
+
+}

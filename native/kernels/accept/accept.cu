@@ -1,0 +1,47 @@
+#include "native/base/acceptance.hpp"
+#include "native/base/cuda.hpp"
+#include "native/base/failure.hpp"
+#include "native/kernels/accept/accept.hpp"
+#include "native/kernels/layout.hpp"
+#include "native/ptx/dependent_launch.hpp"
+
+namespace glm::kernels {
+namespace {
+
+constexpr char kWhere[] = "accept";
+constexpr int32_t kThreads = 128;
+
+__global__ void __launch_bounds__(kThreads) accept_rows(glm_accept_args args) {
+  ptx::wait_for_predecessor();
+  ptx::let_successor_start();
+  const int32_t row = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
+  if (row < args.num_rows) accept_sequence(args, row);
+}
+
+void expect_arrays(const glm_accept_args& args) {
+  expect_pointer(kWhere, "row_offset", args.row_offset);
+  expect_pointer(kWhere, "input_ids", args.input_ids);
+  expect_pointer(kWhere, "sampled_ids", args.sampled_ids);
+  expect_pointer(kWhere, "position", args.position);
+  expect_pointer(kWhere, "state_row", args.state_row);
+  expect_pointer(kWhere, "count_row", args.count_row);
+  expect_pointer(kWhere, "counts", args.counts);
+  expect_pointer(kWhere, "states", args.states);
+}
+
+}
+
+void accept(const Context& context, const glm_accept_args& args) {
+  expect_range(kWhere, "num_rows", 0, INT32_MAX, args.num_rows);
+  expect_range(kWhere, "vocab_size", 1, INT32_MAX, args.vocab_size);
+  expect_range(kWhere, "num_table_rows", 1, INT32_MAX, args.num_table_rows);
+  if (args.num_rows == 0) return;
+  expect_arrays(args);
+  LaunchShape shape;
+  shape.grid =
+      dim3(static_cast<uint32_t>(ceil_divide(args.num_rows, kThreads)));
+  shape.block = dim3(kThreads);
+  launch(kWhere, context.stream, shape, accept_rows, args);
+}
+
+}

@@ -1,0 +1,288 @@
+"""Rows of drafts: what they are sampled with, and which of them are accepted."""
+
+import ctypes
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests import shapes
+from tests.native.drawing import PROMPT, Drawn, counted, draw
+from tests.reference.sampling import Controls, History, sample
+from tools.bindings.backend import structs
+
+STATE = np.dtype([("length", "i4"), ("last_id", "i4"), ("num_accepted", "i4")])
+PENALTIES = {
+    "repetition": {"repetition_penalty": 1.7},
+    "frequency": {"frequency_penalty": 0.8, "temperature": 0.0},
+    "presence": {"presence_penalty": -1.5, "temperature": 0.0},
+    "all": {
+        "repetition_penalty": 1.2,
+        "frequency_penalty": 0.3,
+        "presence_penalty": 0.4,
+        "temperature": 1.3,
+        "top_k": 40,
+        "top_p": 0.9,
+        "biases": {7: 1.0, 64: 3.0},
+    },
+}
+VOCABS = (131, 132)
+FEW_IDS = 5
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of sequences, which share a row of counts."""
+
+    offsets: np.ndarray
+    sequences: np.ndarray
+    input_ids: np.ndarray
+
+    def drafts(self, row: int) -> np.ndarray:
+        return self.input_ids[row + 1 - self.offsets[row] : row + 1]
+
+
+def rows_of(rng: np.random.Generator, lengths: np.ndarray) -> Rows:
+    """Drafts of a few ids, so that they repeat each other."""
+    offsets = np.concatenate([np.arange(length) for length in lengths])
+    sequences = np.repeat(np.arange(len(lengths)), lengths)
+    return Rows(offsets, sequences, rng.integers(0, FEW_IDS, len(offsets)))
+
+
+def problem(name: str, vocab: int, num_sequences: int, least: int, most: int):
+    """(logits, controls of each row, rows, histories of the sequences, their counts)."""
+    rng = shapes.generator("drafts", name, vocab, num_sequences)
+    rows = rows_of(rng, rng.integers(least, most + 1, num_sequences))
+    logits = (3 * rng.standard_normal((len(rows.offsets), vocab))).astype(np.float32)
+    logits[:, :FEW_IDS] += 4
+    controls = [
+        Controls(seed=int(sequence), position=100 + int(offset), **PENALTIES[name])
+        for sequence, offset in zip(rows.sequences, rows.offsets, strict=True)
+    ]
+    outputs = rng.poisson(0.5, (num_sequences, vocab))
+    in_prompt = rng.random((num_sequences, vocab)) < 0.2
+    return logits, controls, rows, *counted(outputs, in_prompt)
+
+
+def draw_rows(device, logits, controls, rows: Rows, counts, part=slice(None)) -> Drawn:
+    return draw(
+        device,
+        logits[part],
+        controls[part],
+        3,
+        counts,
+        rows.sequences[part],
+        row_offset=rows.offsets[part],
+        input_ids=rows.input_ids[: part.stop],
+        first_row=part.start or 0,
+    )
+
+
+@pytest.mark.parametrize("vocab", VOCABS)
+@pytest.mark.parametrize("num_sequences", [4, 30])
+@pytest.mark.parametrize("name", PENALTIES)
+def test_a_row_counts_the_drafts_before_it(device, name, num_sequences, vocab):
+    logits, controls, rows, histories, counts = problem(name, vocab, num_sequences, 1, 4)
+    drawn = draw_rows(device, logits, controls, rows, counts)
+    num_decided = 0
+    for row, control in enumerate(controls):
+        history = histories[rows.sequences[row]]
+        drafts = np.bincount(rows.drafts(row), minlength=vocab)
+        seen = History(history.output_counts + drafts, history.in_prompt)
+        choice = sample(logits[row], control, seen)
+        num_decided += choice.is_decided
+        if choice.is_decided:
+            assert drawn.token_ids[row] == choice.token
+        token = drawn.token_ids[row]
+        np.testing.assert_allclose(drawn.logprob[row], choice.logprobs[token], atol=2e-5)
+    assert num_decided > 0.9 * len(controls)
+    np.testing.assert_array_equal(drawn.counts, counts)
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("world_size", [2, 3, 4, 8])
+def test_ranks_that_begin_amid_a_sequence_draw_the_same(device, world_size, name):
+    logits, controls, rows, _, counts = problem(name, VOCABS[0], 29, 3, 3)
+    whole = draw_rows(device, logits, controls, rows, counts)
+    rows_each = -(-len(controls) // world_size)
+    assert any(rows.offsets[begin] > 1 for begin in range(rows_each, len(controls), rows_each))
+    for begin in range(0, len(controls), rows_each):
+        part = slice(begin, min(begin + rows_each, len(controls)))
+        drawn = draw_rows(device, logits, controls, rows, counts, part)
+        np.testing.assert_array_equal(drawn.token_ids, whole.token_ids[part])
+        np.testing.assert_array_equal(drawn.logprob, whole.logprob[part])
+        np.testing.assert_array_equal(drawn.top_logprobs, whole.top_logprobs[part])
+
+
+def test_rows_share_a_list_of_biases(device):
+    logits = np.zeros((5, 33), np.float32)
+    controls = [Controls(temperature=0.0)] * 5
+    tokens, values = np.array([4, 9, 20], np.int32), np.array([2, 3, 4], np.float32)
+    biases = {
+        "num_biases": 3,
+        "bias_begin": device.place(np.array([0, 0, 2, 1, 3], np.int32)),
+        "bias_end": device.place(np.array([2, 2, 3, 3, 3], np.int32)),
+        "bias_tokens": device.place(tokens),
+        "bias_values": device.place(values),
+    }
+    drawn = draw(device, logits, controls, biases=biases)
+    np.testing.assert_array_equal(drawn.token_ids, [9, 9, 20, 20, 0])
+
+
+@dataclass(frozen=True)
+class Accepted:
+    states: np.ndarray
+    counts: np.ndarray
+
+
+def accept(device, arrays: dict, counts: np.ndarray, states: np.ndarray) -> Accepted:
+    """The operation over arrays of rows by their names in glm_accept_args."""
+    placed = {name: device.place(np.asarray(each, np.int32)) for name, each in arrays.items()}
+    block, state_block = device.place(counts.astype(np.uint32)), device.place(states)
+    device.run(
+        "accept",
+        num_rows=len(arrays["row_offset"]),
+        vocab_size=counts.shape[1],
+        num_table_rows=len(counts),
+        counts=block,
+        states=state_block,
+        **placed,
+    )
+    return Accepted(
+        device.download(state_block, states.shape, STATE),
+        device.download(block, counts.shape, np.uint32),
+    )
+
+
+def accepted_by_the_model(arrays: dict, counts: np.ndarray, states: np.ndarray) -> Accepted:
+    """Sequence by sequence, from lists of its rows."""
+    counts, states = counts.copy(), states.copy()
+    begins = [row for row, offset in enumerate(arrays["row_offset"]) if offset == 0]
+    for begin, end in pairwise([*begins, len(arrays["row_offset"])]):
+        state_row = arrays["state_row"][begin]
+        if state_row < 0:
+            continue
+        live = [row for row in range(begin, end) if arrays["state_row"][row] == state_row]
+        chain = [live[0]]
+        for row in live[1:]:
+            if row != chain[-1] + 1 or arrays["input_ids"][row] != arrays["sampled_ids"][row - 1]:
+                break
+            chain.append(row)
+        last = chain[-1]
+        states[state_row] = (
+            arrays["position"][last] + 1,
+            arrays["sampled_ids"][last],
+            len(chain) - 1,
+        )
+        for row in chain:
+            if arrays["count_row"][row] >= 0 and arrays["sampled_ids"][row] >= 0:
+                counts[arrays["count_row"][row], arrays["sampled_ids"][row]] += 1
+    return Accepted(states, counts)
+
+
+def random_acceptance(rng: np.random.Generator, num_sequences: int, most: int):
+    """(arrays of rows whose drafts are often right, counts, states)."""
+    rows = rows_of(rng, rng.integers(1, most + 1, num_sequences))
+    num_rows, num_table_rows = len(rows.offsets), num_sequences + 7
+    sampled = rng.integers(-1, 3, num_rows)
+    is_right = rng.random(num_rows) < 0.7
+    ids = np.where(is_right, np.roll(sampled, 1), rng.integers(0, 3, num_rows))
+    table_row = rng.permutation(num_table_rows)[:num_sequences][rows.sequences]
+    is_lost = rng.random(num_rows) < 0.1
+    is_counted = rng.random(num_sequences)[rows.sequences] < 0.6
+    arrays = {
+        "row_offset": rows.offsets,
+        "input_ids": np.maximum(ids, 0),
+        "sampled_ids": sampled,
+        "position": rng.integers(1, 1000, num_sequences)[rows.sequences] + rows.offsets,
+        "state_row": np.where(is_lost, -1, table_row),
+        "count_row": np.where(is_lost | ~is_counted, -1, table_row),
+    }
+    counts = rng.integers(5, size=(num_table_rows, 13), dtype=np.uint32)
+    counts[:, ::3] |= np.uint32(PROMPT)
+    states = np.full(num_table_rows, np.array((-7, -7, -7), STATE))
+    return arrays, counts, states
+
+
+@pytest.mark.parametrize("most", [1, 2, 4])
+@pytest.mark.parametrize("num_sequences", [1, 5, 64, 256])
+def test_acceptance(device, num_sequences, most):
+    rng = shapes.generator("acceptance", num_sequences, most)
+    numbers = set()
+    for _ in range(10):
+        problem = random_acceptance(rng, num_sequences, most)
+        actual, expected = accept(device, *problem), accepted_by_the_model(*problem)
+        np.testing.assert_array_equal(actual.states, expected.states)
+        np.testing.assert_array_equal(actual.counts, expected.counts)
+        numbers |= set(expected.states["num_accepted"].tolist())
+    assert num_sequences < 64 or numbers == {-7, *range(most)}
+
+
+def test_the_state_is_the_header_s():
+    assert ctypes.sizeof(structs()["glm_sequence_state"]) == STATE.itemsize
+
+
+@pytest.mark.parametrize("name", PENALTIES)
+def test_accepted_drafts_draw_what_single_rows_draw(device, name):
+    """Drafts that are the tokens of single rows are accepted, with the same bits and counts."""
+    most, num_sequences = 4, 12
+    logits, _, _, _, counts = problem(name, VOCABS[1], num_sequences, most, most)
+    logits = logits.reshape(num_sequences, most, -1)
+    controls = [Controls(seed=sequence, **PENALTIES[name]) for sequence in range(num_sequences)]
+    table_row = np.arange(num_sequences)
+    states = np.zeros(num_sequences, STATE)
+    single, advanced = [], counts
+    for offset in range(most):
+        placed = [replace(each, position=50 + offset) for each in controls]
+        drawn = draw(device, logits[:, offset], placed, 3, advanced, table_row)
+        arrays = rows_of_one(table_row, drawn.token_ids, 50 + offset)
+        advanced = accept(device, arrays, advanced, states).counts
+        single.append(drawn)
+    tokens = np.stack([drawn.token_ids for drawn in single], axis=1)
+    drafts = np.concatenate([np.zeros((num_sequences, 1), np.int32), tokens[:, :-1]], axis=1)
+    together, arrays = rows_together(device, logits, controls, drafts, counts)
+    np.testing.assert_array_equal(together.token_ids, tokens.ravel())
+    for field in ("logprob", "top_ids", "top_logprobs"):
+        expected = np.stack([getattr(drawn, field) for drawn in single], axis=1)
+        actual = getattr(together, field)
+        np.testing.assert_array_equal(actual, expected.reshape(actual.shape))
+    accepted = accept(device, arrays, counts, states)
+    np.testing.assert_array_equal(accepted.counts, advanced)
+    np.testing.assert_array_equal(accepted.states["num_accepted"], most - 1)
+    np.testing.assert_array_equal(accepted.states["length"], 50 + most)
+    np.testing.assert_array_equal(accepted.states["last_id"], tokens[:, -1])
+
+
+def rows_of_one(table_row: np.ndarray, sampled: np.ndarray, position: int) -> dict:
+    """A row a sequence, all counted."""
+    zeros = np.zeros_like(table_row)
+    return {
+        "row_offset": zeros,
+        "input_ids": zeros,
+        "sampled_ids": sampled,
+        "position": zeros + position,
+        "state_row": table_row,
+        "count_row": table_row,
+    }
+
+
+def rows_together(device, logits, controls, drafts: np.ndarray, counts: np.ndarray):
+    """(all rows of all sequences drawn in one call, the arrays that accept them)."""
+    sequences, offsets = np.divmod(np.arange(drafts.size), drafts.shape[1])
+    placed = [
+        replace(controls[each], position=50 + j) for each, j in zip(sequences, offsets, strict=True)
+    ]
+    drawn = draw(
+        device,
+        logits.reshape(drafts.size, -1),
+        placed,
+        3,
+        counts,
+        sequences,
+        row_offset=offsets,
+        input_ids=drafts.ravel(),
+    )
+    arrays = rows_of_one(sequences, drawn.token_ids, 50)
+    arrays |= {"row_offset": offsets, "input_ids": drafts.ravel(), "position": 50 + offsets}
+    return drawn, arrays
