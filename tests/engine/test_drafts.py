@@ -12,7 +12,9 @@ import pytest
 
 from glm_engine.errors import EngineError, Status
 from glm_engine.requests import Request, Sampling
-from tests.engine.ledger import Ledger, ends_of, expected_tokens, outputs_of
+from tests.engine.ledger import Ledger, ends_of, expected_tokens, next_token, outputs_of
+from tests.engine.masking import mask_of
+from tests.engine.test_masked_scheduling import first_allowed
 
 VOCAB = 97
 NUM_SCHEDULES = int(os.environ.get("GLM_TEST_SCHEDULES", "300"))
@@ -39,6 +41,27 @@ def random_sampling(draw: random.Random) -> Sampling:
     )
 
 
+def allowed_after(outputs: list[int]) -> list[int] | None:
+    """What a masked request may give behind these tokens: a few, or any (None)."""
+    draw = random.Random(str(outputs))
+    if draw.random() < 0.3:
+        return None
+    return draw.sample(range(VOCAB - 1), draw.randrange(1, 6))
+
+
+def mask_after(outputs: list[int]):
+    allowed = allowed_after(outputs)
+    return None if allowed is None else mask_of(allowed, VOCAB)
+
+
+def expected_under_masks(request: Request, one_attention: bool) -> list[int]:
+    tokens, length = list(request.prompt), len(request.prompt)
+    for _ in range(request.max_tokens):
+        token = next_token(tokens, length, request, VOCAB, one_attention)
+        tokens.append(first_allowed(token, allowed_after(tokens[length:])))
+    return tokens[length:]
+
+
 def random_request(draw: random.Random, one_attention: bool) -> tuple[Request, list[int]]:
     """A request with drafts, and what it must answer."""
     length = draw.randrange(1, 24)
@@ -53,7 +76,12 @@ def random_request(draw: random.Random, one_attention: bool) -> tuple[Request, l
         biases=biases,
         ignore_eos=True,
     )
-    tokens = expected_tokens(request, one_attention=one_attention)
+    if draw.random() < 0.3:
+        first = mask_of(allowed_after([]) or range(VOCAB - 1), VOCAB)
+        request = replace(request, mask=first)
+        tokens = expected_under_masks(request, one_attention)
+    else:
+        tokens = expected_tokens(request, one_attention=one_attention)
     if tokens and draw.random() < 0.3:
         stop = draw.choice(tokens)
         tokens = tokens[: tokens.index(stop) + 1]
@@ -71,6 +99,7 @@ class Schedule:
         self.one_attention = draw.random() < 0.5
         max_batch = draw.randrange(1, 6)
         most = draw.choice([1, 3, 7])
+        self.most_drafts = most
         self.ledger = Ledger(
             max_draft_tokens=most,
             max_batch=max_batch,
@@ -83,8 +112,8 @@ class Schedule:
             plans_ahead=draw.randrange(2),
             caches_answers=int(self.one_attention),
         )
-        self.expected = {}
-        self.cancelled = set()
+        self.expected, self.masked, self.outputs = {}, {}, {}
+        self.events, self.cancelled = [], set()
 
     def attempt(self, operation, *arguments):
         try:
@@ -99,6 +128,9 @@ class Schedule:
         request_id = self.attempt(self.ledger.submit, request)
         if request_id is not None:
             self.expected[request_id] = (tokens, "stop_token" if request.stop_tokens else "length")
+            self.outputs[request_id] = []
+            if request.mask is not None:
+                self.masked[request_id] = list(request.draft_tokens)
 
     def disturb(self) -> None:
         if not self.expected:
@@ -110,11 +142,41 @@ class Schedule:
         else:
             self.attempt(self.ledger.preempt, request_id)
 
+    def iterate(self) -> None:
+        self.ledger.iterate()
+        for event in self.ledger.poll_all():
+            self.events.append(event)
+            if event.kind == "token":
+                self.outputs[event.request_id].append(event.token_id)
+            elif event.ends_request:
+                self.masked.pop(event.request_id, None)
+        for request_id in self.masked:
+            if self.draw.random() < 0.8:
+                self.give_masks(request_id)
+
+    def give_masks(self, request_id: int) -> None:
+        """The mask of the next token, if it was not given, and some behind drafts."""
+        known, drafts = self.outputs[request_id], self.masked[request_id]
+        for num_drafts in range(self.draw.randrange(self.most_drafts + 1) + 1):
+            index = len(known) + num_drafts
+            if index > len(drafts) and num_drafts > 0:
+                return
+            behind = known + drafts[len(known) : index]
+            mask = (request_id, index, mask_after(behind), num_drafts)
+            try:
+                self.ledger.set_masks([mask])
+            except EngineError as error:
+                assert f"index is {index}, but request" in str(error), error
+
     def run(self) -> dict:
         for _ in range(self.draw.randrange(1, 20)):
-            self.draw.choice([self.submit, self.submit, self.disturb, self.ledger.iterate])()
+            self.draw.choice([self.submit, self.submit, self.disturb, self.iterate])()
             assert self.ledger.is_consistent()
-        return self.check(self.ledger.run())
+        for _ in range(2000):
+            if self.ledger.info()["live_requests"] == 0:
+                return self.check(self.events + self.ledger.poll_all())
+            self.iterate()
+        raise AssertionError(f"requests are still live: {self.ledger.info()}")
 
     def check(self, events) -> dict:
         outputs, ends = outputs_of(events), ends_of(events)
