@@ -3,12 +3,12 @@ local batch = require("terra.scheduling.batch")
 local buffers = require("terra.plan.buffers")
 local config = require("terra.checkpoint.config")
 local dtypes = require("terra.base.dtypes")
-local model = require("terra.checkpoint.model")
+local model = require("terra.model.model")
 local options = require("terra.plan.options")
 local refusals = require("terra.plan.refusals")
 local sizes = require("terra.plan.sizes")
 local status = require("terra.base.status")
-local weights = require("terra.checkpoint.weights")
+local weights = require("terra.model.layout")
 local C = abi.C
 
 local plan = { RankBuffers = buffers.RankBuffers, BufferShape = buffers.BufferShape, buffers = buffers.table }

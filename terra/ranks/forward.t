@@ -4,7 +4,7 @@ local dtypes = require("terra.base.dtypes")
 local rank = require("terra.ranks.rank")
 local shares = require("terra.scheduling.shares")
 local status = require("terra.base.status")
-local weights = require("terra.checkpoint.weights")
+local weights = require("terra.model.layout")
 local C = abi.C
 
 local forward = {}

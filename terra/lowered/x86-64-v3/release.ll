@@ -18707,7 +18707,7 @@ merge.i24.loopexit.i:                             ; preds = %merge1.i36.i
 merge.i24.i:                                      ; preds = %merge.i24.loopexit.i, %merge.i27
   %.pre48.i.i = phi ptr [ %.pre48.i.pre.i, %merge.i24.loopexit.i ], [ %393, %merge.i27 ]
   %626 = phi ptr [ %.pre.i29, %merge.i24.loopexit.i ], [ %20, %merge.i27 ]
-  %627 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %626, i32 0)
+  %627 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %626, i32 0)
   %628 = icmp ne ptr %627, null
   %629 = zext i1 %628 to i8
   %630 = getelementptr inbounds i8, ptr %validator.i, i64 64
@@ -18722,9 +18722,9 @@ merge.i.i33.i:                                    ; preds = %merge.i24.i
 
 forbody.i.i.i:                                    ; preds = %merge.i.i33.i, %forbody.i.i.i
   %layer.013.i.i.i = phi i32 [ %636, %forbody.i.i.i ], [ 0, %merge.i.i33.i ]
-  %634 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %626, i32 %layer.013.i.i.i)
+  %634 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %626, i32 %layer.013.i.i.i)
   call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %634, ptr nonnull @"$string.609")
-  %635 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).610"(ptr %626, i32 %layer.013.i.i.i)
+  %635 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9).610"(ptr %626, i32 %layer.013.i.i.i)
   call fastcc void @"$Validator.check_head_scale"(ptr nonnull %validator.i, i32 %layer.013.i.i.i, ptr %635, ptr nonnull @"$string.613")
   %636 = add nuw nsw i32 %layer.013.i.i.i, 1
   %exitcond.not.i.i.i = icmp eq i32 %636, %632
@@ -19086,8 +19086,8 @@ then.i.i81.i:                                     ; preds = %then2.i
 
 forbody.i.i.i83.i:                                ; preds = %then.i.i81.i, %merge4.1.i.i.i.i
   %layer.013.i.i.i.i = phi i32 [ %768, %merge4.1.i.i.i.i ], [ 0, %then.i.i81.i ]
-  %766 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %626, i32 %layer.013.i.i.i.i)
-  %767 = call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).610"(ptr %626, i32 %layer.013.i.i.i.i)
+  %766 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %626, i32 %layer.013.i.i.i.i)
+  %767 = call fastcc ptr @"$anon (./terra/model/head_scales.t:9).610"(ptr %626, i32 %layer.013.i.i.i.i)
   %.not.i.i.i84.i = icmp eq ptr %766, null
   br i1 %.not.i.i.i84.i, label %merge4.i.i.i.i, label %then.i.i.i85.i
 
@@ -19775,9 +19775,9 @@ entry:
   %3 = load ptr, ptr %2, align 8
   %4 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file.i, ptr %3, ptr %1)
   %.not.i = icmp eq i32 %4, 0
-  br i1 %.not.i, label %merge.i, label %"$anon (./terra/checkpoint/model.t:83).exit.thread"
+  br i1 %.not.i, label %merge.i, label %"$anon (./terra/model/model.t:83).exit.thread"
 
-"$anon (./terra/checkpoint/model.t:83).exit.thread": ; preds = %entry
+"$anon (./terra/model/model.t:83).exit.thread":   ; preds = %entry
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %document.i)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i)
   br label %common.ret
@@ -20839,7 +20839,7 @@ merge20.i.i.i:                                    ; preds = %merge15.i.i.i
   %291 = getelementptr inbounds i8, ptr %document.i, i64 24
   %.pr.i.i.i = load ptr, ptr %291, align 8
   %.not4.i.i.i = icmp eq ptr %.pr.i.i.i, null
-  br i1 %.not4.i.i.i, label %"$anon (./terra/checkpoint/model.t:83).exit", label %whilebody.i.i.i
+  br i1 %.not4.i.i.i, label %"$anon (./terra/model/model.t:83).exit", label %whilebody.i.i.i
 
 whilebody.i.i.i:                                  ; preds = %"$Model.parse_config.exit.i", %whilebody.i.i.i
   %292 = phi ptr [ %293, %whilebody.i.i.i ], [ %.pr.i.i.i, %"$Model.parse_config.exit.i" ]
@@ -20847,9 +20847,9 @@ whilebody.i.i.i:                                  ; preds = %"$Model.parse_confi
   call void @free(ptr nonnull %292)
   store ptr %293, ptr %291, align 8
   %.not.i.i9.i = icmp eq ptr %293, null
-  br i1 %.not.i.i9.i, label %"$anon (./terra/checkpoint/model.t:83).exit", label %whilebody.i.i.i
+  br i1 %.not.i.i9.i, label %"$anon (./terra/model/model.t:83).exit", label %whilebody.i.i.i
 
-"$anon (./terra/checkpoint/model.t:83).exit":     ; preds = %whilebody.i.i.i, %"$Model.parse_config.exit.i"
+"$anon (./terra/model/model.t:83).exit":          ; preds = %whilebody.i.i.i, %"$Model.parse_config.exit.i"
   %294 = load ptr, ptr %9, align 8
   call void @free(ptr %294)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %9, i8 0, i64 24, i1 false)
@@ -20864,11 +20864,11 @@ whilebody.i.i.i:                                  ; preds = %"$Model.parse_confi
   %.not = icmp eq i32 %common.ret.op.i.i, 0
   br i1 %.not, label %merge, label %common.ret
 
-common.ret:                                       ; preds = %"$anon (./terra/checkpoint/model.t:83).472.exit.thread", %"$anon (./terra/checkpoint/model.t:83).exit.thread", %"$anon (./terra/checkpoint/model.t:83).472.exit", %"$anon (./terra/checkpoint/model.t:83).exit", %"$anon (./terra/checkpoint/model.t:83).475.exit", %and.lhs.true13, %merge1
-  %common.ret.op = phi i32 [ 0, %merge1 ], [ 0, %and.lhs.true13 ], [ %common.ret.op.i71, %"$anon (./terra/checkpoint/model.t:83).475.exit" ], [ %common.ret.op.i.i, %"$anon (./terra/checkpoint/model.t:83).exit" ], [ %common.ret.op.i.i52, %"$anon (./terra/checkpoint/model.t:83).472.exit" ], [ %4, %"$anon (./terra/checkpoint/model.t:83).exit.thread" ], [ %302, %"$anon (./terra/checkpoint/model.t:83).472.exit.thread" ]
+common.ret:                                       ; preds = %"$anon (./terra/model/model.t:83).472.exit.thread", %"$anon (./terra/model/model.t:83).exit.thread", %"$anon (./terra/model/model.t:83).472.exit", %"$anon (./terra/model/model.t:83).exit", %"$anon (./terra/model/model.t:83).475.exit", %and.lhs.true13, %merge1
+  %common.ret.op = phi i32 [ 0, %merge1 ], [ 0, %and.lhs.true13 ], [ %common.ret.op.i71, %"$anon (./terra/model/model.t:83).475.exit" ], [ %common.ret.op.i.i, %"$anon (./terra/model/model.t:83).exit" ], [ %common.ret.op.i.i52, %"$anon (./terra/model/model.t:83).472.exit" ], [ %4, %"$anon (./terra/model/model.t:83).exit.thread" ], [ %302, %"$anon (./terra/model/model.t:83).472.exit.thread" ]
   ret i32 %common.ret.op
 
-merge:                                            ; preds = %"$anon (./terra/checkpoint/model.t:83).exit"
+merge:                                            ; preds = %"$anon (./terra/model/model.t:83).exit"
   %298 = getelementptr i8, ptr %0, i64 264
   %299 = load i8, ptr %298, align 1
   %300 = trunc i8 %299 to i1
@@ -20880,9 +20880,9 @@ then2:                                            ; preds = %and.lhs.true
   %301 = load ptr, ptr %329, align 8
   %302 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file.i41, ptr %301, ptr %1)
   %.not.i42 = icmp eq i32 %302, 0
-  br i1 %.not.i42, label %merge.i44, label %"$anon (./terra/checkpoint/model.t:83).472.exit.thread"
+  br i1 %.not.i42, label %merge.i44, label %"$anon (./terra/model/model.t:83).472.exit.thread"
 
-"$anon (./terra/checkpoint/model.t:83).472.exit.thread": ; preds = %then2
+"$anon (./terra/model/model.t:83).472.exit.thread": ; preds = %then2
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %document.i40)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i41)
   br label %common.ret
@@ -20946,7 +20946,7 @@ merge2.i.i.i:                                     ; preds = %merge.i.i.i65
   %317 = getelementptr inbounds i8, ptr %document.i40, i64 24
   %.pr.i.i.i53 = load ptr, ptr %317, align 8
   %.not4.i.i.i54 = icmp eq ptr %.pr.i.i.i53, null
-  br i1 %.not4.i.i.i54, label %"$anon (./terra/checkpoint/model.t:83).472.exit", label %whilebody.i.i.i55
+  br i1 %.not4.i.i.i54, label %"$anon (./terra/model/model.t:83).472.exit", label %whilebody.i.i.i55
 
 whilebody.i.i.i55:                                ; preds = %"$Model.check_side_file.exit.i", %whilebody.i.i.i55
   %318 = phi ptr [ %319, %whilebody.i.i.i55 ], [ %.pr.i.i.i53, %"$Model.check_side_file.exit.i" ]
@@ -20954,9 +20954,9 @@ whilebody.i.i.i55:                                ; preds = %"$Model.check_side_
   call void @free(ptr nonnull %318)
   store ptr %319, ptr %317, align 8
   %.not.i.i9.i56 = icmp eq ptr %319, null
-  br i1 %.not.i.i9.i56, label %"$anon (./terra/checkpoint/model.t:83).472.exit", label %whilebody.i.i.i55
+  br i1 %.not.i.i9.i56, label %"$anon (./terra/model/model.t:83).472.exit", label %whilebody.i.i.i55
 
-"$anon (./terra/checkpoint/model.t:83).472.exit": ; preds = %whilebody.i.i.i55, %"$Model.check_side_file.exit.i"
+"$anon (./terra/model/model.t:83).472.exit":      ; preds = %whilebody.i.i.i55, %"$Model.check_side_file.exit.i"
   %320 = load ptr, ptr %307, align 8
   call void @free(ptr %320)
   call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(24) %307, i8 0, i64 24, i1 false)
@@ -20987,7 +20987,7 @@ and.lhs.true4:                                    ; preds = %merge
   %.not35 = icmp eq ptr %330, null
   br i1 %.not35, label %merge1, label %and.lhs.true
 
-merge1:                                           ; preds = %merge, %and.lhs.true4, %and.lhs.true, %"$anon (./terra/checkpoint/model.t:83).472.exit"
+merge1:                                           ; preds = %merge, %and.lhs.true4, %and.lhs.true, %"$anon (./terra/model/model.t:83).472.exit"
   %331 = getelementptr i8, ptr %0, i64 32
   %332 = load ptr, ptr %331, align 8
   %.not37 = icmp eq ptr %332, null
@@ -20999,7 +20999,7 @@ then11:                                           ; preds = %and.lhs.true13
   %333 = load ptr, ptr %331, align 8
   %334 = call fastcc i32 @"$ReadFile.open"(ptr nonnull %file.i69, ptr %333, ptr %1)
   %.not.i70 = icmp eq i32 %334, 0
-  br i1 %.not.i70, label %merge.i72, label %"$anon (./terra/checkpoint/model.t:83).475.exit"
+  br i1 %.not.i70, label %merge.i72, label %"$anon (./terra/model/model.t:83).475.exit"
 
 merge.i72:                                        ; preds = %then11
   %335 = getelementptr inbounds i8, ptr %document.i68, i64 32
@@ -21061,9 +21061,9 @@ whilebody.i.i.i83:                                ; preds = %"$Model.parse_gener
   %351 = load ptr, ptr %350, align 8
   call void @free(ptr %351)
   call void @free(ptr %file.val.i77)
-  br label %"$anon (./terra/checkpoint/model.t:83).475.exit"
+  br label %"$anon (./terra/model/model.t:83).475.exit"
 
-"$anon (./terra/checkpoint/model.t:83).475.exit": ; preds = %then11, %"$Document.free.exit.i85"
+"$anon (./terra/model/model.t:83).475.exit":      ; preds = %then11, %"$Document.free.exit.i85"
   %common.ret.op.i71 = phi i32 [ %common.ret.op.i.i.i80, %"$Document.free.exit.i85" ], [ %334, %then11 ]
   call void @llvm.lifetime.end.p0(i64 136, ptr nonnull %document.i68)
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %file.i69)
@@ -34778,29 +34778,29 @@ entry:
   %14 = getelementptr i8, ptr %0, i64 154
   %15 = load i8, ptr %14, align 1
   %16 = trunc i8 %15 to i1
-  br i1 %16, label %"$anon (./terra/checkpoint/modules.t:156).exit.i", label %then5.i.i
+  br i1 %16, label %"$anon (./terra/model/modules.t:156).exit.i", label %then5.i.i
 
 then5.i.i:                                        ; preds = %entry
   store i64 28254585841741164, ptr %name.i.i, align 8
   %17 = load i32, ptr %9, align 4
   %18 = load i32, ptr %11, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %2, ptr nonnull %name.i.i, i32 1, i32 %8, i32 8, i32 %17, i32 %18, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).exit.i"
+  br label %"$anon (./terra/model/modules.t:156).exit.i"
 
-"$anon (./terra/checkpoint/modules.t:156).exit.i": ; preds = %then5.i.i, %entry
+"$anon (./terra/model/modules.t:156).exit.i":     ; preds = %then5.i.i, %entry
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i.i)
   %19 = load i32, ptr %7, align 4
   %20 = icmp sgt i32 %19, 0
   br i1 %20, label %forbody.i, label %merge.i
 
-forbody.i:                                        ; preds = %"$anon (./terra/checkpoint/modules.t:156).exit.i", %forbody.i
-  %layer.028.i = phi i32 [ %21, %forbody.i ], [ 0, %"$anon (./terra/checkpoint/modules.t:156).exit.i" ]
+forbody.i:                                        ; preds = %"$anon (./terra/model/modules.t:156).exit.i", %forbody.i
+  %layer.028.i = phi i32 [ %21, %forbody.i ], [ 0, %"$anon (./terra/model/modules.t:156).exit.i" ]
   call fastcc void @"$ModuleList.add_layer"(ptr %2, i32 %layer.028.i)
   %21 = add nuw nsw i32 %layer.028.i, 1
   %exitcond.not.i = icmp eq i32 %21, %19
   br i1 %exitcond.not.i, label %merge.i, label %forbody.i
 
-merge.i:                                          ; preds = %forbody.i, %"$anon (./terra/checkpoint/modules.t:156).exit.i"
+merge.i:                                          ; preds = %forbody.i, %"$anon (./terra/model/modules.t:156).exit.i"
   %22 = getelementptr i8, ptr %0, i64 505
   store i8 1, ptr %22, align 1
   %23 = getelementptr i8, ptr %0, i64 192
@@ -35625,15 +35625,15 @@ then14.i:                                         ; preds = %entry
 merge13.i:                                        ; preds = %then14.i, %entry
   %42 = phi i8 [ %38, %entry ], [ %.pre.i, %then14.i ]
   %43 = trunc i8 %42 to i1
-  br i1 %43, label %then17.i, label %"$anon (./terra/checkpoint/modules.t:156).482.exit"
+  br i1 %43, label %then17.i, label %"$anon (./terra/model/modules.t:156).482.exit"
 
 then17.i:                                         ; preds = %merge13.i
   %44 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.489", i32 %1, i32 0)
   %45 = load i32, ptr %10, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %45, i32 1, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).482.exit"
+  br label %"$anon (./terra/model/modules.t:156).482.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).482.exit": ; preds = %merge13.i, %then17.i
+"$anon (./terra/model/modules.t:156).482.exit":   ; preds = %merge13.i, %then17.i
   %46 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i, i64 128, ptr nonnull @"$string.490", i32 %1, i32 0)
   %47 = load i32, ptr %5, align 4
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i, i32 0, i32 %1, i32 9, i32 %47, i32 1, i1 zeroext false)
@@ -35645,10 +35645,10 @@ then17.i:                                         ; preds = %merge13.i
   %52 = getelementptr i8, ptr %48, i64 64
   br i1 %51, label %then, label %merge
 
-common.ret:                                       ; preds = %"$anon (./terra/checkpoint/modules.t:156).501.exit", %then
+common.ret:                                       ; preds = %"$anon (./terra/model/modules.t:156).501.exit", %then
   ret void
 
-then:                                             ; preds = %"$anon (./terra/checkpoint/modules.t:156).482.exit"
+then:                                             ; preds = %"$anon (./terra/model/modules.t:156).482.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i14)
   %53 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i14, i64 128, ptr nonnull @"$string.492", i32 %1, i32 0)
   %54 = getelementptr i8, ptr %48, i64 120
@@ -35666,7 +35666,7 @@ then:                                             ; preds = %"$anon (./terra/che
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i14)
   br label %common.ret
 
-merge:                                            ; preds = %"$anon (./terra/checkpoint/modules.t:156).482.exit"
+merge:                                            ; preds = %"$anon (./terra/model/modules.t:156).482.exit"
   call void @llvm.lifetime.start.p0(i64 128, ptr nonnull %name.i15)
   %63 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i15, i64 128, ptr nonnull @"$string.496", i32 %1, i32 0)
   %64 = getelementptr i8, ptr %48, i64 128
@@ -35716,7 +35716,7 @@ merge1:                                           ; preds = %merge1.loopexit, %m
   %87 = getelementptr i8, ptr %86, i64 136
   %88 = load i32, ptr %87, align 4
   %89 = icmp sgt i32 %88, 0
-  br i1 %89, label %merge.i, label %"$anon (./terra/checkpoint/modules.t:156).501.exit"
+  br i1 %89, label %merge.i, label %"$anon (./terra/model/modules.t:156).501.exit"
 
 merge.i:                                          ; preds = %merge1
   %90 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.502", i32 %1, i32 0)
@@ -35729,7 +35729,7 @@ merge.i:                                          ; preds = %merge1
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %92, i32 %94, i1 zeroext false)
   %.pr.i = load i32, ptr %87, align 4
   %95 = icmp sgt i32 %.pr.i, 0
-  br i1 %95, label %merge1.i, label %"$anon (./terra/checkpoint/modules.t:156).501.exit"
+  br i1 %95, label %merge1.i, label %"$anon (./terra/model/modules.t:156).501.exit"
 
 merge1.i:                                         ; preds = %merge.i
   %96 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.503", i32 %1, i32 0)
@@ -35740,7 +35740,7 @@ merge1.i:                                         ; preds = %merge.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 2, i32 %97, i32 %98, i1 zeroext false)
   %.pr30.i = load i32, ptr %87, align 4
   %99 = icmp sgt i32 %.pr30.i, 0
-  br i1 %99, label %then5.i, label %"$anon (./terra/checkpoint/modules.t:156).501.exit"
+  br i1 %99, label %then5.i, label %"$anon (./terra/model/modules.t:156).501.exit"
 
 then5.i:                                          ; preds = %merge1.i
   %100 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name.i17, i64 128, ptr nonnull @"$string.504", i32 %1, i32 0)
@@ -35749,9 +35749,9 @@ then5.i:                                          ; preds = %merge1.i
   %.val25.i = load i32, ptr %91, align 4
   %102 = mul i32 %.val25.i, %.val.i
   call fastcc void @"$ModuleList.add"(ptr nonnull %0, ptr nonnull %name.i17, i32 1, i32 %1, i32 3, i32 %101, i32 %102, i1 zeroext false)
-  br label %"$anon (./terra/checkpoint/modules.t:156).501.exit"
+  br label %"$anon (./terra/model/modules.t:156).501.exit"
 
-"$anon (./terra/checkpoint/modules.t:156).501.exit": ; preds = %merge1, %merge.i, %merge1.i, %then5.i
+"$anon (./terra/model/modules.t:156).501.exit":   ; preds = %merge1, %merge.i, %merge1.i, %then5.i
   call void @llvm.lifetime.end.p0(i64 128, ptr nonnull %name.i17)
   br label %common.ret
 }
@@ -39233,7 +39233,7 @@ then2.i.i:                                        ; preds = %"$anon (./terra/bas
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
+define internal fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
   %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.605", i32 %1)
@@ -39500,7 +39500,7 @@ then2.i.i47:                                      ; preds = %then12
 }
 
 ; Function Attrs: nofree nounwind
-define internal fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).610"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
+define internal fastcc ptr @"$anon (./terra/model/head_scales.t:9).610"(ptr nocapture readonly %0, i32 %1) unnamed_addr #0 {
 entry:
   %name = alloca [128 x i8], align 1
   %2 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %name, i64 128, ptr nonnull @"$string.611", i32 %1)
@@ -66488,8 +66488,8 @@ and.rhs.i:                                        ; preds = %entry
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i)
   br label %common.ret
 
-common.ret:                                       ; preds = %then.i143, %merge35, %"$layout.place.exit.thread", %"$allocate.exit", %merge30, %"$layout.place.exit", %"$layout.place_random.exit", %merge, %"$printable.clean.exit", %then7, %then31
-  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %47, %merge ], [ %code.1.i, %"$layout.place_random.exit" ], [ %501, %"$layout.place.exit" ], [ %515, %merge30 ], [ %common.ret.op.i.i.ph, %"$layout.place.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i143 ]
+common.ret:                                       ; preds = %then.i143, %merge35, %"$place.weights.exit.thread", %"$allocate.exit", %merge30, %"$place.weights.exit", %"$random.weights.exit", %merge, %"$printable.clean.exit", %then7, %then31
+  %common.ret.op = phi i32 [ %spec.select.i, %then31 ], [ 11, %then7 ], [ 11, %"$printable.clean.exit" ], [ %spec.select.i.i, %"$allocate.exit" ], [ %47, %merge ], [ %code.1.i, %"$random.weights.exit" ], [ %501, %"$place.weights.exit" ], [ %515, %merge30 ], [ %common.ret.op.i.i.ph, %"$place.weights.exit.thread" ], [ 0, %merge35 ], [ 0, %then.i143 ]
   ret i32 %common.ret.op
 
 merge:                                            ; preds = %"$Plan.layout.exit"
@@ -66627,7 +66627,7 @@ middle.block:                                     ; preds = %vector.body
 
 then.i.i:                                         ; preds = %then17
   %.not.i.i = icmp eq ptr %2, null
-  br i1 %.not.i.i, label %"$layout.place_random.exit", label %then2.i.i106
+  br i1 %.not.i.i, label %"$random.weights.exit", label %then2.i.i106
 
 then2.i.i106:                                     ; preds = %then.i.i
   %85 = call i32 (ptr, i64, ptr, ...) @snprintf(ptr nonnull dereferenceable(1) %2, i64 1024, ptr nonnull @"$string.911", i32 %72)
@@ -66648,7 +66648,7 @@ then2.i.i.i.i:                                    ; preds = %then2.i.i106
   %90 = ptrtoint ptr %raw.i.i.i to i64
   call fastcc void @"$printable.copy_into"(ptr nonnull %2, i64 1024, i64 %90, i64 %89)
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %raw.i.i.i)
-  br label %"$layout.place_random.exit"
+  br label %"$random.weights.exit"
 
 forbody.i.i:                                      ; preds = %forbody.i.i.preheader, %forbody.i.i
   %indvars.iv.i.i = phi i64 [ %indvars.iv.next.i.i, %forbody.i.i ], [ %indvars.iv.i.i.ph, %forbody.i.i.preheader ]
@@ -66662,7 +66662,7 @@ then.i104:                                        ; preds = %forbody.i.i, %middl
   %92 = getelementptr i8, ptr %0, i64 48
   %93 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %92, float 1.000000e+00, i32 0)
   %.not.i18.i = icmp eq i32 %93, 0
-  br i1 %.not.i18.i, label %merge.i.i, label %"$layout.place_random.exit"
+  br i1 %.not.i18.i, label %merge.i.i, label %"$random.weights.exit"
 
 merge.i.i:                                        ; preds = %then.i104
   %94 = getelementptr i8, ptr %0, i64 88
@@ -66671,7 +66671,7 @@ merge.i.i:                                        ; preds = %then.i104
   %97 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
   %98 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %95, i32 %96, ptr %97)
   %.not50.i.i = icmp eq i32 %98, 0
-  br i1 %.not50.i.i, label %merge2.i.i, label %"$layout.place_random.exit"
+  br i1 %.not50.i.i, label %merge2.i.i, label %"$random.weights.exit"
 
 merge2.i.i:                                       ; preds = %merge.i.i
   %99 = load ptr, ptr %placer.i, align 8
@@ -66699,7 +66699,7 @@ then7.i.i:                                        ; preds = %"$Layout.head_is_sp
   %115 = load i32, ptr %114, align 4
   %116 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %108, float %113, i32 %115)
   %.not52.i.i = icmp eq i32 %116, 0
-  br i1 %.not52.i.i, label %merge6.i.i, label %"$layout.place_random.exit"
+  br i1 %.not52.i.i, label %merge6.i.i, label %"$random.weights.exit"
 
 else8.i.i:                                        ; preds = %"$Layout.head_is_split.exit.i.i", %merge2.i.i
   %117 = getelementptr i8, ptr %0, i64 96
@@ -66710,7 +66710,7 @@ else8.i.i:                                        ; preds = %"$Layout.head_is_sp
   %122 = fptrunc double %121 to float
   %123 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %117, float %122, i32 0)
   %.not51.i.i = icmp eq i32 %123, 0
-  br i1 %.not51.i.i, label %merge6.i.i, label %"$layout.place_random.exit"
+  br i1 %.not51.i.i, label %merge6.i.i, label %"$random.weights.exit"
 
 merge6.i.i:                                       ; preds = %else8.i.i, %then7.i.i
   %124 = getelementptr i8, ptr %64, i64 68
@@ -66741,7 +66741,7 @@ forbody.i21.i:                                    ; preds = %merge21.i.i, %forbo
   %135 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
   %136 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %132, i32 %134, ptr %135)
   %.not.i.i.i.i = icmp eq i32 %136, 0
-  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$layout.place_random.exit"
+  br i1 %.not.i.i.i.i, label %merge.i.i.i.i, label %"$random.weights.exit"
 
 merge.i.i.i.i:                                    ; preds = %forbody.i21.i
   %137 = getelementptr i8, ptr %128, i64 16
@@ -66749,7 +66749,7 @@ merge.i.i.i.i:                                    ; preds = %forbody.i21.i
   %139 = load i32, ptr %133, align 4
   %140 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %138, i32 %139, ptr %135)
   %.not56.i.i.i.i = icmp eq i32 %140, 0
-  br i1 %.not56.i.i.i.i, label %merge2.i.i.i.i, label %"$layout.place_random.exit"
+  br i1 %.not56.i.i.i.i, label %merge2.i.i.i.i, label %"$random.weights.exit"
 
 merge2.i.i.i.i:                                   ; preds = %merge.i.i.i.i
   %141 = getelementptr i8, ptr %130, i64 113
@@ -66764,7 +66764,7 @@ then7.i.i.i.i:                                    ; preds = %merge2.i.i.i.i
   %147 = load i32, ptr %146, align 4
   %148 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %145, i32 %147, ptr %135)
   %.not57.i.i.i.i = icmp eq i32 %148, 0
-  br i1 %.not57.i.i.i.i, label %merge10.i.i.i.i, label %"$layout.place_random.exit"
+  br i1 %.not57.i.i.i.i, label %merge10.i.i.i.i, label %"$random.weights.exit"
 
 merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
   %149 = getelementptr i8, ptr %128, i64 32
@@ -66772,7 +66772,7 @@ merge10.i.i.i.i:                                  ; preds = %then7.i.i.i.i
   %151 = load i32, ptr %146, align 4
   %152 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %150, i32 %151, ptr %135)
   %.not58.i.i.i.i = icmp eq i32 %152, 0
-  br i1 %.not58.i.i.i.i, label %merge6.i.i.i.i, label %"$layout.place_random.exit"
+  br i1 %.not58.i.i.i.i, label %merge6.i.i.i.i, label %"$random.weights.exit"
 
 merge6.i.i.i.i:                                   ; preds = %merge10.i.i.i.i, %merge2.i.i.i.i
   %153 = getelementptr i8, ptr %128, i64 40
@@ -66785,7 +66785,7 @@ merge6.i.i.i.i:                                   ; preds = %merge10.i.i.i.i, %m
   %160 = load i32, ptr %159, align 4
   %161 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %153, float %158, i32 %160)
   %.not59.i.i.i.i = icmp eq i32 %161, 0
-  br i1 %.not59.i.i.i.i, label %"$place_attention.exit.i.i.i", label %"$layout.place_random.exit"
+  br i1 %.not59.i.i.i.i, label %"$place_attention.exit.i.i.i", label %"$random.weights.exit"
 
 "$place_attention.exit.i.i.i":                    ; preds = %merge6.i.i.i.i
   %162 = getelementptr i8, ptr %128, i64 80
@@ -66803,7 +66803,7 @@ merge6.i.i.i.i:                                   ; preds = %merge10.i.i.i.i, %m
   %174 = load i32, ptr %173, align 4
   %175 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %162, float %171, i32 %174)
   %.not.i.i.i = icmp eq i32 %175, 0
-  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$layout.place_random.exit"
+  br i1 %.not.i.i.i, label %merge.i.i.i, label %"$random.weights.exit"
 
 merge.i.i.i:                                      ; preds = %"$place_attention.exit.i.i.i"
   %176 = load i8, ptr %128, align 1
@@ -66822,7 +66822,7 @@ then2.i.i.i:                                      ; preds = %merge.i.i.i
   %186 = fptrunc double %185 to float
   %187 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %180, float %186, i32 0)
   %.not.i39.i.i.i = icmp eq i32 %187, 0
-  br i1 %.not.i39.i.i.i, label %merge.i41.i.i.i, label %"$layout.place_random.exit"
+  br i1 %.not.i39.i.i.i, label %merge.i41.i.i.i, label %"$random.weights.exit"
 
 merge.i41.i.i.i:                                  ; preds = %then2.i.i.i
   %188 = getelementptr i8, ptr %128, i64 240
@@ -66832,7 +66832,7 @@ merge.i41.i.i.i:                                  ; preds = %then2.i.i.i
   %192 = load ptr, ptr %.sroa.7.0.placer.sroa_idx.i, align 8
   %193 = call fastcc i32 @"$RandomPlacer.vector"(ptr nonnull %placer.i, ptr %189, i32 %191, ptr %192)
   %.not32.i.i.i.i = icmp eq i32 %193, 0
-  br i1 %.not32.i.i.i.i, label %merge2.i42.i.i.i, label %"$layout.place_random.exit"
+  br i1 %.not32.i.i.i.i, label %merge2.i42.i.i.i, label %"$random.weights.exit"
 
 merge2.i42.i.i.i:                                 ; preds = %merge.i41.i.i.i
   %194 = getelementptr i8, ptr %128, i64 248
@@ -66928,7 +66928,7 @@ forbody.i.i.i.i.i:                                ; preds = %forbody.lr.ph.i.i.i
   %common.ret.op.i.i.i.i.i = phi i32 [ %219, %forbody.us.i.i.i.i.i ], [ %230, %forbody.i.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i.i.i.i.i)
-  br label %"$layout.place_random.exit"
+  br label %"$random.weights.exit"
 
 merge7.i.i.i.i:                                   ; preds = %forcond.i.i.i.i.i, %forcond.us.i.i.i.i.i, %"$Layout.num_local_experts.exit.i.i.i.i.i"
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.0.i.i.i.i)
@@ -67032,7 +67032,7 @@ forbody.i51.i.i.i.i:                              ; preds = %forbody.lr.ph.i45.i
   %common.ret.op.i44.i.i.i.i = phi i32 [ %257, %forbody.us.i57.i.i.i.i ], [ %268, %forbody.i51.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 16, ptr nonnull %.sroa.066.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %matrix.i34.i.i.i.i)
-  br label %"$layout.place_random.exit"
+  br label %"$random.weights.exit"
 
 merge1.i.i.i:                                     ; preds = %"$place_mixture.exit.thread48.i.i.i", %merge.i.i.i
   %269 = getelementptr i8, ptr %128, i64 136
@@ -67061,7 +67061,7 @@ merge9.i.i.i:                                     ; preds = %merge1.i.i.i
   %287 = load i32, ptr %286, align 4
   %288 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %272, float %285, i32 %287)
   %.not37.i.i.i = icmp eq i32 %288, 0
-  br i1 %.not37.i.i.i, label %"$place_layer.exit.i.i", label %"$layout.place_random.exit"
+  br i1 %.not37.i.i.i, label %"$place_layer.exit.i.i", label %"$random.weights.exit"
 
 "$place_layer.exit.i.i":                          ; preds = %merge9.i.i.i
   %289 = mul i32 %.val38.i.i.i, %.val.i.i.i
@@ -67077,7 +67077,7 @@ merge9.i.i.i:                                     ; preds = %merge1.i.i.i
   %299 = load i32, ptr %298, align 4
   %300 = call fastcc i32 @"$RandomPlacer.fill"(ptr nonnull %placer.i, ptr %292, float %296, i32 %299)
   %.not53.i.i = icmp eq i32 %300, 0
-  br i1 %.not53.i.i, label %merge21.i.i, label %"$layout.place_random.exit"
+  br i1 %.not53.i.i, label %merge21.i.i, label %"$random.weights.exit"
 
 merge21.i.i:                                      ; preds = %"$place_layer.exit.i.i", %merge1.i.i.i
   %indvars.iv.next.i23.i = add nuw nsw i64 %indvars.iv.i22.i, 1
@@ -67090,7 +67090,7 @@ then2.i:                                          ; preds = %merge21.i.i, %merge
   %303 = load ptr, ptr %302, align 8
   %304 = call i32 %303(ptr %63)
   %.not.i105 = icmp eq i32 %304, 0
-  br i1 %.not.i105, label %"$layout.place_random.exit", label %then5.i
+  br i1 %.not.i105, label %"$random.weights.exit", label %then5.i
 
 then5.i:                                          ; preds = %then2.i
   call void @llvm.lifetime.start.p0(i64 1024, ptr nonnull %cause.i.i103)
@@ -67131,9 +67131,9 @@ then2.i.i.i31.i:                                  ; preds = %then.i27.i
 
 "$RandomPlacer.failed.exit.i":                    ; preds = %"$printable.clean.exit.i29.i", %then5.i
   call void @llvm.lifetime.end.p0(i64 1024, ptr nonnull %cause.i.i103)
-  br label %"$layout.place_random.exit"
+  br label %"$random.weights.exit"
 
-"$layout.place_random.exit":                      ; preds = %forbody.i21.i, %merge.i.i.i.i, %then7.i.i.i.i, %merge10.i.i.i.i, %merge6.i.i.i.i, %"$place_attention.exit.i.i.i", %then2.i.i.i, %merge.i41.i.i.i, %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %"$printable.clean.exit.i.i", %then.i104, %merge.i.i, %then7.i.i, %else8.i.i, %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
+"$random.weights.exit":                           ; preds = %forbody.i21.i, %merge.i.i.i.i, %then7.i.i.i.i, %merge10.i.i.i.i, %merge6.i.i.i.i, %"$place_attention.exit.i.i.i", %then2.i.i.i, %merge.i41.i.i.i, %merge9.i.i.i, %"$place_layer.exit.i.i", %then.i.i, %"$printable.clean.exit.i.i", %then.i104, %merge.i.i, %then7.i.i, %else8.i.i, %"$RandomPlacer.experts.exit.i.i.i.i", %"$place_mixture.exit.i.i.i", %then2.i, %"$RandomPlacer.failed.exit.i"
   %code.1.i = phi i32 [ %304, %"$RandomPlacer.failed.exit.i" ], [ 0, %then2.i ], [ %common.ret.op.i44.i.i.i.i, %"$place_mixture.exit.i.i.i" ], [ %common.ret.op.i.i.i.i.i, %"$RandomPlacer.experts.exit.i.i.i.i" ], [ %123, %else8.i.i ], [ %116, %then7.i.i ], [ %98, %merge.i.i ], [ %93, %then.i104 ], [ 3, %"$printable.clean.exit.i.i" ], [ 3, %then.i.i ], [ %187, %then2.i.i.i ], [ %193, %merge.i41.i.i.i ], [ %136, %forbody.i21.i ], [ %140, %merge.i.i.i.i ], [ %148, %then7.i.i.i.i ], [ %152, %merge10.i.i.i.i ], [ %161, %merge6.i.i.i.i ], [ %288, %merge9.i.i.i ], [ %175, %"$place_attention.exit.i.i.i" ], [ %300, %"$place_layer.exit.i.i" ]
   %320 = load ptr, ptr %.sroa.612.0.placer.sroa_idx.i, align 8
   call void @free(ptr %320)
@@ -67186,14 +67186,14 @@ else18:                                           ; preds = %merge13
   %337 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.476", ptr nonnull %part.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i)
   %.not.i.i113 = icmp eq i32 %337, 0
-  br i1 %.not.i.i113, label %merge4.i.i, label %"$layout.place.exit.thread"
+  br i1 %.not.i.i113, label %merge4.i.i, label %"$place.weights.exit.thread"
 
 merge4.i.i:                                       ; preds = %else18
   %338 = getelementptr i8, ptr %0, i64 88
   %339 = load ptr, ptr %338, align 8
   %340 = call fastcc i32 @"$Placer.vector"(ptr nonnull %placer.i107, ptr nonnull @"$string.480", ptr nonnull @"$string.594", ptr %339)
   %.not53.i.i114 = icmp eq i32 %340, 0
-  br i1 %.not53.i.i114, label %merge8.i.i, label %"$layout.place.exit.thread"
+  br i1 %.not53.i.i114, label %merge8.i.i, label %"$place.weights.exit.thread"
 
 merge8.i.i:                                       ; preds = %merge4.i.i
   %341 = getelementptr i8, ptr %0, i64 96
@@ -67214,7 +67214,7 @@ merge8.i.i:                                       ; preds = %merge4.i.i
   %346 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly %spec.select.i.i112, ptr nonnull %part.i56.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i56.i.i)
   %.not54.i.i = icmp eq i32 %346, 0
-  br i1 %.not54.i.i, label %merge13.i.i, label %"$layout.place.exit.thread"
+  br i1 %.not54.i.i, label %merge13.i.i, label %"$place.weights.exit.thread"
 
 merge13.i.i:                                      ; preds = %merge8.i.i
   %347 = load ptr, ptr %layout, align 8
@@ -67314,14 +67314,14 @@ forbody.i.i117:                                   ; preds = %merge19.i.i, %forbo
   %368 = load ptr, ptr %367, align 8
   %369 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.483", ptr nonnull @"$string.594", ptr %368)
   %.not.i.i.i.i119 = icmp eq i32 %369, 0
-  br i1 %.not.i.i.i.i119, label %merge.i.i.i.i120, label %"$layout.place.exit.thread"
+  br i1 %.not.i.i.i.i119, label %merge.i.i.i.i120, label %"$place.weights.exit.thread"
 
 merge.i.i.i.i120:                                 ; preds = %forbody.i.i117
   %370 = getelementptr i8, ptr %356, i64 16
   %371 = load ptr, ptr %370, align 8
   %372 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.490", ptr nonnull @"$string.594", ptr %371)
   %.not75.i.i.i.i = icmp eq i32 %372, 0
-  br i1 %.not75.i.i.i.i, label %merge2.i.i.i.i121, label %"$layout.place.exit.thread"
+  br i1 %.not75.i.i.i.i, label %merge2.i.i.i.i121, label %"$place.weights.exit.thread"
 
 merge2.i.i.i.i121:                                ; preds = %merge.i.i.i.i120
   %373 = load ptr, ptr %layout, align 8
@@ -67335,14 +67335,14 @@ then7.i.i.i.i139:                                 ; preds = %merge2.i.i.i.i121
   %378 = load ptr, ptr %377, align 8
   %379 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.488", ptr nonnull @"$string.594", ptr %378)
   %.not76.i.i.i.i = icmp eq i32 %379, 0
-  br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i140, label %"$layout.place.exit.thread"
+  br i1 %.not76.i.i.i.i, label %merge10.i.i.i.i140, label %"$place.weights.exit.thread"
 
 merge10.i.i.i.i140:                               ; preds = %then7.i.i.i.i139
   %380 = getelementptr i8, ptr %356, i64 32
   %381 = load ptr, ptr %380, align 8
   %382 = call fastcc i32 @"$Placer.vector"(ptr nonnull readonly %placer.i107, ptr nonnull @"$string.489", ptr nonnull @"$string.594", ptr %381)
   %.not77.i.i.i.i = icmp eq i32 %382, 0
-  br i1 %.not77.i.i.i.i, label %merge6.i.i.i.i122, label %"$layout.place.exit.thread"
+  br i1 %.not77.i.i.i.i, label %merge6.i.i.i.i122, label %"$place.weights.exit.thread"
 
 merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i140, %merge2.i.i.i.i121
   %383 = getelementptr i8, ptr %356, i64 40
@@ -67358,7 +67358,7 @@ merge6.i.i.i.i122:                                ; preds = %merge10.i.i.i.i140,
   %387 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.484", ptr nonnull %part.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i.i.i.i)
   %.not78.i.i.i.i = icmp eq i32 %387, 0
-  br i1 %.not78.i.i.i.i, label %merge20.i.i.i.i, label %"$layout.place.exit.thread"
+  br i1 %.not78.i.i.i.i, label %merge20.i.i.i.i, label %"$place.weights.exit.thread"
 
 merge20.i.i.i.i:                                  ; preds = %merge6.i.i.i.i122
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
@@ -67372,7 +67372,7 @@ merge20.i.i.i.i:                                  ; preds = %merge6.i.i.i.i122
   %390 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.485", ptr nonnull %part.i84.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i84.i.i.i.i)
   %.not79.i.i.i.i = icmp eq i32 %390, 0
-  br i1 %.not79.i.i.i.i, label %merge25.i.i.i.i, label %"$layout.place.exit.thread"
+  br i1 %.not79.i.i.i.i, label %merge25.i.i.i.i, label %"$place.weights.exit.thread"
 
 merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %391 = add i32 %366, %363
@@ -67385,7 +67385,7 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %392 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.486", ptr nonnull %part.i89.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i89.i.i.i.i)
   %.not80.i.i.i.i = icmp eq i32 %392, 0
-  br i1 %.not80.i.i.i.i, label %"$place_attention.918.exit.i.i.i", label %"$layout.place.exit.thread"
+  br i1 %.not80.i.i.i.i, label %"$place_attention.918.exit.i.i.i", label %"$place.weights.exit.thread"
 
 "$place_attention.918.exit.i.i.i":                ; preds = %merge25.i.i.i.i
   %393 = getelementptr i8, ptr %356, i64 80
@@ -67404,7 +67404,7 @@ merge25.i.i.i.i:                                  ; preds = %merge20.i.i.i.i
   %400 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.487", ptr nonnull %part.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i)
   %.not.i.i.i123 = icmp eq i32 %400, 0
-  br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$layout.place.exit.thread"
+  br i1 %.not.i.i.i123, label %merge.i.i.i124, label %"$place.weights.exit.thread"
 
 merge.i.i.i124:                                   ; preds = %"$place_attention.918.exit.i.i.i"
   %401 = load i8, ptr %356, align 1
@@ -67430,7 +67430,7 @@ then2.i.i.i125:                                   ; preds = %merge.i.i.i124
   %412 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.492", ptr nonnull %part.i.i31.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i31.i.i.i)
   %.not.i36.i.i.i = icmp eq i32 %412, 0
-  br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %"$layout.place.exit.thread"
+  br i1 %.not.i36.i.i.i, label %merge.i38.i.i.i, label %"$place.weights.exit.thread"
 
 merge.i38.i.i.i:                                  ; preds = %then2.i.i.i125
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
@@ -67442,7 +67442,7 @@ merge.i38.i.i.i:                                  ; preds = %then2.i.i.i125
   %413 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.493", ptr nonnull %part.i19.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i)
   %.not18.i.i.i.i = icmp eq i32 %413, 0
-  br i1 %.not18.i.i.i.i, label %merge2.i39.i.i.i, label %"$layout.place.exit.thread"
+  br i1 %.not18.i.i.i.i, label %merge2.i39.i.i.i, label %"$place.weights.exit.thread"
 
 merge2.i39.i.i.i:                                 ; preds = %merge.i38.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i)
@@ -67523,7 +67523,7 @@ forbody.lr.ph.i.i.i.i:                            ; preds = %"$Layout.num_local_
   %wide.trip.count.i.i.i.i = zext nneg i32 %common.ret.op.i.i.i.i.i130 to i64
   br label %forbody.i.i.i.i
 
-forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i"
+forcond.i.i.i.i:                                  ; preds = %"$anon (./terra/model/place.t:167).919.exit.i.i.i.i"
   %indvars.iv.next.i.i.i.i = add nuw nsw i64 %indvars.iv.i.i.i.i, 1
   %exitcond.not.i.i.i.i = icmp eq i64 %indvars.iv.next.i.i.i.i, %wide.trip.count.i.i.i.i
   br i1 %exitcond.not.i.i.i.i, label %merge6.i.i.i.loopexit, label %forbody.i.i.i.i
@@ -67604,9 +67604,9 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %471 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.499", ptr nonnull %part.i19.i.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i.i.i.i.i)
   %.not18.i.i.i.i.i = icmp eq i32 %471, 0
-  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
+  br i1 %.not18.i.i.i.i.i, label %"$anon (./terra/model/place.t:167).919.exit.i.i.i.i", label %"$place_experts.exit.thread.i.i.i"
 
-"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
+"$anon (./terra/model/place.t:167).919.exit.i.i.i.i": ; preds = %merge.i.i.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i.i.i.i.i)
   %472 = load i32, ptr %352, align 8
   %473 = load i32, ptr %353, align 4
@@ -67622,11 +67622,11 @@ merge.i.i.i.i.i:                                  ; preds = %"$Layout.experts_be
   %.not40.i.i.i.i = icmp eq i32 %476, 0
   br i1 %.not40.i.i.i.i, label %forcond.i.i.i.i, label %"$place_experts.exit.thread.i.i.i"
 
-"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
-  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/checkpoint/weights_place.t:165).919.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
+"$place_experts.exit.thread.i.i.i":               ; preds = %merge1.i.i.i.i, %merge1.i.i.i128, %"$anon (./terra/model/place.t:167).919.exit.i.i.i.i", %merge.i.i.i.i.i, %"$Layout.experts_begin.exit.i.i.i.i"
+  %common.ret.op.i45.ph.i.i.i = phi i32 [ %471, %merge.i.i.i.i.i ], [ %470, %"$Layout.experts_begin.exit.i.i.i.i" ], [ %476, %"$anon (./terra/model/place.t:167).919.exit.i.i.i.i" ], [ %426, %merge1.i.i.i128 ], [ %429, %merge1.i.i.i.i ]
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %down.i.i.i.i)
   call void @llvm.lifetime.end.p0(i64 40, ptr nonnull %gate_up.i.i.i.i)
-  br label %"$layout.place.exit.thread"
+  br label %"$place.weights.exit.thread"
 
 merge6.i.i.i.loopexit:                            ; preds = %forcond.i.i.i.i
   %.pre = load ptr, ptr %layout, align 8
@@ -67660,7 +67660,7 @@ merge10.i.i.i:                                    ; preds = %merge6.i.i.i
   %490 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.502", ptr nonnull %part.i.i48.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i.i48.i.i.i)
   %.not.i53.i.i.i = icmp eq i32 %490, 0
-  br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %"$layout.place.exit.thread"
+  br i1 %.not.i53.i.i.i, label %merge.i55.i.i.i, label %"$place.weights.exit.thread"
 
 merge.i55.i.i.i:                                  ; preds = %merge10.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
@@ -67672,7 +67672,7 @@ merge.i55.i.i.i:                                  ; preds = %merge10.i.i.i
   %491 = call fastcc i32 @"$Placer.rows"(ptr nonnull readonly %placer.i107, ptr nonnull readonly @"$string.503", ptr nonnull %part.i19.i47.i.i.i)
   call void @llvm.lifetime.end.p0(i64 32, ptr nonnull %part.i19.i47.i.i.i)
   %.not18.i60.i.i.i = icmp eq i32 %491, 0
-  br i1 %.not18.i60.i.i.i, label %merge2.i61.i.i.i, label %"$layout.place.exit.thread"
+  br i1 %.not18.i60.i.i.i, label %merge2.i61.i.i.i, label %"$place.weights.exit.thread"
 
 merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
   call void @llvm.lifetime.start.p0(i64 32, ptr nonnull %part.i24.i46.i.i.i)
@@ -67694,7 +67694,7 @@ merge2.i61.i.i.i:                                 ; preds = %merge.i55.i.i.i
 "$place_layer.917.exit.i.i":                      ; preds = %merge2.i61.i.i.i, %merge2.i39.i.i.i
   %common.ret.op.i.i.i = phi i32 [ %420, %merge2.i39.i.i.i ], [ %498, %merge2.i61.i.i.i ]
   %.not55.i.i = icmp eq i32 %common.ret.op.i.i.i, 0
-  br i1 %.not55.i.i, label %merge19.i.i, label %"$layout.place.exit.thread"
+  br i1 %.not55.i.i, label %merge19.i.i, label %"$place.weights.exit.thread"
 
 merge19.i.i:                                      ; preds = %"$place_layer.917.exit.i.i", %merge6.i.i.i
   %indvars.iv.next.i.i126 = add nuw nsw i64 %indvars.iv.i.i118, 1
@@ -67704,24 +67704,24 @@ merge19.i.i:                                      ; preds = %"$place_layer.917.e
 merge17.i.i:                                      ; preds = %merge19.i.i, %merge13.i.i
   %499 = load i8, ptr %.sroa.8.0.layout.sroa_idx, align 1
   %500 = trunc i8 %499 to i1
-  br i1 %500, label %"$layout.place.exit", label %"$layout.place.exit.thread146"
+  br i1 %500, label %"$place.weights.exit", label %"$place.weights.exit.thread146"
 
-"$layout.place.exit.thread146":                   ; preds = %merge17.i.i
+"$place.weights.exit.thread146":                  ; preds = %merge17.i.i
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %merge16
 
-"$layout.place.exit.thread":                      ; preds = %"$place_layer.917.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.918.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
+"$place.weights.exit.thread":                     ; preds = %"$place_layer.917.exit.i.i", %forbody.i.i117, %merge.i.i.i.i120, %then7.i.i.i.i139, %merge10.i.i.i.i140, %merge6.i.i.i.i122, %merge20.i.i.i.i, %merge25.i.i.i.i, %merge.i55.i.i.i, %merge10.i.i.i, %merge.i38.i.i.i, %then2.i.i.i125, %"$place_attention.918.exit.i.i.i", %else18, %merge4.i.i, %merge8.i.i, %"$place_experts.exit.thread.i.i.i"
   %common.ret.op.i.i.ph = phi i32 [ %common.ret.op.i45.ph.i.i.i, %"$place_experts.exit.thread.i.i.i" ], [ %346, %merge8.i.i ], [ %340, %merge4.i.i ], [ %337, %else18 ], [ %common.ret.op.i.i.i, %"$place_layer.917.exit.i.i" ], [ %369, %forbody.i.i117 ], [ %372, %merge.i.i.i.i120 ], [ %379, %then7.i.i.i.i139 ], [ %382, %merge10.i.i.i.i140 ], [ %387, %merge6.i.i.i.i122 ], [ %390, %merge20.i.i.i.i ], [ %392, %merge25.i.i.i.i ], [ %491, %merge.i55.i.i.i ], [ %490, %merge10.i.i.i ], [ %413, %merge.i38.i.i.i ], [ %412, %then2.i.i.i125 ], [ %400, %"$place_attention.918.exit.i.i.i" ]
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   br label %common.ret
 
-"$layout.place.exit":                             ; preds = %merge17.i.i
+"$place.weights.exit":                            ; preds = %merge17.i.i
   %501 = call fastcc i32 @"$place_head_scales"(ptr nonnull %placer.i107, ptr %46)
   call void @llvm.lifetime.end.p0(i64 48, ptr nonnull %placer.i107)
   %.not97 = icmp eq i32 %501, 0
   br i1 %.not97, label %merge16, label %common.ret
 
-merge16:                                          ; preds = %"$layout.place.exit.thread146", %"$layout.place.exit", %"$layout.place_random.exit"
+merge16:                                          ; preds = %"$place.weights.exit.thread146", %"$place.weights.exit", %"$random.weights.exit"
   %502 = getelementptr i8, ptr %0, i64 160
   %503 = getelementptr i8, ptr %0, i64 2104
   %504 = load <2 x ptr>, ptr %502, align 8
@@ -68466,7 +68466,7 @@ forbody:                                          ; preds = %forbody.lr.ph, %for
   %14 = sdiv i32 %.val.val, %.val22
   %15 = mul i32 %14, %layer.023
   %16 = load ptr, ptr %7, align 8
-  %17 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9)"(ptr %16, i32 %layer.023)
+  %17 = tail call fastcc ptr @"$anon (./terra/model/head_scales.t:9)"(ptr %16, i32 %layer.023)
   %18 = load ptr, ptr %8, align 8
   %19 = sext i32 %15 to i64
   %20 = getelementptr float, ptr %18, i64 %19
@@ -68480,7 +68480,7 @@ common.ret:                                       ; preds = %forcond, %forbody, 
 
 merge1:                                           ; preds = %forbody
   %22 = load ptr, ptr %7, align 8
-  %23 = tail call fastcc ptr @"$anon (./terra/checkpoint/head_scales.t:9).610"(ptr %22, i32 %layer.023)
+  %23 = tail call fastcc ptr @"$anon (./terra/model/head_scales.t:9).610"(ptr %22, i32 %layer.023)
   %24 = load ptr, ptr %9, align 8
   %25 = getelementptr float, ptr %24, i64 %19
   %26 = tail call fastcc i32 @"$Placer.spread_scales"(ptr nonnull %0, ptr %23, ptr %25)

@@ -1,8 +1,8 @@
 local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
 local dtypes = require("terra.base.dtypes")
-local layout = require("terra.checkpoint.weights_layout")
-local modules = require("terra.checkpoint.modules")
+local layout = require("terra.model.layout")
+local modules = require("terra.model.modules")
 local problems = require("terra.checkpoint.problems")
 local safetensors = require("terra.checkpoint.safetensors")
 local text = require("terra.base.text")
@@ -221,7 +221,7 @@ terra Validator:account(view : &TensorView)
   end
 end
 
-require("terra.checkpoint.weights_validate_scales")(Validator, complain, join)
+require("terra.model.scales")(Validator, complain, join)
 
 terra Validator:tied_head() : &TensorView
   if not self.config.tie_word_embeddings then

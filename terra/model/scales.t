@@ -1,5 +1,5 @@
 local abi = require("terra.base.abi")
-local head_scales = require("terra.checkpoint.head_scales")
+local head_scales = require("terra.model.head_scales")
 local safetensors = require("terra.checkpoint.safetensors")
 local C = abi.C
 local TensorView = safetensors.TensorView

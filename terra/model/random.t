@@ -1,20 +1,22 @@
 local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
-local layout = require("terra.checkpoint.weights_layout")
+local layout = require("terra.model.layout")
 local numbers = require("terra.base.numbers")
+local place = require("terra.model.place")
 local status = require("terra.base.status")
-require("terra.checkpoint.weights_place")
 local C = abi.C
 local Layout = layout.Layout
 local LayerWeights = layout.LayerWeights
 local ModelWeights = layout.ModelWeights
+
+local random = {}
 
 local seeds_of_a_rank = 1048576
 
 local struct RandomPlacer {
   layout : &Layout
   device : &C.glm_device
-  progress : &layout.Progress
+  progress : &place.Progress
   message : &C.glm_message
   next_seed : uint64
   ones : &float
@@ -155,11 +157,11 @@ local terra fill_vectors(self : &RandomPlacer) : int32
   return C.GLM_OK
 end
 
-terra layout.place_random(
+terra random.weights(
   self : &Layout,
   model : &ModelWeights,
   device : &C.glm_device,
-  progress : &layout.Progress,
+  progress : &place.Progress,
   message : &C.glm_message
 ) : int32
   var placer = RandomPlacer { self, device, progress, message, 0, nil, nil }
@@ -178,4 +180,4 @@ terra layout.place_random(
   return code
 end
 
-return layout
+return random

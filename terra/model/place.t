@@ -1,7 +1,7 @@
 local abi = require("terra.base.abi")
 local dtypes = require("terra.base.dtypes")
-local head_scales = require("terra.checkpoint.head_scales")
-local layout = require("terra.checkpoint.weights_layout")
+local head_scales = require("terra.model.head_scales")
+local layout = require("terra.model.layout")
 local safetensors = require("terra.checkpoint.safetensors")
 local status = require("terra.base.status")
 local C = abi.C
@@ -10,13 +10,15 @@ local LayerWeights = layout.LayerWeights
 local ModelWeights = layout.ModelWeights
 local TensorView = safetensors.TensorView
 
+local place = {}
+
 local struct Progress {
   report : C.engine_progress_function
   context : &opaque
   bytes_done : int64
   bytes_total : int64
 }
-layout.Progress = Progress
+place.Progress = Progress
 
 terra Progress:add(bytes : int64)
   self.bytes_done = self.bytes_done + bytes
@@ -258,7 +260,7 @@ local terra place_model(self : &Placer, model : &ModelWeights) : int32
   return C.GLM_OK
 end
 
-terra layout.place(
+terra place.weights(
   self : &Layout,
   model : &ModelWeights,
   checkpoint : &safetensors.Checkpoint,
@@ -270,4 +272,4 @@ terra layout.place(
   return place_model(&placer, model)
 end
 
-return layout
+return place
