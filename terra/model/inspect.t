@@ -49,25 +49,20 @@ local terra write_expected(out : &JsonWriter, module : &modules.Module, suffix :
   view.name = &name[0]
   view.dtype = dtype
   view.num_dimensions = num_dimensions
-  view.shape[0] = module.rows
+  view.shape[0] = module.source.rows
   view.shape[1] = columns
-  view.bytes = module.rows * columns * dtypes.bytes(dtype)
+  view.bytes = module.source.rows * columns * dtypes.bytes(dtype)
   view.is_skipped = module.is_skipped
   write_tensor(out, &view, "")
 end
 
 local terra write_module(out : &JsonWriter, module : &modules.Module, plain_dtype : int32)
-  if module.kind == modules.vector then
-    write_expected(out, module, ".weight", plain_dtype, 1, 1)
-  elseif module.kind == modules.selection_bias then
-    write_expected(out, module, ".e_score_correction_bias", C.GLM_DTYPE_F32, 1, 1)
-  else
-    write_expected(out, module, ".weight", module:weight_dtype(plain_dtype), 2, module.columns)
-  end
+  var num_dimensions = terralib.select(module.weight.is_vector, 1, 2)
+  write_expected(out, module, module.source.suffix, module:weight_dtype(plain_dtype), num_dimensions, module.weight.columns)
   if module.is_quantised then
     write_expected(out, module, ".weight_scale", C.GLM_DTYPE_F32, 2, 1)
   end
-  if module.has_bias then
+  if module.weight.has_bias then
     write_expected(out, module, ".bias", plain_dtype, 1, 1)
   end
 end

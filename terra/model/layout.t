@@ -1,63 +1,28 @@
 local abi = require("terra.base.abi")
 local config = require("terra.checkpoint.config")
 local modules = require("terra.model.modules")
+local rows = require("terra.model.table")
 local status = require("terra.base.status")
 local C = abi.C
 local ModelConfig = config.ModelConfig
-local slot = modules.slot
+local LayerWeights, ModelWeights = rows.LayerWeights, rows.ModelWeights
+local slot = rows.slot
 
 local layout = {}
 
-local struct LayerWeights {
-  is_moe : bool
-  merges_shared : bool
-  input_norm : &float
-  post_norm : &float
-  query_norm : &float
-  key_norm : &float
-  qkv : C.glm_matrix
-  output : C.glm_matrix
-  gate_up : C.glm_matrix
-  down : C.glm_matrix
-  router : C.glm_matrix
-  selection_bias : &float
-  experts_gate_up : C.glm_matrix
-  experts_down : C.glm_matrix
-  experts_gate_up_stride : int64
-  experts_gate_up_scale_stride : int64
-  experts_down_stride : int64
-  experts_down_scale_stride : int64
-}
 layout.LayerWeights = LayerWeights
-
-local struct ModelWeights {
-  layers : &LayerWeights
-  embedding : C.glm_matrix
-  final_norm : &float
-  head : C.glm_matrix
-  head_is_split : bool
-  experts_begin : int32
-  num_local_experts : int32
-  num_local_heads : int32
-  num_local_kv_heads : int32
-  local_vocab_size : int32
-  key_scale : &float
-  value_scale : &float
-}
 layout.ModelWeights = ModelWeights
 
 local unset = -1
 
 local struct WeightTypes {
-  num_layers : int32
   codes : &int32
 }
 layout.WeightTypes = WeightTypes
 layout.unset = unset
 
 terra WeightTypes:init(num_layers : int32) : bool
-  var count = [int64](num_layers + 1) * modules.num_slots
-  self.num_layers = num_layers
+  var count = [int64](num_layers + 1) * rows.num_slots
   self.codes = [&int32](C.malloc(count * sizeof(int32)))
   if self.codes == nil then
     return false
@@ -74,16 +39,16 @@ terra WeightTypes:free()
 end
 
 terra WeightTypes:at(layer : int32, wanted : int32) : &int32
-  var row : int64 = layer
-  return &self.codes[row * modules.num_slots + wanted]
+  var row : int64 = layer - [rows.outside_layers]
+  return &self.codes[row * rows.num_slots + wanted]
 end
 
 terra WeightTypes:embedding() : int32
-  return @self:at(self.num_layers, slot.embedding)
+  return @self:at([rows.outside_layers], slot.embedding)
 end
 
 terra WeightTypes:head() : int32
-  var own = @self:at(self.num_layers, slot.head)
+  var own = @self:at([rows.outside_layers], slot.head)
   if own == unset then
     return self:embedding()
   end
@@ -93,8 +58,8 @@ end
 terra WeightTypes:fill(list : &modules.ModuleList)
   for i = 0, list.list.size do
     var module = list.list:at(i)
-    if not module.is_skipped and module.slot ~= slot.other and @self:at(module.layer, module.slot) == unset then
-      @self:at(module.layer, module.slot) = module:weight_dtype(list.config.plain_dtype)
+    if not module.is_skipped and not module.weight.is_vector and @self:at(module.layer, module.weight.slot) == unset then
+      @self:at(module.layer, module.weight.slot) = module:weight_dtype(list.config.plain_dtype)
     end
   end
 end
@@ -316,12 +281,12 @@ local terra assign_experts(self : &Layout, at : &Cursor, layer : int32, weights 
   weights.selection_bias = at:vector(self.config.num_experts)
   weights.merges_shared = self:merges_shared_in(layer)
   status.try(at:matrices(
-    count, &weights.experts_gate_up, @self.types:at(layer, slot.experts_gate_up), C.GLM_MATRIX_GATE_UP, 2 * width, hidden,
-    &weights.experts_gate_up_stride, &weights.experts_gate_up_scale_stride
+    count, &weights.experts_gate_up.first, @self.types:at(layer, slot.experts_gate_up), C.GLM_MATRIX_GATE_UP, 2 * width, hidden,
+    &weights.experts_gate_up.stride, &weights.experts_gate_up.scale_stride
   ))
   return at:matrices(
-    count, &weights.experts_down, @self.types:at(layer, slot.experts_down), C.GLM_MATRIX_LINEAR, hidden, width,
-    &weights.experts_down_stride, &weights.experts_down_scale_stride
+    count, &weights.experts_down.first, @self.types:at(layer, slot.experts_down), C.GLM_MATRIX_LINEAR, hidden, width,
+    &weights.experts_down.stride, &weights.experts_down.scale_stride
   )
 end
 

@@ -146,8 +146,8 @@ terra Model:count_expected(skipped : bool) : int64
     var module = self.modules.list:at(i)
     if module.is_skipped == skipped then
       total = total + module:num_elements()
-      if module.has_bias then
-        total = total + module.rows
+      if module.weight.has_bias then
+        total = total + module.source.rows
       end
     end
   end
@@ -160,11 +160,11 @@ terra Model:expected_bytes(skipped : bool) : int64
     var module = self.modules.list:at(i)
     if module.is_skipped == skipped then
       total = total + module:num_elements() * dtypes.bytes(module:weight_dtype(self.config.plain_dtype))
-      if module.has_bias then
-        total = total + module.rows * dtypes.bytes(self.config.plain_dtype)
+      if module.weight.has_bias then
+        total = total + module.source.rows * dtypes.bytes(self.config.plain_dtype)
       end
       if module.is_quantised then
-        total = total + module.rows * [int64](sizeof(float))
+        total = total + module.source.rows * [int64](sizeof(float))
       end
     end
   end

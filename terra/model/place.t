@@ -192,8 +192,8 @@ local terra place_experts(self : &Placer, weights : &LayerWeights) : int32
   status.try(self:row_slice([in_layer .. "mlp.gate"], &weights.router, 0, weights.router.rows, 0))
   status.try(self:vector([in_layer .. "mlp.gate"], ".e_score_correction_bias", weights.selection_bias))
   for i = 0, self.layout:num_local_experts() do
-    var gate_up = shift(weights.experts_gate_up, i, weights.experts_gate_up_stride, weights.experts_gate_up_scale_stride)
-    var down = shift(weights.experts_down, i, weights.experts_down_stride, weights.experts_down_scale_stride)
+    var gate_up = shift(weights.experts_gate_up.first, i, weights.experts_gate_up.stride, weights.experts_gate_up.scale_stride)
+    var down = shift(weights.experts_down.first, i, weights.experts_down.stride, weights.experts_down.scale_stride)
     self.expert = self.layout:experts_begin() + i
     status.try(place_expert(self, &gate_up, &down, part_rank))
   end

@@ -111,8 +111,8 @@ local terra place_mixture(self : &RandomPlacer, weights : &LayerWeights) : int32
   var c = self.layout.config
   status.try(self:whole(&weights.router, deviation_of(c.hidden_size)))
   status.try(self:vector(weights.selection_bias, weights.router.rows, self.zeros))
-  status.try(self:experts(weights.experts_gate_up, c.hidden_size, weights.experts_gate_up_stride, weights.experts_gate_up_scale_stride))
-  return self:experts(weights.experts_down, c.moe_intermediate_size, weights.experts_down_stride, weights.experts_down_scale_stride)
+  status.try(self:experts(weights.experts_gate_up.first, c.hidden_size, weights.experts_gate_up.stride, weights.experts_gate_up.scale_stride))
+  return self:experts(weights.experts_down.first, c.moe_intermediate_size, weights.experts_down.stride, weights.experts_down.scale_stride)
 end
 
 local terra place_layer(self : &RandomPlacer, weights : &LayerWeights) : int32

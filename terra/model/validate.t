@@ -4,6 +4,7 @@ local dtypes = require("terra.base.dtypes")
 local layout = require("terra.model.layout")
 local modules = require("terra.model.modules")
 local problems = require("terra.checkpoint.problems")
+local rows = require("terra.model.table")
 local safetensors = require("terra.checkpoint.safetensors")
 local text = require("terra.base.text")
 local C = abi.C
@@ -91,8 +92,8 @@ end
 terra Validator:check_quantisation(module : &Module, view : &TensorView) : bool
   var file = self.checkpoint:file_of(view)
   var is_quantised = view.dtype == C.GLM_DTYPE_F8_E4M3
-  if is_quantised and module.slot == modules.slot.head then
-    complain(self, file, view.name, "FP8 weights are not supported for lm_head")
+  if is_quantised and module.weight.fp8 == [rows.fp8.refused] then
+    complain(self, file, view.name, "FP8 weights are not supported for %s", module.name)
     return false
   end
   if is_quantised and not self.config.is_quantised then
@@ -114,7 +115,7 @@ terra Validator:check_quantisation(module : &Module, view : &TensorView) : bool
 end
 
 terra Validator:unify(module : &Module, view : &TensorView)
-  var known = self.types:at(module.layer, module.slot)
+  var known = self.types:at(module.layer, module.weight.slot)
   if @known == layout.unset then
     @known = view.dtype
   elseif @known ~= view.dtype then
@@ -126,8 +127,8 @@ terra Validator:unify(module : &Module, view : &TensorView)
 end
 
 terra Validator:check_expert_types(module : &Module, view : &TensorView)
-  var inner = @self.types:at(module.layer, modules.slot.experts_gate_up)
-  if module.slot == modules.slot.experts_down and inner ~= layout.unset and inner ~= view.dtype then
+  var inner = @self.types:at(module.layer, rows.slot.experts_gate_up)
+  if module.weight.slot == rows.slot.experts_down and inner ~= layout.unset and inner ~= view.dtype then
     complain(
       self, self.checkpoint:file_of(view), view.name, "the weight is %s, but gate_proj and up_proj of the experts in layer %d are %s",
       dtypes.name(view.dtype), module.layer, dtypes.name(inner)
@@ -136,7 +137,7 @@ terra Validator:check_expert_types(module : &Module, view : &TensorView)
 end
 
 terra Validator:check_known(module : &Module, view : &TensorView) : bool
-  if module.kind == modules.linear and view.dtype == C.GLM_DTYPE_F8_E4M3 then
+  if module.weight.fp8 ~= [rows.fp8.never] and view.dtype == C.GLM_DTYPE_F8_E4M3 then
     return true
   elseif not module.is_quantised or view.dtype == C.GLM_DTYPE_F32 or view.dtype == C.GLM_DTYPE_BF16 then
     return self:check_plain(view)
@@ -152,26 +153,24 @@ end
 terra Validator:check_matrix(module : &Module)
   var name : int8[160]
   var view = self:take(join(&name[0], module, ".weight"))
-  if view ~= nil and self:check_shape(view, module.rows, module.columns) then
+  if view ~= nil and self:check_shape(view, module.source.rows, module.weight.columns) then
     if self:check_known(module, view) and self:check_quantisation(module, view) then
       self:unify(module, view)
       self:check_expert_types(module, view)
     end
   end
   if module.is_quantised then
-    self:check_vector(join(&name[0], module, ".weight_scale"), module.rows)
+    self:check_vector(join(&name[0], module, ".weight_scale"), module.source.rows)
   end
-  if module.has_bias then
-    self:check_vector(join(&name[0], module, ".bias"), module.rows)
+  if module.weight.has_bias then
+    self:check_vector(join(&name[0], module, ".bias"), module.source.rows)
   end
 end
 
 terra Validator:check_module(module : &Module)
   var name : int8[160]
-  if module.kind == modules.vector then
-    self:check_vector(join(&name[0], module, ".weight"), module.rows)
-  elseif module.kind == modules.selection_bias then
-    self:check_vector(join(&name[0], module, ".e_score_correction_bias"), module.rows)
+  if module.weight.is_vector then
+    self:check_vector(join(&name[0], module, module.source.suffix), module.source.rows)
   else
     self:check_matrix(module)
   end

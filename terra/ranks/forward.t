@@ -289,12 +289,12 @@ local terra routed_experts(self : &Rank, rows : &Rows, layer : int32, w : &Layer
   args.top_k = num_choices(self, w)
   args.expert_begin = self.weights.experts_begin
   args.num_local_experts = self.weights.num_local_experts
-  args.gate_up = &w.experts_gate_up
-  args.down = &w.experts_down
-  args.gate_up_stride = w.experts_gate_up_stride
-  args.gate_up_scale_stride = w.experts_gate_up_scale_stride
-  args.down_stride = w.experts_down_stride
-  args.down_scale_stride = w.experts_down_scale_stride
+  args.gate_up = &w.experts_gate_up.first
+  args.down = &w.experts_down.first
+  args.gate_up_stride = w.experts_gate_up.stride
+  args.gate_up_scale_stride = w.experts_gate_up.scale_stride
+  args.down_stride = w.experts_down.stride
+  args.down_scale_stride = w.experts_down.scale_stride
   args.shared_expert_id = -1
   args.shared_gate_up = nil
   args.shared_down = nil
@@ -323,8 +323,8 @@ local terra moe_block(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeigh
 end
 
 local terra feed_forward_block(self : &Rank, rows : &Rows, layer : int32, w : &LayerWeights, message : &C.glm_message) : int32
-  var wants_codes = is_fp8(&w.gate_up) or is_fp8(&w.experts_gate_up)
-  var wants_plain = is_plain(&w.gate_up) or is_plain(&w.experts_gate_up)
+  var wants_codes = is_fp8(&w.gate_up) or is_fp8(&w.experts_gate_up.first)
+  var wants_plain = is_plain(&w.gate_up) or is_plain(&w.experts_gate_up.first)
   var choices = 0
   try(reduce_add_norm(self, rows, layer, self.buffers.delta, w.post_norm, w.is_moe or wants_plain, wants_codes, message))
   if w.is_moe then
